@@ -75,6 +75,9 @@ def load_settings(
 ) -> Settings:
     """Return the settings in force.
 
+    Raises ConfigurationError for a file or variable that does not hold what it should; UnknownNameError for a setting
+    that does not exist.
+
     Parameters
     ----------
     given : mapping, optional
@@ -84,13 +87,6 @@ def load_settings(
     file : path, optional
         Settings file; by default the first of ``$SLOMO_CONFIG``, ``./slomo.toml`` and
         ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file or variable that does not hold what it should.
-    UnknownNameError
-        For a setting that does not exist.
 
     Examples
     --------

@@ -90,12 +90,8 @@ def missing(package: str, extra: str | None = None) -> MissingExtraError:
 def translated(error: ImportError, verb: str | None = None) -> MissingExtraError | None:
     """Return the error to tell instead of a failed import; None where the package is nobody's extra.
 
-    Parameters
-    ----------
-    error : ImportError
-        What Python raised.
-    verb : str, optional
-        What was asked for, such as ``"train"``; the hint names the extra with all that it needs.
+    `error`: what Python raised. `verb`: what was asked for, such as ``"train"``; the hint names the extra with all that
+    it needs.
 
     Examples
     --------

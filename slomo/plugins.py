@@ -81,10 +81,7 @@ def imported(place: str) -> Any:
 def require_name(what: str, name: str, built_in: Collection[str], group: str) -> bool:
     """Return whether `name` is that of a plug-in; False where it is built in.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest name, plug-ins included.
+    Raises UnknownNameError with the nearest name, plug-ins included.
 
     Examples
     --------

@@ -53,13 +53,7 @@ class Blended:
         return self.way.between_mpps([model.predict_mpps(vectors) for model in self.models])
 
     def to_dict(self) -> dict[str, Any]:
-        """Refuse to be saved: it is made anew from the profiles.
-
-        Raises
-        ------
-        UnsupportedPredictionError
-            Always.
-        """
+        """Refuse to be saved: it is made anew from the profiles; UnsupportedPredictionError: always."""
         raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
 
 

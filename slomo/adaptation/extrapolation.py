@@ -131,11 +131,5 @@ class Shifted:
         return np.maximum(mpps + self.solo_difference_mpps, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Refuse to be saved: it is made anew from the profile.
-
-        Raises
-        ------
-        UnsupportedPredictionError
-            Always.
-        """
+        """Refuse to be saved: it is made anew from the profile; UnsupportedPredictionError: always."""
         raise UnsupportedPredictionError("an extrapolated model is made on request", hint="save the profiled model")

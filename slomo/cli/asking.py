@@ -41,10 +41,7 @@ def client(url: str) -> "Client":
 def refuse_others(service: str, *forwarded: str) -> None:
     """Refuse what this command line says beyond what a service is asked; `forwarded` are names of parameters.
 
-    Raises
-    ------
-    UsageError
-        Naming the first.
+    Raises UsageError naming the first.
     """
     context = click.get_current_context()
     for item in context.command.params:

@@ -25,6 +25,8 @@ _PHASES = 64
 class CoreUser:
     """An NF on a core that it shares.
 
+    Raises InvalidValueError for a time or weight that is not above 0, or a negative load.
+
     Attributes
     ----------
     time_ns : float
@@ -33,11 +35,6 @@ class CoreUser:
         What arrives [Mpps], 0 or more; None saturates it.
     weight : float
         Its weight on the core (CPU shares), above 0.
-
-    Raises
-    ------
-    InvalidValueError
-        For a time or weight that is not above 0, or a negative load.
 
     Examples
     --------
@@ -66,17 +63,8 @@ class CoreUser:
 def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
     """Return each NF's share of a core under a fair scheduler: max-min by weight, nobody gets more than it needs.
 
-    Parameters
-    ----------
-    users : sequence of CoreUser
-        Everybody on the core.
-    switching : float
-        Share of the core's time that goes into context switches where several NFs want it, 0 to 1.
-
-    Raises
-    ------
-    InvalidValueError
-        For a share of switching outside its range.
+    `users`: everybody on the core. `switching`: share of the core's time that goes into context switches where several
+    NFs want it, 0 to 1. Raises InvalidValueError for a share of switching outside its range.
 
     Examples
     --------
@@ -106,12 +94,7 @@ def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[floa
 def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
     """Return the throughput of each NF of a shared core [Mpps].
 
-    Parameters
-    ----------
-    users : sequence of CoreUser
-        Everybody on the core.
-    switching : float
-        As for :func:`core_shares`.
+    `users`: everybody on the core. `switching`: as for :func:`core_shares`.
 
     Examples
     --------

@@ -18,6 +18,8 @@ def port_shares_mpps(
 ) -> tuple[float, ...]:
     """Divide a port.
 
+    Raises InvalidValueError for a line rate that is no number above 0.
+
     Parameters
     ----------
     frames_b : sequence of int
@@ -31,11 +33,6 @@ def port_shares_mpps(
     -------
     tuple of float
         What reaches each [Mpps].
-
-    Raises
-    ------
-    InvalidValueError
-        For a line rate that is no number above 0.
 
     Examples
     --------
@@ -83,12 +80,6 @@ def _spelled_mpps(mpps: float) -> float:
 
 
 def check_port(port_gbps: float) -> None:
-    """Refuse a line rate that is no number above 0.
-
-    Raises
-    ------
-    InvalidValueError
-        With the value.
-    """
+    """Refuse a line rate that is no number above 0; InvalidValueError with the value."""
     if not (math.isfinite(port_gbps) and port_gbps > 0.0):
         raise InvalidValueError(f"line rate of the shared port is {port_gbps}, needed a number above 0 [Gbit/s]")

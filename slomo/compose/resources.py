@@ -21,17 +21,8 @@ PATTERNS: tuple[Pattern, ...] = ("pipeline", "run-to-completion")
 def core_share_ns(own_ns: float, share: float) -> float:
     """Return the time per packet on a core of which an NF has only a share [ns].
 
-    Parameters
-    ----------
-    own_ns : float
-        Time per packet on a core of its own [ns].
-    share : float
-        Share of the core's time, above 0, at most 1.
-
-    Raises
-    ------
-    InvalidValueError
-        For a share outside that range.
+    `own_ns`: time per packet on a core of its own [ns]. `share`: share of the core's time, above 0, at most 1. Raises
+    InvalidValueError for a share outside that range.
 
     Examples
     --------
@@ -50,10 +41,7 @@ def core_share_ns(own_ns: float, share: float) -> float:
 def checked_pattern(pattern: str) -> Pattern:
     """Return `pattern` if it is one.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest.
+    Raises UnknownNameError with the nearest.
 
     Examples
     --------

@@ -27,6 +27,8 @@ _STEP_US, _NO_PACKET = 1e-3, 1e-3
 class RingUser:
     """An NF on a core that it shares, behind a ring.
 
+    Raises InvalidValueError for a value out of its range.
+
     Attributes
     ----------
     time_ns : float
@@ -39,11 +41,6 @@ class RingUser:
         Extra time after its caches were evicted, and the time of its own over which that is spent [us].
     evicts_over_us : float
         Time of its own in which it evicts 63 % of what others had cached [us], above 0.
-
-    Raises
-    ------
-    InvalidValueError
-        For a value out of its range.
     """
 
     time_ns: float
@@ -252,6 +249,8 @@ def ring_turns(
 ) -> tuple[RingOutcome, ...]:
     """Return what each NF of a shared core serves, its share, and its turns.
 
+    Raises InvalidValueError for a duration that is not above 0.
+
     Parameters
     ----------
     users : sequence of RingUser
@@ -260,11 +259,6 @@ def ring_turns(
         Source and scheduler.
     duration_ms : float
         How long is played [ms], above 0; the first sixth is left out.
-
-    Raises
-    ------
-    InvalidValueError
-        For a duration that is not above 0.
 
     Examples
     --------

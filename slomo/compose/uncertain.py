@@ -24,6 +24,9 @@ _CHUNK = 1024
 def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> Floats:
     """Return the distribution of an NF's throughput over its resources' distributions, which are independent.
 
+    Raises InvalidValueError without resources, or for arrays of different shapes; UnknownNameError for a pattern there
+    is none of.
+
     Parameters
     ----------
     parts : sequence of ndarray, shape (n, values)
@@ -36,13 +39,6 @@ def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> F
     -------
     ndarray, shape (n, values)
         Equally likely throughputs in ascending order [Mpps]; NaN in rows where any is.
-
-    Raises
-    ------
-    InvalidValueError
-        Without resources, or for arrays of different shapes.
-    UnknownNameError
-        For a pattern there is none of.
 
     Examples
     --------

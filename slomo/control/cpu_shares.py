@@ -28,6 +28,8 @@ STEADY, WINDOW_ROUNDS = 0.1, 5
 class NFObservation:
     """What is seen of one NF since the controller looked last.
 
+    Raises InvalidValueError for a negative load or cost, or a priority that is not above 0.
+
     Attributes
     ----------
     name : str
@@ -40,11 +42,6 @@ class NFObservation:
         Median cost of a packet over the window [cycles]; None before the first sample.
     priority : float
         Factor on its share, above 0.
-
-    Raises
-    ------
-    InvalidValueError
-        For a negative load or cost, or a priority that is not above 0.
     """
 
     name: str

@@ -22,6 +22,8 @@ _LEAST_SHARE = 0.02
 class HostPlant:
     """NFs of a run (`slomo.testbed.host.run.Run`) with targets.
 
+    Raises InvalidValueError for a window that is not above 0, or a target of nobody.
+
     Parameters
     ----------
     tenants : mapping of str to HostTenant
@@ -32,11 +34,6 @@ class HostPlant:
         Who enforces on this machine.
     window_s : float
         How long an observation looks [s], above 0.
-
-    Raises
-    ------
-    InvalidValueError
-        For a window that is not above 0, or a target of nobody.
 
     Examples
     --------

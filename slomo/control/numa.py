@@ -66,6 +66,8 @@ class NumaMemory:
 class NumaController:
     """Moves tenants between nodes.
 
+    Raises InvalidValueError for a machine of one socket, or a horizon that is not above 0.
+
     Parameters
     ----------
     server : str
@@ -78,11 +80,6 @@ class NumaController:
         Of a socket.
     horizon_s : float
         How long the loads of now are taken to last [s]: what moving gains in that time must exceed what it costs.
-
-    Raises
-    ------
-    InvalidValueError
-        For a machine of one socket, or a horizon that is not above 0.
     """
 
     name = "numa"

@@ -43,12 +43,7 @@ class SensorHealth:
     def faults(self, reading: MachineReading, now_s: float) -> dict[str, str]:
         """Return what cannot be believed, by tenant; under ``"clock"`` what is wrong with the time.
 
-        Parameters
-        ----------
-        reading : MachineReading
-            What was seen.
-        now_s : float
-            The plant's time [s].
+        `reading`: what was seen. `now_s`: the plant's time [s].
         """
         faults = self._clock(reading, now_s)
         before: Mapping[str, TenantReading] = {} if self.last is None else self.last.tenants

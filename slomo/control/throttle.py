@@ -47,17 +47,14 @@ class ThrottleMemory:
 class ThrottleController:
     """Gives tenants without a promise as much CPU time as promises allow.
 
+    Raises InvalidValueError if there is nobody to throttle.
+
     Parameters
     ----------
     server : str
         Name for the plan.
     tenants : mapping of str to TenantSetting
         Who is throttled, with its processes or control group.
-
-    Raises
-    ------
-    InvalidValueError
-        If there is nobody to throttle.
 
     Examples
     --------

@@ -56,10 +56,7 @@ def average_run_length(threshold: float, reference: float = REFERENCE, shift: fl
 def alarm_threshold(run_length: float, reference: float = REFERENCE) -> float:
     """Return the threshold with `run_length` observations between false alarms, on average.
 
-    Raises
-    ------
-    InvalidValueError
-        For a run length below 5 or above ten million.
+    Raises InvalidValueError for a run length below 5 or above ten million.
 
     Examples
     --------

@@ -66,10 +66,7 @@ class OnlineCorrection:
     def seen(self, name: str, *, predicted_mpps: float, measured_mpps: float) -> "OnlineCorrection":
         """Return the correction after one more pair; the prediction is the one before correction.
 
-        Raises
-        ------
-        InvalidValueError
-            For a prediction that is not above 0, or a measurement that is no rate.
+        Raises InvalidValueError for a prediction that is not above 0, or a measurement that is no rate.
         """
         if not 0.0 < predicted_mpps < math.inf or not 0.0 <= measured_mpps < math.inf:
             raise InvalidValueError(f"'{name}': predicted {predicted_mpps:g}, measured {measured_mpps:g} Mpps")

@@ -331,10 +331,8 @@ class DriftMonitor:
 def check_reading(model: NFModel, throughput_mpps: float) -> None:
     """Refuse a live reading of throughput that no network function of this name can have had.
 
-    Raises
-    ------
-    InvalidValueError
-        For what is no number of 0 or more, and for more than :data:`MOST_OF_SOLO` times solo throughput.
+    Raises InvalidValueError for what is no number of 0 or more, and for more than :data:`MOST_OF_SOLO` times solo
+    throughput.
     """
     most = MOST_OF_SOLO * model.solo_mpps
     if not 0.0 <= throughput_mpps <= most:

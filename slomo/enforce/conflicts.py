@@ -30,12 +30,7 @@ def require_free(
 ) -> None:
     """Raise where a plan conflicts.
 
-    Raises
-    ------
-    InvalidValueError
-        Naming both sides.
-    TestbedError
-        If another driver acts on the same thing.
+    Raises InvalidValueError naming both sides; TestbedError if another driver acts on the same thing.
     """
     _require_each_once(plan, wishes)
     if getattr(backend, "acts_on_processes", False):
@@ -50,10 +45,7 @@ def require_free(
 def require_unprotected(tenant: str, pid: int, processes: Path = Path("/proc")) -> None:
     """Raise where a process must not be touched.
 
-    Raises
-    ------
-    InvalidValueError
-        Saying which it is.
+    Raises InvalidValueError saying which it is.
 
     Examples
     --------

@@ -210,13 +210,7 @@ class EnforcementPlan:
 
 
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
-    """Raise where ways that one tenant was guaranteed are another's too.
-
-    Raises
-    ------
-    InvalidValueError
-        Naming both.
-    """
+    """Raise where ways that one tenant was guaranteed are another's too; InvalidValueError naming both."""
     masks = [(t.tenant, t.llc_way_mask, t.exclusive) for t in tenants if t.llc_way_mask is not None]
     for number, (name, mask, mine) in enumerate(masks):
         for other, its, theirs in masks[number + 1 :]:
@@ -233,6 +227,8 @@ def plan_from_decision(
 ) -> EnforcementPlan:
     """Turn decisions into what one server has to do.
 
+    Raises ConfigurationError for decisions that were made for another machine of the name, with both fingerprints.
+
     Parameters
     ----------
     decisions : Decision or iterable of Decision
@@ -243,11 +239,6 @@ def plan_from_decision(
         Its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
     exclusive : bool
         Whether ways that were decided are guaranteed, where they are disjoint.
-
-    Raises
-    ------
-    ConfigurationError
-        For decisions that were made for another machine of the name, with both fingerprints.
 
     Examples
     --------

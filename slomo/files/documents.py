@@ -66,13 +66,7 @@ class Document:
         return convert(self.data, kind, self.name, hint, lambda: self.lines)
 
     def table(self, hint: str | None = None) -> dict[str, Any]:
-        """Return the data, which must be one mapping.
-
-        Raises
-        ------
-        ConfigurationError
-            For a list, a text, or nothing.
-        """
+        """Return the data, which must be one mapping; ConfigurationError for a list, a text, or nothing."""
         if not isinstance(self.data, dict):
             raise ConfigurationError(
                 f"{self.name}:1: is {type(self.data).__name__}, needed a mapping of fields", hint=hint
@@ -106,11 +100,8 @@ def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int
 def parse(text: str, name: str, hint: str | None = None) -> Document:
     r"""Parse JSON, YAML, or TOML where the name ends so.
 
-    Raises
-    ------
-    ConfigurationError
-        For what is none of them, a key that occurs twice, a number that is not finite or has too many digits, and
-        for more fields or levels than a document has.
+    Raises ConfigurationError for what is none of them, a key that occurs twice, a number that is not finite or has too
+    many digits, and for more fields or levels than a document has.
 
     Examples
     --------

@@ -22,6 +22,9 @@ DRAFT = ".slomo-draft"
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object], mode: int = 0o666) -> Path:
     """Put a file in place whole, or leave what was there.
 
+    Raises StoreError on a full disk, a read-only directory, or whatever else the system refuses; the old file is as it
+    was.
+
     Parameters
     ----------
     path : str or Path
@@ -35,11 +38,6 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     -------
     Path
         The file.
-
-    Raises
-    ------
-    StoreError
-        On a full disk, a read-only directory, or whatever else the system refuses; the old file is as it was.
 
     Examples
     --------
@@ -81,10 +79,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 def make_private(path: str | Path) -> None:
     """Make a file that its owner alone may read, or take a file that is there from others.
 
-    Raises
-    ------
-    OSError
-        Where it cannot be made.
+    Raises OSError where it cannot be made.
     """
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -123,10 +118,7 @@ def _sweep(folder: Path) -> None:
 def turn_taking(folder: str | Path) -> Iterator[None]:
     """Let writers of one folder take turns; the kernel ends a turn with the process that has it, however that ends.
 
-    Raises
-    ------
-    StoreError
-        Where the folder cannot be made or written to.
+    Raises StoreError where the folder cannot be made or written to.
 
     Examples
     --------

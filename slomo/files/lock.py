@@ -60,17 +60,8 @@ class LockFile:
     def acquire(self, *, wait: bool = False) -> None:
         """Take the lock; nothing happens if it is held by this object already.
 
-        Parameters
-        ----------
-        wait : bool
-            Wait for who holds it, for as long as it takes.
-
-        Raises
-        ------
-        LockHeldError
-            At once, without `wait`, if another process or object holds it.
-        OSError
-            If the file cannot be opened.
+        `wait`: wait for who holds it, for as long as it takes. Raises LockHeldError at once, without `wait`, if another
+        process or object holds it; OSError if the file cannot be opened.
         """
         from filelock import FileLock, Timeout
 

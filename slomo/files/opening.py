@@ -27,10 +27,8 @@ _KINDS = {
 def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
     """Return the descriptor of a regular file of at most `limit` bytes, opened for reading.
 
-    Raises
-    ------
-    ConfigurationError
-        Where it is missing, unreadable, too large, not a regular file, or behind a link of somebody else.
+    Raises ConfigurationError where it is missing, unreadable, too large, not a regular file, or behind a link of
+    somebody else.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
@@ -60,12 +58,8 @@ def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
 def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> bytes:
     """Return the content of a regular file of at most `limit` bytes, and of a given digest where there is one.
 
-    Raises
-    ------
-    ConfigurationError
-        As :func:`open_regular`; also where the file grows while it is read, or its digest differs.
-    StoreError
-        Where the disk fails: no fault of the file.
+    Raises ConfigurationError as :func:`open_regular`; also where the file grows while it is read, or its digest
+    differs; StoreError where the disk fails: no fault of the file.
 
     Examples
     --------

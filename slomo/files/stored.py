@@ -60,10 +60,7 @@ class Stored:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises
-        ------
-        ConfigurationError
-            For a field that is missing, of another type or out of range, and for another version.
+        Raises ConfigurationError for a field that is missing, of another type or out of range, and for another version.
         """
         kind: Any = cls
         shape, readers = _shape(kind)

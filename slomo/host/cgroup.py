@@ -69,10 +69,7 @@ class CgroupKnobs:
     def path(self, name: str) -> Path:
         """Return where a group or file is, below its hierarchy's root; no link is followed below that.
 
-        Raises
-        ------
-        InvalidValueError
-            If it would be anywhere else.
+        Raises InvalidValueError if it would be anywhere else.
         """
         first, _, rest = name.strip("/").partition("/")
         hierarchy = "" if self.version == 2 else first
@@ -113,13 +110,7 @@ class CgroupKnobs:
         return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        TestbedError
-            With the kernel's reason; VanishedError where its group or process is gone.
-        """
+        """Set a knob; TestbedError with the kernel's reason; VanishedError where its group or process is gone."""
         kind, _, rest = knob.partition(":")
         controller, _, last = rest.partition(":")
         try:
@@ -176,13 +167,7 @@ class CgroupKnobs:
                     self._put(target, member)
 
     def text(self, name: str) -> str:
-        """Return what a file holds.
-
-        Raises
-        ------
-        TestbedError
-            If it cannot be read.
-        """
+        """Return what a file holds; TestbedError if it cannot be read."""
         try:
             return self.path(name).read_text(encoding="ascii").strip()
         except OSError as problem:

@@ -38,10 +38,7 @@ def node_of(core: int) -> int | None:
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Read a list of CPUs as the kernel writes it.
 
-    Raises
-    ------
-    InvalidValueError
-        If it is none.
+    Raises InvalidValueError if it is none.
 
     Examples
     --------
@@ -64,10 +61,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
     """Return the CPUs to use: those given, checked, or all this process may use on the first one's socket.
 
-    Raises
-    ------
-    TestbedError
-        For a CPU that does not exist or is out of reach, or one named twice.
+    Raises TestbedError for a CPU that does not exist or is out of reach, or one named twice.
     """
     available = available_cores()
     if cores is None:
@@ -90,6 +84,8 @@ def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
 def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list[tuple[int, ...]]:
     """Give every tenant its own CPUs, in order.
 
+    Raises InvalidValueError if there are too few.
+
     Parameters
     ----------
     cores : sequence of int
@@ -98,11 +94,6 @@ def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list
         How many CPUs each tenant needs.
     what : str
         The co-location, for the error.
-
-    Raises
-    ------
-    InvalidValueError
-        If there are too few.
 
     Examples
     --------

@@ -116,11 +116,6 @@ class Layer:
 class Journal:
     """The journal in a folder; its file is made with the first receipt.
 
-    Parameters
-    ----------
-    folder : Path
-        Where it is.
-
     Examples
     --------
     >>> Journal(Path("/no/such/folder")).receipts()
@@ -142,10 +137,7 @@ class Journal:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Write all or nothing, on the disk before it returns.
 
-        Raises
-        ------
-        StoreError
-            If it cannot be written, for instance to a full file system.
+        Raises StoreError if it cannot be written, for instance to a full file system.
         """
         with self._lock, self._faults():
             connection = self._open()
@@ -159,13 +151,7 @@ class Journal:
                 raise
 
     def begin(self, backend: str, place: str, document: Mapping[str, Any]) -> "Receipt":
-        """Begin a receipt.
-
-        Raises
-        ------
-        StoreError
-            If it cannot be written; then nothing must be changed.
-        """
+        """Begin a receipt; StoreError if it cannot be written; then nothing must be changed."""
         identifier = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
         row = (identifier, backend, place, new_mark().text, time.time(), "open", json.dumps(document, sort_keys=True))
         with self.transaction() as connection:
@@ -176,13 +162,7 @@ class Journal:
         return Receipt(self, number or 0, identifier)
 
     def receipts(self, *, still_open: bool = False) -> tuple["Receipt", ...]:
-        """Return the receipts there are, oldest first.
-
-        Raises
-        ------
-        StoreError
-            If the file is no journal.
-        """
+        """Return the receipts there are, oldest first; StoreError if the file is no journal."""
         found = []
         for number, identifier, whole in self._rows(_OPEN if still_open else _ALL):
             if whole:
@@ -246,13 +226,7 @@ class Journal:
         self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
 
     def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
-        """Let a receipt have these layers and no other.
-
-        Raises
-        ------
-        StoreError
-            If it cannot be written.
-        """
+        """Let a receipt have these layers and no other; StoreError if it cannot be written."""
         with self.transaction() as connection:
             gone = receipt.layers()
             connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))
@@ -361,13 +335,7 @@ class Receipt:
 
     @property
     def head(self) -> dict[str, Any]:
-        """Backend, place, owner, time, state and document.
-
-        Raises
-        ------
-        StoreError
-            If it is not understood.
-        """
+        """Backend, place, owner, time, state and document; StoreError if it is not understood."""
         return self.journal.head(self)
 
     @property

@@ -42,17 +42,13 @@ class Undone:
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
     """Make a receipt's knobs as wished, and give back those of its knobs that are not wished any more.
 
+    Raises TestbedError if the machine refuses a change or does not hold it; what this call had changed is taken back;
+    StoreError if a change cannot be written down; it is not made.
+
     Returns
     -------
     tuple of Change
         What was changed on the machine.
-
-    Raises
-    ------
-    TestbedError
-        If the machine refuses a change or does not hold it; what this call had changed is taken back.
-    StoreError
-        If a change cannot be written down; it is not made.
     """
     session = _Session(receipt, knobs)
     before = receipt.layers()
@@ -97,13 +93,7 @@ def undo(receipt: Receipt, knobs: Knobs) -> Undone:
 
 
 def check_place(receipt: Receipt, knobs: Knobs) -> None:
-    """Raise unless a receipt was made by this driver, on this machine and boot.
-
-    Raises
-    ------
-    TestbedError
-        Saying what it is of.
-    """
+    """Raise unless a receipt was made by this driver, on this machine and boot; TestbedError saying what it is of."""
     head = receipt.head
     if head["backend"] != knobs.name:
         raise TestbedError(

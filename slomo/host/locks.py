@@ -25,6 +25,8 @@ def default_lock_path() -> Path:
 class MachineLock:
     """An exclusive lock, which dies with its holder.
 
+    Raises TestbedError on :meth:`acquire`, at once, if another process or object holds it.
+
     Parameters
     ----------
     what : str
@@ -33,11 +35,6 @@ class MachineLock:
         The lock file; one in the user's cache, named after `what`, if not given.
     mode : int
         Who may open it.
-
-    Raises
-    ------
-    TestbedError
-        On :meth:`acquire`, at once, if another process or object holds it.
 
     Examples
     --------

@@ -57,13 +57,7 @@ def parse_pqos_state(text: str) -> PqosState:
 
 
 def run_pqos(words: Sequence[str]) -> str:
-    """Run pqos and return what it printed.
-
-    Raises
-    ------
-    TestbedError
-        If it fails, with what it said.
-    """
+    """Run pqos and return what it printed; TestbedError if it fails, with what it said."""
     finished = run_tool(list(words), _LIMIT_S)
     # An unknown option prints the usage and ends with 0.
     if finished.code != 0 or finished.stdout.lstrip().startswith("Usage"):
@@ -123,13 +117,7 @@ class PqosKnobs:
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        TestbedError
-            With what pqos said.
-        """
+        """Set a knob; TestbedError with what pqos said."""
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
         run_pqos([*self.command, *words])

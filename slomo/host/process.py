@@ -29,6 +29,8 @@ _starting = threading.Lock()
 class ManagedProcess:
     """A process that was started and will be ended.
 
+    Raises TestbedError if the command does not exist, may not be run, or a core does not exist.
+
     Parameters
     ----------
     name : str
@@ -43,11 +45,6 @@ class ManagedProcess:
         Variables added to this process's own.
     directory : path, optional
         Where it starts.
-
-    Raises
-    ------
-    TestbedError
-        If the command does not exist, may not be run, or a core does not exist.
     """
 
     def __init__(
@@ -158,13 +155,7 @@ class ManagedProcess:
         self.paused = False
 
     def require_alive(self, doing: str) -> None:
-        """Raise unless it still runs.
-
-        Raises
-        ------
-        TestbedError
-            With exit code and last output.
-        """
+        """Raise unless it still runs; TestbedError with exit code and last output."""
         if not self.alive:
             for drain in self._drains.values():
                 drain.join(0.2)

@@ -48,10 +48,7 @@ class ResctrlFacts:
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
         """Return the values of a tenant's masks by resource, checked.
 
-        Raises
-        ------
-        TestbedError
-            For a mask this cache does not take.
+        Raises TestbedError for a mask this cache does not take.
         """
         if code_mask is not None and not self.cdp:
             raise TestbedError(
@@ -64,13 +61,7 @@ class ResctrlFacts:
         return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
 
     def checked(self, mask: int) -> int:
-        """Return a mask that this cache takes.
-
-        Raises
-        ------
-        TestbedError
-            If it has ways that are not there, too few, or holes.
-        """
+        """Return a mask that this cache takes; TestbedError if it has ways that are not there, too few, or holes."""
         if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
             raise TestbedError(
                 f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
@@ -88,6 +79,8 @@ class ResctrlFacts:
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
         """Return what is written for a bandwidth, as it will be read back.
 
+        Raises TestbedError for a unit that this vendor does not take, or a value out of its range.
+
         Parameters
         ----------
         amount : float
@@ -96,11 +89,6 @@ class ResctrlFacts:
             Of it.
         resource : str
             ``"MB"``, or ``"SMBA"`` for CXL memory.
-
-        Raises
-        ------
-        TestbedError
-            For a unit that this vendor does not take, or a value out of its range.
         """
         if resource not in self.resources:
             raise TestbedError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")
@@ -123,13 +111,7 @@ class ResctrlFacts:
 
 
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
-    """Read what a tree offers.
-
-    Raises
-    ------
-    TestbedError
-        Where none is mounted, or it cannot allocate.
-    """
+    """Read what a tree offers; TestbedError where none is mounted, or it cannot allocate."""
     tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
     settings = parse_schemata(tree.read("schemata"))
     cdp = tree.exists("info/L3CODE")

@@ -47,11 +47,6 @@ class ResctrlFiles(Protocol):
 class KernelFiles:
     """The operating system's files below a folder.
 
-    Parameters
-    ----------
-    root : path
-        Folder.
-
     Examples
     --------
     >>> KernelFiles(Path("/proc/self")).exists("status")

@@ -71,13 +71,7 @@ class ResctrlKnobs:
         return [Wish(f"task:{task}", there if control == group else group)]
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds.
-
-        Raises
-        ------
-        TestbedError
-            For what cannot be read.
-        """
+        """Return what a knob holds; TestbedError for what cannot be read."""
         kind, _, rest = knob.partition(":")
         readers: dict[str, Callable[[str], str | None]] = {
             "group": lambda name: PRESENT if self.tree.has_group(name) else None,
@@ -93,13 +87,7 @@ class ResctrlKnobs:
         return readers[kind](rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        TestbedError
-            With the kernel's reason; VanishedError where its group or task is gone.
-        """
+        """Set a knob; TestbedError with the kernel's reason; VanishedError where its group or task is gone."""
         kind, _, rest = knob.partition(":")
         if kind == "group" and not _NAME.fullmatch(rest):
             raise TestbedError(f"'{rest}' is no name of a group", hint="letters, digits, '_', '.' and '-'")

@@ -55,13 +55,7 @@ class ResctrlTree:
         return self.files.exists(name)
 
     def require(self, what: str, condition: bool) -> None:
-        """Raise unless mounted and `condition` holds.
-
-        Raises
-        ------
-        TestbedError
-            Naming what is missing.
-        """
+        """Raise unless mounted and `condition` holds; TestbedError naming what is missing."""
         if not self.mounted:
             raise TestbedError(f"resctrl is not mounted on '{self.root}'", hint=_MOUNT_HINT)
         if not condition:
@@ -71,13 +65,7 @@ class ResctrlTree:
             )
 
     def read(self, name: str) -> str:
-        """Return a file's text without blanks at its ends.
-
-        Raises
-        ------
-        TestbedError
-            If it cannot be read.
-        """
+        """Return a file's text without blanks at its ends; TestbedError if it cannot be read."""
         try:
             return self.files.read(name, _LARGEST_B).decode("ascii", "replace").strip()
         except OSError as problem:
@@ -92,26 +80,14 @@ class ResctrlTree:
         return int(text) if text.isdigit() else None
 
     def write(self, name: str, text: str) -> None:
-        """Write one line to a file.
-
-        Raises
-        ------
-        TestbedError
-            If the kernel refuses it, with the kernel's reason.
-        """
+        """Write one line to a file; TestbedError if the kernel refuses it, with the kernel's reason."""
         try:
             self.files.write(name, text.encode("ascii") + b"\n")
         except OSError as problem:
             raise self._fault(f"'{text}' is refused by '{name}'", problem) from None
 
     def make_group(self, name: str) -> None:
-        """Make a group.
-
-        Raises
-        ------
-        TestbedError
-            If the kernel refuses it: no rights, or no class or RMID left.
-        """
+        """Make a group; TestbedError if the kernel refuses it: no rights, or no class or RMID left."""
         try:
             self.files.make(name)
         except OSError as problem:
@@ -120,10 +96,7 @@ class ResctrlTree:
     def remove_group(self, name: str) -> None:
         """Remove a group; its CPUs go back to the group above.
 
-        Raises
-        ------
-        TestbedError
-            If the kernel refuses it.
+        Raises TestbedError if the kernel refuses it.
         """
         try:
             self.files.remove(name)
@@ -135,10 +108,7 @@ class ResctrlTree:
     def rename_group(self, name: str, other: str) -> None:
         """Move a monitoring group below another group with masks: its tasks and counters go with it, at once.
 
-        Raises
-        ------
-        TestbedError
-            If the kernel refuses it.
+        Raises TestbedError if the kernel refuses it.
         """
         try:
             self.files.rename(name, other)
@@ -170,13 +140,7 @@ class ResctrlTree:
         return parse_cpu_list(self.read(_join(group, "cpus_list")))
 
     def control_group_of(self, core: int) -> str:
-        """Return the group whose masks hold for a CPU.
-
-        Raises
-        ------
-        TestbedError
-            For a CPU that is in none.
-        """
+        """Return the group whose masks hold for a CPU; TestbedError for a CPU that is in none."""
         for name in self.control_groups():
             if core in self.cpus(name):
                 return name

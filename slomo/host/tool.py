@@ -69,6 +69,8 @@ class Finished:
 class RunningTool:
     """A tool that runs until it is stopped; use it as a context, or call `stop`.
 
+    Raises TestbedError if the command does not exist or may not be run.
+
     Parameters
     ----------
     words : sequence of str
@@ -77,11 +79,6 @@ class RunningTool:
         Variables added to this process's own.
     directory : path, optional
         Where it starts.
-
-    Raises
-    ------
-    TestbedError
-        If the command does not exist or may not be run.
 
     Examples
     --------
@@ -203,6 +200,8 @@ def run_tool(
 ) -> Finished:
     r"""Run a tool to its end.
 
+    Raises TestbedError if it does not exist, or does not end in time.
+
     Parameters
     ----------
     words : sequence of str
@@ -211,11 +210,6 @@ def run_tool(
         How long it may take [s].
     environment, directory : optional
         As for `RunningTool`.
-
-    Raises
-    ------
-    TestbedError
-        If it does not exist, or does not end in time.
 
     Examples
     --------

@@ -31,10 +31,7 @@ def require_same(
 ) -> None:
     """Refuse what is of another machine than models (or another source); an unknown fingerprint says nothing.
 
-    Raises
-    ------
-    ConfigurationError
-        With both fingerprints.
+    Raises ConfigurationError with both fingerprints.
     """
     if measured and other and measured != other:
         raise ConfigurationError(

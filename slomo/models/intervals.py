@@ -91,6 +91,8 @@ class ConformalCalibration(Stored):
         With too few scores for the coverage asked, the interval is everything an NF can do: from 0 to its solo
         throughput.
 
+        Raises InvalidValueError for a coverage outside 0 to 1.
+
         Parameters
         ----------
         predicted_mpps : ndarray
@@ -101,11 +103,6 @@ class ConformalCalibration(Stored):
             Probability to lie between the ends, above 0 and below 1.
         kind : ndarray of int or int
             Kind of neighbourhood of each prediction (`slomo.models.neighbourhood`).
-
-        Raises
-        ------
-        InvalidValueError
-            For a coverage outside 0 to 1.
         """
         low, high = self.bounds(coverage)
         below, above = self._away(predicted_mpps, solo_mpps, low[kind], high[kind])

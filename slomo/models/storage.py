@@ -70,10 +70,7 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
     Every version of a model has a folder of its own, complete before the index names it; so a reader finds the old
     library or the new one, whole, and of two writers none loses what the other wrote.
 
-    Raises
-    ------
-    ConfigurationError
-        Before anything is written, for a model that could not be read back.
+    Raises ConfigurationError before anything is written, for a model that could not be read back.
     """
     for model in models:
         _require_readable(model)
@@ -112,10 +109,7 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
 def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
     """Return the entry of every model that is there: as the index says, or where it is damaged as the folders do.
 
-    Raises
-    ------
-    ConfigurationError
-        For a library of a version that is not read.
+    Raises ConfigurationError for a library of a version that is not read.
     """
     return _entries(directory)[0]
 
@@ -234,10 +228,7 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
 def read_model(entry: Entry) -> NFModel:
     """Read and check the files of one model.
 
-    Raises
-    ------
-    ConfigurationError
-        For anything that is not a whole, unharmed model of this schema version.
+    Raises ConfigurationError for anything that is not a whole, unharmed model of this schema version.
     """
     path = entry.folder / MANIFEST
     written = read_text(path)

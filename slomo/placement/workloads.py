@@ -30,6 +30,8 @@ RESQ_REPLICAS = 4
 def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float = 0.9) -> tuple[Request, ...]:
     """Return ResQ's SLO terms of one family.
 
+    Raises UnknownNameError for another family.
+
     Parameters
     ----------
     family : {"insensitive", "combination", "sensitive"}
@@ -40,11 +42,6 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float 
         Seed of the draw.
     share : float
         Target as a share of solo throughput.
-
-    Raises
-    ------
-    UnknownNameError
-        For another family.
 
     Examples
     --------

@@ -19,17 +19,14 @@ NAME = "allocation"
 class Allocated:
     """What the NFs of a divided server do, socket by socket.
 
+    Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
+
     Parameters
     ----------
     server : TenantModels
         Who runs there, and what each has.
     how : PredictionOptions
         Coverage.
-
-    Raises
-    ------
-    UnsupportedPredictionError
-        For an NF that was not profiled over ways and throttles.
     """
 
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
@@ -112,10 +109,7 @@ class Allocated:
 def allocation_models(server: TenantModels) -> list[AllocationModel]:
     """Return what is known of each tenant over ways, throttles and memory nodes.
 
-    Raises
-    ------
-    UnsupportedPredictionError
-        Naming who was not profiled over them.
+    Raises UnsupportedPredictionError naming who was not profiled over them.
     """
     models = [model.allocation for model in server.models]
     without = [t.workload.key for t, model in zip(server.tenants, models, strict=True) if model is None]

@@ -32,6 +32,9 @@ class OptionFields(TypedDict, total=False):
 class PredictionOptions:
     """How an answer is to be made.
 
+    Raises UnknownNameError for a method or rule there is none of; InvalidValueError for a coverage that is no
+    probability strictly between 0 and 1.
+
     Attributes
     ----------
     method : {"auto", "equilibrium", "composed"}
@@ -53,13 +56,6 @@ class PredictionOptions:
     prove : bool
         Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two
         steps; about as long again. `Convergence.proven` says which it is.
-
-    Raises
-    ------
-    UnknownNameError
-        For a method or rule there is none of.
-    InvalidValueError
-        For a coverage that is no probability strictly between 0 and 1.
 
     Examples
     --------

@@ -214,15 +214,7 @@ def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> boo
 
 
 class Answers:
-    """The answers about one server.
-
-    Parameters
-    ----------
-    server : Server
-        Who runs there.
-    how : PredictionOptions
-        How the answers are to be made.
-    """
+    """The answers about one server."""
 
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
         self.server, self.how = server, how
@@ -425,13 +417,7 @@ def _at_most_extrapolated(verdict: Verdict) -> Verdict:
 
 
 def require_supported(prediction: Prediction) -> None:
-    """Refuse a prediction that what was measured does not support.
-
-    Raises
-    ------
-    UnsupportedPredictionError
-        With the reasons.
-    """
+    """Refuse a prediction that what was measured does not support; UnsupportedPredictionError with the reasons."""
     if not prediction.verdict.is_refused:
         return
     what, hint = "is not supported", "profile the target under stronger pressure"

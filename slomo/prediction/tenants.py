@@ -234,10 +234,7 @@ def server_of(
 def check_cores(subject: NFModel, tenants: int) -> None:
     """Refuse more tenants than the machine's socket has cores.
 
-    Raises
-    ------
-    InvalidValueError
-        Naming the machine, its cores and the tenants.
+    Raises InvalidValueError naming the machine, its cores and the tenants.
     """
     if subject.capacities is not None and tenants > subject.capacities.cores:
         raise InvalidValueError(

@@ -87,17 +87,8 @@ def dispersion(values: Sequence[float]) -> float:
 def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measurement:
     """Summarise replicates of one co-location.
 
-    Parameters
-    ----------
-    records : sequence of RunRecord
-        At least one, all of the same co-location.
-    limit : float
-        Largest dispersion (standard deviation / mean) that still counts as stable.
-
-    Raises
-    ------
-    InvalidValueError
-        Without records, or with records of different co-locations.
+    `records`: at least one, all of the same co-location. `limit`: largest dispersion (standard deviation / mean) that
+    still counts as stable. Raises InvalidValueError without records, or with records of different co-locations.
     """
     if not records or any(record.colocation != records[0].colocation for record in records):
         raise InvalidValueError("a measurement needs at least one run, all of one co-location")

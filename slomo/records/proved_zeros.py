@@ -24,10 +24,7 @@ Proved = Mapping[str, frozenset[str]]
 def with_proved_zeros(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return a campaign's records with 0 for what read 0 throughout, where the counter is proved to work.
 
-    Parameters
-    ----------
-    records : sequence of RunRecord
-        All runs of one campaign; the answer does not depend on their order.
+    `records`: all runs of one campaign; the answer does not depend on their order.
     """
     proved = {Scope.CORE.value: _positive(records, Scope.CORE), Scope.SOCKET.value: _positive(records, Scope.SOCKET)}
     return [_mended(record, proved) for record in records]

@@ -118,10 +118,7 @@ def describe_run(
 def require_felt(environment: Mapping[str, Any]) -> None:
     """Raise for measurements whose vectors are equivalents of counters, read off laws that did not hold.
 
-    Raises
-    ------
-    IncompatibleMeasurementsError
-        Saying how to repeat them.
+    Raises IncompatibleMeasurementsError saying how to repeat them.
 
     Examples
     --------
@@ -163,10 +160,7 @@ def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, 
 def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> None:
     """Raise unless measurements from both environments may stand in one dataset.
 
-    Raises
-    ------
-    IncompatibleMeasurementsError
-        With the difference.
+    Raises IncompatibleMeasurementsError with the difference.
     """
     lines = difference(left, right)
     if lines:

@@ -104,6 +104,9 @@ def column_kind(name: str) -> str:
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
     """Return `frame` with every column of the schema in order and in its type, or say what is wrong with it.
 
+    Raises ConfigurationError for missing or unknown columns, infinite or negative counters, or a row that contradicts
+    itself.
+
     Parameters
     ----------
     frame : DataFrame
@@ -112,11 +115,6 @@ def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[in
         File or object named in errors.
     lines : sequence of int, optional
         Line of the file each row stands on; row numbers from 0 otherwise.
-
-    Raises
-    ------
-    ConfigurationError
-        For missing or unknown columns, infinite or negative counters, or a row that contradicts itself.
     """
     missing = [name for name in BASE_COLUMNS if name not in frame.columns]
     if missing:

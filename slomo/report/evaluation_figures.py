@@ -20,12 +20,7 @@ def reliability_diagram(
 ) -> "Figure":
     """Draw observed over nominal coverage of intervals.
 
-    Parameters
-    ----------
-    observed : mapping of str to mapping of float to float
-        Model -> nominal -> observed coverage, both 0 to 1.
-    title : str
-        Title above the axes.
+    `observed`: model -> nominal -> observed coverage, both 0 to 1. `title`: title above the axes.
 
     Examples
     --------
@@ -54,12 +49,7 @@ def reliability_diagram(
 def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "What more runs buy") -> "Figure":
     """Draw the mean error of each model over the number of runs it was trained on.
 
-    Parameters
-    ----------
-    curves : mapping of str to mapping of int to float
-        Model -> runs per NF -> mean absolute error of throughput [%].
-    title : str
-        Title above the axes.
+    `curves`: model -> runs per NF -> mean absolute error of throughput [%]. `title`: title above the axes.
 
     Examples
     --------

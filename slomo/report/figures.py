@@ -44,6 +44,8 @@ def sensitivity_surface(
 ) -> "Figure":
     """Draw a target's slowdown over its competitors' cache access rate and occupancy.
 
+    Raises InvalidValueError with fewer than three points that have all three values.
+
     Parameters
     ----------
     access_rate_m_s : array of float, shape (n,)
@@ -58,11 +60,6 @@ def sensitivity_surface(
         Size of the last-level cache [MiB], drawn as a line.
     ax : matplotlib Axes, optional
         Where to draw; a figure of its own by default.
-
-    Raises
-    ------
-    InvalidValueError
-        With fewer than three points that have all three values.
 
     Examples
     --------

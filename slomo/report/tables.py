@@ -55,12 +55,7 @@ class Table:
 def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -> Table:
     """Return one row per model with the columns of `evaluate --json`; of a baseline's two forms the better one.
 
-    Parameters
-    ----------
-    models : mapping of str to mapping
-        Model -> figures in percent, the value of key ``models`` in `evaluate --json`.
-    caption : str
-        One sentence.
+    `models`: model -> figures in percent, the value of key ``models`` in `evaluate --json`. `caption`: one sentence.
 
     Examples
     --------
@@ -74,12 +69,7 @@ def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -
 def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]], caption: str = "") -> Table:
     """Return one row per model and NF; of a baseline's two forms the better one for that NF.
 
-    Parameters
-    ----------
-    per_nf : mapping
-        NF -> model -> figures in percent.
-    caption : str
-        One sentence.
+    `per_nf`: NF -> model -> figures in percent. `caption`: one sentence.
 
     Examples
     --------
@@ -140,12 +130,7 @@ def mixes_table(
 def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "") -> Table:
     """Return one row per model and one column per number of runs; of a baseline's two forms the better one at each.
 
-    Parameters
-    ----------
-    curves : mapping of str to mapping of int to float
-        Model -> runs per NF -> mean absolute error [%].
-    caption : str
-        One sentence.
+    `curves`: model -> runs per NF -> mean absolute error [%]. `caption`: one sentence.
 
     Examples
     --------

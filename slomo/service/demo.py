@@ -37,10 +37,7 @@ def demo_folder() -> Path:
 def demo_models(say: Say) -> Path:
     """Return a folder of models of the shipped datasets, trained on the first call.
 
-    Raises
-    ------
-    ConfigurationError
-        Where the datasets are not there.
+    Raises ConfigurationError where the datasets are not there.
     """
     folder = demo_folder()
     if (folder / "library.json").is_file():

@@ -79,13 +79,6 @@ class _Watched:
 class JobProgress:
     """How far one job is: told to those who listen, and written down.
 
-    Parameters
-    ----------
-    watched : _Watched
-        The job.
-    store : Store
-        Where it is written down.
-
     Attributes
     ----------
     before : object

@@ -43,10 +43,7 @@ def one_more(
 ) -> OneMore:
     """Judge a server with one network function more.
 
-    Raises
-    ------
-    SlomoError
-        Where nothing can be predicted on the server's machine type.
+    Raises SlomoError where nothing can be predicted on the server's machine type.
     """
     host, before = hosts[server.name], _roomiest(server, hosts[server.name])
     judge.estimates.worst(host.machine)  # who stands in for those without a model

@@ -166,6 +166,8 @@ def _shipped(name: str) -> NetworkFunction:
 def parse_network_function(text: str, file: str, *, default_name: str = "own-nf") -> NetworkFunction:
     r"""Parse one NF document.
 
+    Raises ConfigurationError naming file, line and field.
+
     Parameters
     ----------
     text : str
@@ -174,11 +176,6 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
         Name of the file, for errors.
     default_name : str
         Name of the NF where the document gives none.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming file, line and field.
 
     Examples
     --------
@@ -206,15 +203,8 @@ def stage_names(name: str) -> tuple[str, ...]:
 def one_core_chain(stages: Sequence[NetworkFunction]) -> NetworkFunction:
     """Return a chain as one network function.
 
-    Parameters
-    ----------
-    stages : sequence of NetworkFunction
-        In the order in which packets pass them.
-
-    Raises
-    ------
-    ConfigurationError
-        For a stage that is not simulated, or that hands packets to an accelerator.
+    `stages`: in the order in which packets pass them. Raises ConfigurationError for a stage that is not simulated, or
+    that hands packets to an accelerator.
 
     Examples
     --------

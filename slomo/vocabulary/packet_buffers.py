@@ -53,6 +53,8 @@ def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | No
     Each gets an equal share of the socket's DDIO space, in its own frame size, so that the answer does not change with
     the neighbours, and at most 2048. None where devices write to memory.
 
+    Raises InvalidValueError where a share would hold fewer than 32 buffers.
+
     Parameters
     ----------
     machine : Machine
@@ -61,11 +63,6 @@ def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | No
         Cores of a socket that network functions may use.
     packet_size_b : int
         Frame size [bytes].
-
-    Raises
-    ------
-    InvalidValueError
-        Where a share would hold fewer than 32 buffers.
 
     Examples
     --------

@@ -127,6 +127,9 @@ class ServiceChain:
 class ChainSystem:
     """Stages and chains of one machine.
 
+    Raises UnknownNameError for a chain through a stage there is not; InvalidValueError for a ring of odd size, marks
+    out of order, or packets that no buffer holds.
+
     Attributes
     ----------
     stages : tuple of ChainStage
@@ -145,13 +148,6 @@ class ChainSystem:
         Socket of the buffers' memory; None is the NIC's.
     storage : StorageDevice
         What stages write to.
-
-    Raises
-    ------
-    UnknownNameError
-        For a chain through a stage there is not.
-    InvalidValueError
-        For a ring of odd size, marks out of order, or packets that no buffer holds.
 
     Examples
     --------
@@ -211,10 +207,7 @@ def load_chains(path: str) -> ChainSystem:
 def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
     r"""Parse a document of service chains.
 
-    Raises
-    ------
-    ConfigurationError
-        Naming file, line and field.
+    Raises ConfigurationError naming file, line and field.
 
     Examples
     --------

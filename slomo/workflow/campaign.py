@@ -25,6 +25,8 @@ PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 class PlanSettings:
     """What is measured.
 
+    Raises UnknownNameError for a plan there is none of.
+
     Attributes
     ----------
     plan : {"all", "pressure", "solo", "mixes", "accelerator"}
@@ -44,11 +46,6 @@ class PlanSettings:
         Seed of everything random.
     target_error : float, optional
         Held-out error at which ``adaptive`` stops, as a share of solo throughput.
-
-    Raises
-    ------
-    UnknownNameError
-        For a plan there is none of.
 
     Examples
     --------

@@ -54,6 +54,8 @@ def check_drift(
 ) -> DriftCheck:
     """Judge live measurements of mixes, in the order they were made, by the models.
 
+    Raises InvalidValueError where no row is of, and beside, workloads with models.
+
     Parameters
     ----------
     library : ModelLibrary or path
@@ -64,11 +66,6 @@ def check_drift(
         Needed where the library has models of several machines.
     model, false_alarm_every, noise, reference, seed
         As for `slomo.drift.monitor.DriftMonitor`.
-
-    Raises
-    ------
-    InvalidValueError
-        Where no row is of, and beside, workloads with models.
     """
     models = opened(library)
     host = host_of(models, machine).name
@@ -101,6 +98,9 @@ def refit_models(
 ) -> ModelLibrary:
     """Return the models that new runs bring up to date (`slomo.drift.refit`); those they do not improve are left out.
 
+    Raises InvalidValueError where nothing that was run has a model; ConfigurationError for runs on another machine of
+    the name, with both fingerprints: those are for `slomo train`.
+
     Parameters
     ----------
     library : ModelLibrary or path
@@ -109,13 +109,6 @@ def refit_models(
         New runs: of each workload one alone, and a few beside the synthetic competitor.
     targets : sequence of str, optional
         Workload keys or NF names; all that were run and have a model by default.
-
-    Raises
-    ------
-    InvalidValueError
-        Where nothing that was run has a model.
-    ConfigurationError
-        For runs on another machine of the name, with both fingerprints: those are for `slomo train`.
     """
     models = opened(library)
     models.require_recorded_on(runs.environment, runs.machines)

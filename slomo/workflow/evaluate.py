@@ -129,6 +129,9 @@ def learning_curve(
 ) -> "Mapping[str, Mapping[int, float]]":
     """Train every model on ever more of the same runs, and check each on the same mixes.
 
+    Raises InvalidValueError for a budget of fewer than 12 runs, or of more than there are; where there are no mixes to
+    judge by; UsageError where a machine has to be named.
+
     Parameters
     ----------
     dataset : ProfileDataset
@@ -150,13 +153,6 @@ def learning_curve(
     -------
     mapping of str to mapping of int to float
         Model -> runs per network function -> mean absolute error of throughput [%].
-
-    Raises
-    ------
-    InvalidValueError
-        For a budget of fewer than 12 runs, or of more than there are; where there are no mixes to judge by.
-    UsageError
-        Where a machine has to be named.
     """
     models = models
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))

@@ -157,10 +157,7 @@ def compare(
 def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
     """Refuse a sensitivity model that nothing in a library has, where a policy asks for it.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest model there is; also for a policy there is none of.
+    Raises UnknownNameError with the nearest model there is; also for a policy there is none of.
     """
     kind = policy_class(policy)
     names = {name for model_of_nf in library.values() for name in model_of_nf.sensitivity}

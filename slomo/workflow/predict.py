@@ -124,6 +124,8 @@ def predict_vector(
 ) -> "Prediction":
     """Predict beside a competition whose socket-level vector is known, for instance from `pcm`.
 
+    Raises MissingMetricError where the vector lacks a metric the model reads.
+
     Parameters
     ----------
     target, library, machine, strict, model, coverage, explain
@@ -132,11 +134,6 @@ def predict_vector(
         Metric -> value in the vocabulary's unit.
     traffic : mapping of str to float, optional
         Traffic attributes the target was imported with.
-
-    Raises
-    ------
-    MissingMetricError
-        Where the vector lacks a metric the model reads.
     """
     from slomo.models.library import opened
     from slomo.prediction.predictor import Predictor

@@ -53,6 +53,8 @@ def profile_ways(
     are measured with the fewest ways that give the highest throughput: where the NIC's line is what binds, fewer ways
     make packets wait that throughput does not show.
 
+    Raises UnknownNameError for a machine or a network function there is none of.
+
     Parameters
     ----------
     network_functions : sequence of Workload or str
@@ -69,11 +71,6 @@ def profile_ways(
         Measure latencies, too.
     seed : int
         Of the first run of each point; repeats count on from it.
-
-    Raises
-    ------
-    UnknownNameError
-        For a machine or a network function there is none of.
     """
     host = load_machine(machine)
     bed = make_testbed(testbed, host, own)

@@ -147,6 +147,10 @@ def fit_twin(
 ) -> Twin:  # fmt: skip
     """Fit a simulated network function to the runs of a dataset.
 
+    Raises MissingMetricError with fewer than six runs beside the synthetic competitor; UnknownNameError for a target
+    the dataset does not have; InvalidValueError for fewer than six runs asked for; UnsupportedPredictionError where no
+    twin is as fast alone as the function, within 2 %.
+
     Parameters
     ----------
     dataset : ProfileDataset
@@ -159,17 +163,6 @@ def fit_twin(
         Runs beside the synthetic competitor to fit to, spread evenly over their slowdowns.
     fit_machine : bool
         Whether the machine's cache, memory bandwidth and latency are fitted as well, near what is stated of them.
-
-    Raises
-    ------
-    MissingMetricError
-        With fewer than six runs beside the synthetic competitor.
-    UnknownNameError
-        For a target the dataset does not have.
-    InvalidValueError
-        For fewer than six runs asked for.
-    UnsupportedPredictionError
-        Where no twin is as fast alone as the function, within 2 %.
     """
     need("scipy")
     from scipy.optimize import least_squares  # heavy, and only needed here

@@ -103,12 +103,7 @@ def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
 def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, int] | None:
     """Divide a pool among burstable workloads: everybody the minimum, then way by way up to the maximum.
 
-    Parameters
-    ----------
-    pool : int
-        Mask of one block of ways.
-    wishes : iterable of (name, maximum, minimum)
-        In the order in which they came.
+    `pool`: mask of one block of ways. `wishes`: in the order in which they came.
 
     Returns
     -------

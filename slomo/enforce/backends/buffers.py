@@ -69,13 +69,7 @@ class BuffersBackend:
             raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set the handler.
-
-        Raises
-        ------
-        TestbedError
-            With the network function's answer; VanishedError where nobody listens.
-        """
+        """Set the handler; TestbedError with the network function's answer; VanishedError where nobody listens."""
         host, port, handler = _split(knob.partition(":")[2])
         try:
             _talk(host, port, f"WRITE {handler} {value}")

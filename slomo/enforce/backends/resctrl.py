@@ -176,10 +176,7 @@ class ResctrlBackend(ResctrlKnobs):
 def require_ours(configuration: Path = Path("/etc")) -> None:
     """Raise where containerd or CRI-O owns the tree: it removes groups that it does not know.
 
-    Raises
-    ------
-    TestbedError
-        Naming the configuration file.
+    Raises TestbedError naming the configuration file.
     """
     places = [configuration / "containerd" / "config.toml", configuration / "crio" / "crio.conf"]
     places += sorted((configuration / "crio" / "crio.conf.d").glob("*.conf"))

@@ -135,13 +135,7 @@ class Knobbed(Protocol):
 
 
 class SimulatedKnobs:
-    """The part of a backend that every simulated machine shares: its knobs.
-
-    Parameters
-    ----------
-    server : Knobbed
-        Which.
-    """
+    """The part of a backend that every simulated machine shares: its knobs."""
 
     name = "simulated"
 

@@ -65,13 +65,7 @@ class SimulatedCores:
 
 
 class SimulatedCoresBackend(SimulatedKnobs):
-    """Enforces CPU weights on `SimulatedCores`.
-
-    Parameters
-    ----------
-    cores : SimulatedCores
-        Which.
-    """
+    """Enforces CPU weights on `SimulatedCores`."""
 
     def __init__(self, cores: SimulatedCores) -> None:
         super().__init__(cores)

@@ -13,11 +13,6 @@ from slomo.host.knobs import Knobs, Wish
 class Together:
     """Backends in the order in which they act; a knob's name begins with its backend's.
 
-    Parameters
-    ----------
-    backends : sequence of Backend
-        Each name once.
-
     Examples
     --------
     >>> from slomo.enforce.backends.scheduler import SchedulerBackend

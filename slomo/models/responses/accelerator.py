@@ -31,6 +31,8 @@ _SPREAD = np.linspace(0.95, 1.05, 21)
 class AcceleratorUse(Stored):
     """What one NF asks of an accelerator.
 
+    Raises InvalidValueError for a time or number that is not above 0.
+
     Attributes
     ----------
     accelerator : str
@@ -44,11 +46,6 @@ class AcceleratorUse(Stored):
     error : float
         Largest relative error of shares computed from it over the runs it was learned from, 0 or more; 0 where it is
         known by definition.
-
-    Raises
-    ------
-    InvalidValueError
-        For a time or number that is not above 0.
 
     Examples
     --------

@@ -39,6 +39,8 @@ def arrival_half_width_mpps(
 ) -> Floats:
     """Return how far the packets served in one measurement stray from the load offered [Mpps], at `coverage`.
 
+    Raises InvalidValueError for a measurement of no length.
+
     Parameters
     ----------
     offered_mpps : ndarray
@@ -50,11 +52,6 @@ def arrival_half_width_mpps(
         Above 0 and below 1.
     window_s : float, optional
         Length of the measurement [s]; then Poisson's law answers instead of the scores.
-
-    Raises
-    ------
-    InvalidValueError
-        For a measurement of no length.
 
     Examples
     --------

@@ -131,11 +131,6 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         by what it misses: dS/dT = misses(S), so T is the integral of dS / misses(S) (the theory of footprints: Xiang
         et al., ASPLOS'13). Ages are in ways per byte of traffic and packet: divided by packets they are times.
 
-        Parameters
-        ----------
-        ways : int
-            Of the cache.
-
         Returns
         -------
         numpy.ndarray
@@ -300,17 +295,8 @@ def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
 def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:
     """Fit one workload's response.
 
-    Parameters
-    ----------
-    workload : str
-        Workload key.
-    rows : sequence of PartitionRow
-        For each number of ways one run without throttle and noise at least; some with noise, some throttled.
-
-    Raises
-    ------
-    InvalidValueError
-        For too few rows.
+    `workload`: workload key. `rows`: for each number of ways one run without throttle and noise at least; some with
+    noise, some throttled. Raises InvalidValueError for too few rows.
     """
     free = [row for row in rows if row.bandwidth_percent >= 100.0 and row.throughput_mpps > 0]
     grid = sorted({row.ways for row in free})

@@ -43,17 +43,14 @@ class Mover:
 class MoveCost:
     """What a move takes of the machine.
 
+    Raises InvalidValueError for a negative time, or a rate that is not above 0.
+
     Attributes
     ----------
     handover_s : float
         Time for which nobody serves its rings [s]; the longer of the two that were measured by default.
     copy_gb_s : float
         Rate at which the kernel copies pages to the new node [GB/s]; the default, some 8 us for 4 KiB, is assumed.
-
-    Raises
-    ------
-    InvalidValueError
-        For a negative time, or a rate that is not above 0.
 
     Examples
     --------

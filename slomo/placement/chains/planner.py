@@ -25,6 +25,9 @@ def place_chains(
 ) -> dict[str, tuple[int, ...]]:
     """Place chains on the nodes of one server for one interval.
 
+    Raises UnknownNameError for another policy; InvalidValueError where the chains have more stages than the server has
+    cores, or `slomo-numa` has no predictions.
+
     Parameters
     ----------
     policy : {"numasfp", "octans", "octans-predicted", "node-first", "node-balance", "slomo-numa"}
@@ -40,13 +43,6 @@ def place_chains(
         What the policy goes by.
     before : mapping, optional
         Where the chains were.
-
-    Raises
-    ------
-    UnknownNameError
-        For another policy.
-    InvalidValueError
-        Where the chains have more stages than the server has cores, or `slomo-numa` has no predictions.
     """
     chosen = chain_policy(policy)
     stages, cores = sum(len(item.request.chain) for item in chains), sum(node.cores for node in nodes)
@@ -100,6 +96,8 @@ def plan_chains(
 ) -> ChainPlan:
     """Spread chains over servers, each on the first with cores left, and place them on nodes for every interval.
 
+    Raises UnknownNameError, InvalidValueError as for :func:`place_chains`.
+
     Parameters
     ----------
     policy : str
@@ -114,11 +112,6 @@ def plan_chains(
         Whether chains get ways and bandwidth to themselves by the table; as the policy does by default.
     clock : callable, optional
         Called after every interval is planned.
-
-    Raises
-    ------
-    UnknownNameError, InvalidValueError
-        As for :func:`place_chains`.
     """
     chosen = chain_policy(policy)
     shares, unplaced = _spread(servers, chains)

@@ -52,6 +52,8 @@ def best_nodes(
     Up to 1024 ways to put them all are looked at; of more, climbs take single moves and exchanges from where the
     chains were, from the fastest first, and from evenly divided (`slomo.placement.chains.search`).
 
+    Raises InvalidValueError where there are no predictions.
+
     Parameters
     ----------
     chains : sequence of RatedChain
@@ -65,11 +67,6 @@ def best_nodes(
         default) and lose by moves (nothing by default).
     before : mapping, optional
         Where the chains were.
-
-    Raises
-    ------
-    InvalidValueError
-        Where there are no predictions.
     """
     if judges.estimate is None:
         raise InvalidValueError("policy 'slomo-numa' has no predictions", hint="give trained models")
@@ -162,13 +159,6 @@ def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
     """Return an estimate from predictions of every node as a whole, each as if it were the NIC's.
 
     At the fixed point under the loads of now where all models have learned that; else as if all were saturated.
-
-    Parameters
-    ----------
-    estimates : ThroughputEstimates
-        Models.
-    machine : str
-        Machine type.
     """
 
     def rates(mixes: Sequence[Mix]) -> list[list[float]]:

@@ -54,13 +54,6 @@ class ResourceRow:
 class ResourceTable:
     """Rows of one machine type.
 
-    Parameters
-    ----------
-    machine : str
-        Machine type.
-    rows : iterable of ResourceRow
-        In any order.
-
     Examples
     --------
     >>> rows = (ResourceRow("lpm", 1.0, 0.5, 1, 2, 10), ResourceRow("lpm", 4.0, 2.0, 1, 6, 40))

@@ -48,6 +48,8 @@ Floats = NDArray[np.float64]
 class ThroughputEstimates:
     """Models and profiles, asked by machine and workload key.
 
+    Raises InvalidValueError for a confidence outside 0.5 to 1, or another method.
+
     Parameters
     ----------
     library : ModelLibrary
@@ -66,11 +68,6 @@ class ThroughputEstimates:
         What is promised is rounded up to multiples of this share of solo throughput; 0 for no rounding.
     reference_machine : str, optional
         Machine type whose solo throughput `min_share` is a share of; that of the server by default.
-
-    Raises
-    ------
-    InvalidValueError
-        For a confidence outside 0.5 to 1, or another method.
 
     Examples
     --------
@@ -202,10 +199,7 @@ class ThroughputEstimates:
     def check_machines(self, machines: Mapping[str, Machine]) -> None:
         """Refuse models and profiles that were measured on other machines of the same names.
 
-        Raises
-        ------
-        ConfigurationError
-            Naming what differs.
+        Raises ConfigurationError naming what differs.
         """
         for machine in machines.values():
             self.library.require_measured_on(machine, "the cluster's")

@@ -19,13 +19,7 @@ Numbers = NDArray[np.int64]
 
 
 class Kinds:
-    """Numbers workloads as they are asked about.
-
-    Parameters
-    ----------
-    models : sequence of NFModel
-        All of one machine.
-    """
+    """Numbers workloads as they are asked about."""
 
     def __init__(self, models: "Sequence[NFModel]") -> None:
         self.models = list(models)

@@ -36,15 +36,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class CacheClass:
-    """Network functions that share some cache ways.
-
-    Attributes
-    ----------
-    members : tuple of str
-        Names.
-    ways : int
-        Ways of the class.
-    """
+    """Network functions that share some cache ways."""
 
     members: tuple[str, ...]
     ways: int
@@ -63,6 +55,8 @@ def share_out(
 ) -> Shares:
     """Share `ways` out.
 
+    Raises InvalidValueError for no ways.
+
     Parameters
     ----------
     names : sequence of str
@@ -71,11 +65,6 @@ def share_out(
         Ways leased to them.
     observe : callable
         Applies classes, waits, and returns what each network function does.
-
-    Raises
-    ------
-    InvalidValueError
-        For no ways.
 
     Examples
     --------

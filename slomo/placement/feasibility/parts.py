@@ -22,13 +22,7 @@ _Key = tuple[Tenants, int]
 
 
 class LeastRates:
-    """The least rate of each tenant of a mix over all parts of the mix.
-
-    Parameters
-    ----------
-    book : RateBook
-        Predicts mixes.
-    """
+    """The least rate of each tenant of a mix over all parts of the mix."""
 
     def __init__(self, book: RateBook) -> None:
         self._book = book

@@ -72,11 +72,6 @@ class RateTable:
 class RateBook:
     """Asks each mix once.
 
-    Parameters
-    ----------
-    estimates : ThroughputEstimates
-        Predicts.
-
     Attributes
     ----------
     mixes_predicted : int

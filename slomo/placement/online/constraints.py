@@ -369,13 +369,7 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
 
 
 def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> None:
-    """Refuse affinity with a name that is neither placed nor asked for.
-
-    Raises
-    ------
-    UnknownNameError
-        With the nearest name.
-    """
+    """Refuse affinity with a name that is neither placed nor asked for; UnknownNameError with the nearest name."""
     names = {*placed, *(request.id for request in requests)}
     for request in requests:
         for name in (*request.affinity, *request.anti_affinity):

@@ -28,17 +28,7 @@ _MOST_SHARES = 20_000
 
 
 class DecisionWriter:
-    """Puts the state into words.
-
-    Parameters
-    ----------
-    state : ClusterState
-        What runs where.
-    policy : Policy
-        Who decides.
-    estimates : ThroughputEstimates
-        Models and profiles.
-    """
+    """Puts the state into words."""
 
     def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates) -> None:
         self._state, self._policy, self._estimates = state, policy, estimates

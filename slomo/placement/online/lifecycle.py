@@ -41,11 +41,6 @@ class Holder(Protocol):
 class Lifecycle:
     """Changes of a placer's cluster; get it as :attr:`Placer.lifecycle`.
 
-    Parameters
-    ----------
-    placer : Placer
-        Whose.
-
     Examples
     --------
     >>> from slomo.models.library import ModelLibrary
@@ -182,6 +177,8 @@ class Lifecycle:
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
         """Give a placed request a new rate, SLO or version; where that fits in place, nothing moves.
 
+        Raises UnknownNameError for an id that is not placed, or a network function nothing is known of.
+
         Parameters
         ----------
         request : Request
@@ -191,11 +188,6 @@ class Lifecycle:
             the old one goes first. Where the new one finds no place, the old one stays.
         what_if : bool
             Only say what would be done.
-
-        Raises
-        ------
-        UnknownNameError
-            For an id that is not placed, or a network function nothing is known of.
         """
 
         def act(core: "Admission") -> ClusterChange:

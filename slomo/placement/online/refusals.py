@@ -30,15 +30,7 @@ def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
 
 
 class Binding:
-    """Finds what binds.
-
-    Parameters
-    ----------
-    state : ClusterState
-        What runs where.
-    policy : Policy
-        Who decides.
-    """
+    """Finds what binds."""
 
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self._state, self._policy = state, policy

@@ -28,6 +28,8 @@ class DecisionOptions(TypedDict, total=False):
 class PlacerSettings:
     """By what a placer decides.
 
+    Raises InvalidValueError for another fallback, or a grid outside 0 to 0.2.
+
     Attributes
     ----------
     model : str
@@ -53,11 +55,6 @@ class PlacerSettings:
         Machine type whose solo throughput `min_share` is a share of; None for the one where a request ends up.
     factors : mapping of str to mapping of str to float
         Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
-
-    Raises
-    ------
-    InvalidValueError
-        For another fallback, or a grid outside 0 to 0.2.
     """
 
     model: str = DEFAULT_MODEL

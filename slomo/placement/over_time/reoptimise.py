@@ -232,12 +232,7 @@ def aligned(
 ) -> tuple[dict[str, Any], tuple[Move, ...]]:
     """Carry a planned snapshot over to the servers that already run most of it.
 
-    Parameters
-    ----------
-    now, plan : mapping
-        Snapshots of one cluster with the same requests placed.
-    cluster : Cluster
-        The servers.
+    `now`, `plan`: snapshots of one cluster with the same requests placed. `cluster`: the servers.
 
     Returns
     -------

@@ -36,12 +36,7 @@ def policy_names() -> tuple[str, ...]:
 def policy_class(name: str) -> type[Policy]:
     """Return the policy called `name`.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest name.
-    InvalidValueError
-        For a policy that places chains on NUMA nodes.
+    Raises UnknownNameError with the nearest name; InvalidValueError for a policy that places chains on NUMA nodes.
 
     Examples
     --------

@@ -13,17 +13,14 @@ from slomo.placement.problem.request import Request
 class RatedChain:
     """A chain and the traffic it gets over time.
 
+    Raises InvalidValueError for no rates, or one that is not above 0.
+
     Attributes
     ----------
     request : Request
         The chain.
     gbps : tuple of float
         Offered rate in each interval [Gbit/s].
-
-    Raises
-    ------
-    InvalidValueError
-        For no rates, or one that is not above 0.
     """
 
     request: Request

@@ -19,13 +19,7 @@ RESOURCES = {
 
 
 def check_unique(what: str, names: Iterable[str]) -> None:
-    """Refuse names that occur twice.
-
-    Raises
-    ------
-    InvalidValueError
-        With the name.
-    """
+    """Refuse names that occur twice; InvalidValueError with the name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -47,13 +41,7 @@ def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
 
 
 def check_version(what: str, data: Mapping[str, Any]) -> None:
-    """Refuse a document of another schema version.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming both versions.
-    """
+    """Refuse a document of another schema version; ConfigurationError naming both versions."""
     if data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise ConfigurationError(
             f"{what} of schema version {data['schema_version']}, this slomo reads version {SCHEMA_VERSION}",

@@ -405,13 +405,7 @@ def check_request(request: object) -> None:
 
 
 def find_request(what: str, name: str, request_ids: Collection[str]) -> None:
-    """Refuse an id nobody has.
-
-    Raises
-    ------
-    UnknownNameError
-        With the nearest id.
-    """
+    """Refuse an id nobody has; UnknownNameError with the nearest id."""
     if name in request_ids:
         return
     raise UnknownNameError(what, name, list(request_ids)[:50])

@@ -89,12 +89,7 @@ class InstanceProfile:
     def load_for(self, p95_us: float | None, p99_us: float | None, speed: float = 1.0) -> float | None:
         """Return the highest load, as a share of capacity, at which both latencies hold; None where none does.
 
-        Parameters
-        ----------
-        p95_us, p99_us : float or None
-            Limits [us].
-        speed : float
-            Capacity relative to solo: all times stretch by its inverse.
+        `p95_us`, `p99_us`: limits [us]. `speed`: capacity relative to solo: all times stretch by its inverse.
         """
         limits = ((1, p95_us), (2, p99_us))
         loads = [self._load_at(column, limit * speed) for column, limit in limits if limit is not None]

@@ -189,13 +189,7 @@ class Reserved:
 
 
 def check_weight(whose: str, weight: float | None) -> None:
-    """Refuse a weight that is no number above 0.
-
-    Raises
-    ------
-    InvalidValueError
-        With whose it is.
-    """
+    """Refuse a weight that is no number above 0; InvalidValueError with whose it is."""
     if weight is not None and not (math.isfinite(weight) and weight > 0.0):
         raise InvalidValueError(f"{whose}: weight is {weight!r}, needed a number above 0")
 

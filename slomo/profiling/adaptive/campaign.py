@@ -125,17 +125,10 @@ def run_adaptive(
 ) -> AdaptiveResult:
     """Profile every target of a plan until its model is good enough, then run what is fixed.
 
-    Parameters
-    ----------
-    plan : AdaptivePlan
-        What to profile, how well, with how many runs.
-    testbed, store, jobs, progress
-        As in `slomo.profiling.campaign.run.run_campaign`.
-
-    Raises
-    ------
-    StoreError, IncompatibleMeasurementsError, UsageError, IncompleteCampaignError, KeyboardInterrupt
-        As `run_campaign` does. A failed run ends the campaign, because what to ask next depends on it.
+    `plan`: what to profile, how well, with how many runs. `testbed`, `store`, `jobs`, `progress`: as in
+    `slomo.profiling.campaign.run.run_campaign`. Raises StoreError, IncompatibleMeasurementsError, UsageError,
+    IncompleteCampaignError, KeyboardInterrupt as `run_campaign` does. A failed run ends the campaign, because what to
+    ask next depends on it.
 
     Examples
     --------

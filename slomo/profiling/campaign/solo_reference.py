@@ -16,10 +16,7 @@ from slomo.records.run import Phase, RunRecord
 def with_common_solo(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return records whose targets' throughputs are their ratios times one solo speed; others are left alone.
 
-    Parameters
-    ----------
-    records : sequence of RunRecord
-        Of one campaign; those of a real machine state their windows in the provenance.
+    `records`: of one campaign; those of a real machine state their windows in the provenance.
 
     Examples
     --------

@@ -12,12 +12,8 @@ from slomo.records.measurement import dispersion
 def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> bool:
     """Return whether a co-location has to run once more.
 
-    Parameters
-    ----------
-    throughput_mpps : sequence of float
-        Throughput of the replicates so far, in order [Mpps].
-    plan : ExperimentPlan
-        Gives the number of replicates, their maximum, and the limit.
+    `throughput_mpps`: throughput of the replicates so far, in order [Mpps]. `plan`: gives the number of replicates,
+    their maximum, and the limit.
 
     Examples
     --------

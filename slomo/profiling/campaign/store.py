@@ -42,15 +42,13 @@ class StaleTokenError(StoreError):
 class CampaignStore:
     """Finished runs and failures of one campaign.
 
+    Raises StoreError if the file is locked by another campaign, corrupt, of another schema version, no store at all, or
+    not writable.
+
     Parameters
     ----------
     path : str or Path or None
         The file, created if missing; None keeps everything in memory.
-
-    Raises
-    ------
-    StoreError
-        If the file is locked by another campaign, corrupt, of another schema version, no store at all, or not writable.
 
     Examples
     --------

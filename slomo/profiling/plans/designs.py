@@ -196,12 +196,8 @@ def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
 def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:
     """Return the point of a place in the unit cube: one coordinate per knob of :data:`RANGES`, then the instances.
 
-    Parameters
-    ----------
-    place : sequence of float
-        Coordinates, 0 to 1; knobs and instances are spread on logarithmic scales, as is the pressure they make.
-    instances : int
-        Most instances.
+    `place`: coordinates, 0 to 1; knobs and instances are spread on logarithmic scales, as is the pressure they make.
+    `instances`: most instances.
 
     Examples
     --------
@@ -217,6 +213,8 @@ def make_design(
 ) -> Design:
     """Return a design by name, or the one given, with at most `instances` instances and `runs` points.
 
+    Raises UnknownNameError for a name no design has; InvalidValueError if a grid has fewer points than `runs`.
+
     Parameters
     ----------
     design : str or tuple of Pressure
@@ -227,13 +225,6 @@ def make_design(
         Seed of scrambling and thinning.
     instances : int
         Most instances, usually the cores of a socket less one.
-
-    Raises
-    ------
-    UnknownNameError
-        For a name no design has.
-    InvalidValueError
-        If a grid has fewer points than `runs`.
 
     Examples
     --------

@@ -52,6 +52,8 @@ def part_load_plan(
 ) -> ExperimentPlan:
     """Return the plan that runs targets at 15 to 95 % of their solo throughput beside the synthetic competitor.
 
+    Raises MissingMetricError, InvalidValueError as :func:`reduced_mixes_plan`.
+
     Parameters
     ----------
     dataset : ProfileDataset
@@ -62,11 +64,6 @@ def part_load_plan(
         The machine, where it is none of the shipped ones.
     replicates, seed : int
         As in `ExperimentPlan`; the seed also draws points and loads.
-
-    Raises
-    ------
-    MissingMetricError, InvalidValueError
-        As :func:`reduced_mixes_plan`.
 
     Examples
     --------

@@ -19,17 +19,9 @@ _NOBODY = ("", "-", "none", "nobody", "alone")
 def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, ...]:
     """Return the competitors that a cell names, one entry per instance.
 
-    Parameters
-    ----------
-    cell : str
-        Workloads as everywhere, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``.
-    traffic : mapping
-        Traffic of those that do not spell theirs (``NF@1518B,1000f``): what the table says of all its rows.
-
-    Raises
-    ------
-    InvalidValueError
-        For a text that names no workload.
+    `cell`: workloads as everywhere, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``. `traffic`:
+    traffic of those that do not spell theirs (``NF@1518B,1000f``): what the table says of all its rows. Raises
+    InvalidValueError for a text that names no workload.
 
     Examples
     --------

@@ -76,15 +76,8 @@ class TableMapping:
 def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     """Read and check a mapping.
 
-    Parameters
-    ----------
-    source : path or mapping
-        A YAML file, the name of a mapping that ships with slomo, or the document itself.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming file, line and field.
+    `source`: a YAML file, the name of a mapping that ships with slomo, or the document itself. Raises
+    ConfigurationError naming file, line and field.
 
     Examples
     --------
@@ -108,10 +101,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
 def metric_factor(wanted: Metric, unit: str | None) -> float:
     """Return the factor from `unit` to the metric's own unit.
 
-    Raises
-    ------
-    InvalidValueError
-        Where the unit measures something else.
+    Raises InvalidValueError where the unit measures something else.
 
     Examples
     --------

@@ -53,6 +53,9 @@ def import_pairs(
 ) -> ProfileDataset:
     """Read co-locations by name.
 
+    Raises ConfigurationError for a table that holds no names or no co-location, and for a cell that is wrong; names
+    line and column.
+
     Parameters
     ----------
     path : str or Path
@@ -70,11 +73,6 @@ def import_pairs(
     -------
     ProfileDataset
         Rows of plan ``solo`` and ``mix``.
-
-    Raises
-    ------
-    ConfigurationError
-        For a table that holds no names or no co-location, and for a cell that is wrong; names line and column.
     """
     place = Path(path)
     table = read_table(place, TableMapping({"format": _format(place)}, str(place), {}))

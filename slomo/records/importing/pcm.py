@@ -27,10 +27,7 @@ from slomo.vocabulary.workload import Traffic, Workload
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     """Read the runs a mapping of kind ``pcm`` lists.
 
-    Raises
-    ------
-    ConfigurationError
-        Where a recording is missing or no output of PCM, or a run lacks what it needs.
+    Raises ConfigurationError where a recording is missing or no output of PCM, or a run lacks what it needs.
     """
     result = TableRows()
     recordings: dict[Path, PcmRecording] = {}

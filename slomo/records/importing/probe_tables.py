@@ -124,25 +124,13 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
-    """Write probe tables as one JSON file.
-
-    Raises
-    ------
-    StoreError
-        Where it cannot be written.
-    """
+    """Write probe tables as one JSON file; StoreError where it cannot be written."""
     text = json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n"
     tables.write_atomically(Path(path), lambda file: file.write(text.encode()))
 
 
 def load_probe_tables(path: str | Path) -> ProbeTables:
-    """Read what :func:`save_probe_tables` wrote.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that holds no probe tables.
-    """
+    """Read what :func:`save_probe_tables` wrote; ConfigurationError for a file that holds no probe tables."""
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
     held = documents.read(path, _Stored, hint=hint)
     for name, (levels, times) in (("reporter", (held.levels, held.reporter)), *held.sensitivity.items()):

@@ -20,17 +20,8 @@ Run = dict[str, Any]
 def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
     """Return the runs of a mapping of kind ``pcm``, as it lists them or as its file of results does.
 
-    Parameters
-    ----------
-    path : Path
-        Folder of the recordings, or one of them.
-    mapping : TableMapping
-        With ``runs`` or ``results``.
-
-    Raises
-    ------
-    ConfigurationError
-        Where the file lacks a column, or a row a number; names file, line and column.
+    `path`: folder of the recordings, or one of them. `mapping`: with ``runs`` or ``results``. Raises ConfigurationError
+    where the file lacks a column, or a row a number; names file, line and column.
     """
     if "results" not in mapping.data:
         return list(mapping.data["runs"])

@@ -75,10 +75,8 @@ class _BadRowError(Exception):
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     """Read a table through a mapping.
 
-    Raises
-    ------
-    ConfigurationError
-        Where file and mapping do not fit, or a row is bad and bad rows are refused; names file, line and column.
+    Raises ConfigurationError where file and mapping do not fit, or a row is bad and bad rows are refused; names file,
+    line and column.
     """
     table = read_table(path, mapping)
     for name in mapping.columns:

@@ -25,10 +25,7 @@ CHUNK = 100
 def as_request(body: PlacementRequest) -> Request:
     """Return a placement request as the library's value.
 
-    Raises
-    ------
-    InvalidValueError
-        For a chain that is empty or an SLO that contradicts itself.
+    Raises InvalidValueError for a chain that is empty or an SLO that contradicts itself.
     """
     return Request.from_dict(msgspec.to_builtins(body))
 

@@ -81,13 +81,7 @@ async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 def require_control(service: "Service") -> None:
-    """Refuse where no loops may be run.
-
-    Raises
-    ------
-    Problem
-        403.
-    """
+    """Refuse where no loops may be run; Problem: 403."""
     if not service.settings.control:
         raise Problem(403, "this service runs no control loops", hint="slomo serve --control")
 

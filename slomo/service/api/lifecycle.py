@@ -40,13 +40,7 @@ async def change(service: "Service", call: Call) -> Answer:
 
 
 def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
-    """Return what does a change.
-
-    Raises
-    ------
-    InvalidValueError
-        For a server or request that is missing, or of no use.
-    """
+    """Return what does a change; InvalidValueError for a server or request that is missing, or of no use."""
     if body.action == "fail_domain":
         label, value = body.label, body.value
         if label is None or value is None:

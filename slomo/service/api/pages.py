@@ -128,13 +128,7 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
 
 
 def _percent(text: str) -> float:
-    """Return a share of 0 to 1.
-
-    Raises
-    ------
-    Problem
-        422 for a text that is no percentage.
-    """
+    """Return a share of 0 to 1; Problem: 422 for a text that is no percentage."""
     if text and not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100):
         raise Problem(422, "A promise is a whole number from 0 to 100 %.")
     return int(text or "0") / 100.0

@@ -38,10 +38,8 @@ class Token:
 def read_tokens(path: Path) -> tuple[Token, ...]:
     """Read a token file: ``NAME SCOPE SECRET`` per line, scope ``read``, ``schedule`` or ``admin``, ``#`` for remarks.
 
-    Raises
-    ------
-    ConfigurationError
-        For a file that others may read, a line that is no token, or a secret of fewer than 16 characters.
+    Raises ConfigurationError for a file that others may read, a line that is no token, or a secret of fewer than 16
+    characters.
     """
     text = read_text(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
@@ -91,10 +89,8 @@ class Gate:
     def caller(self, headers: Mapping[str, str], address: str = "") -> Caller:
         """Return who calls, from `address` where that is known.
 
-        Raises
-        ------
-        Problem
-            401 for a wrong or missing token where there are tokens, 421 for a foreign host name where there are none.
+        Raises Problem: 401 for a wrong or missing token where there are tokens, 421 for a foreign host name where there
+        are none.
         """
         if not self._tokens:
             if not self._certificates:
@@ -113,13 +109,7 @@ class Gate:
         return Caller(matches[0].name, matches[0].scope)
 
     def check(self, caller: Caller, scope: Scope) -> None:
-        """Refuse a caller that may not do that.
-
-        Raises
-        ------
-        Problem
-            401 or 403.
-        """
+        """Refuse a caller that may not do that; Problem: 401 or 403."""
         if _RANK[caller.scope] >= _RANK[scope]:
             return
         if caller.scope == "open":
@@ -147,10 +137,7 @@ def _is_loopback(address: str) -> bool:
 def check_origin(headers: Mapping[str, str]) -> None:
     """Refuse writes that a page of somebody else makes a browser send.
 
-    Raises
-    ------
-    Problem
-        403 where ``Origin`` is not the host called.
+    Raises Problem: 403 where ``Origin`` is not the host called.
     """
     origin = headers.get("origin")
     if origin is None:

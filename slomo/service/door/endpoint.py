@@ -57,15 +57,7 @@ class Served(Protocol):
 
 
 class Endpoint:
-    """Answers all methods of one path.
-
-    Parameters
-    ----------
-    service : Served
-        What the handlers ask.
-    operations : sequence of Operation
-        One per method.
-    """
+    """Answers all methods of one path."""
 
     def __init__(self, service: Served, operations: "tuple[Operation, ...]") -> None:
         self._service = service
@@ -152,10 +144,7 @@ class Endpoint:
 def _query(text: bytes) -> dict[str, str]:
     """Return the fields of a query.
 
-    Raises
-    ------
-    Problem
-        422 for what is no query: too many fields, one without a value, or twice, bytes that are no UTF-8.
+    Raises Problem: 422 for what is no query: too many fields, one without a value, or twice, bytes that are no UTF-8.
     """
     if not text:
         return {}
@@ -232,13 +221,7 @@ async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool)
 
 
 class NotFound:
-    """Answers paths there are none of, in the same shape as everything else.
-
-    Parameters
-    ----------
-    service : Served
-        For its metrics.
-    """
+    """Answers paths there are none of, in the same shape as everything else."""
 
     def __init__(self, service: Served) -> None:
         self._service = service

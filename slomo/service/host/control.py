@@ -32,10 +32,7 @@ class _StoppedError(SlomoError):
 def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     """Return the loop that a request describes; it names machines and network functions, never files.
 
-    Raises
-    ------
-    SlomoError
-        For what is none.
+    Raises SlomoError for what is none.
 
     Examples
     --------

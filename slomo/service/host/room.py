@@ -52,10 +52,8 @@ class HostRoom:
     def of(cls, settings: ServiceSettings, library: Callable[[], ModelLibrary]) -> "HostRoom":
         """Return the room that settings allow; pools ask the `library` in force how hospitable they are.
 
-        Raises
-        ------
-        ConfigurationError, TestbedError, UnknownNameError
-            For pools that cannot be read, or a backend that does not work here.
+        Raises ConfigurationError, TestbedError, UnknownNameError for pools that cannot be read, or a backend that does
+        not work here.
         """
         backend = None if settings.enforce is None else load_backend(settings.enforce)
         receipts = settings.receipts or receipts_directory()
@@ -67,26 +65,14 @@ class HostRoom:
 
     @property
     def enforcing(self) -> Backend:
-        """Who enforces here.
-
-        Raises
-        ------
-        Problem
-            403 where nobody may.
-        """
+        """Who enforces here; Problem: 403 where nobody may."""
         if self._backend is None:
             raise Problem(403, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
         return self._backend
 
     @property
     def pools(self) -> PoolManager:
-        """RMD's pools.
-
-        Raises
-        ------
-        Problem
-            403 where there are none.
-        """
+        """RMD's pools; Problem: 403 where there are none."""
         if self._pools is None:
             raise Problem(403, "this service keeps no pools", hint="slomo serve --pools rmd.toml --host-machine TYPE")
         return self._pools
@@ -116,10 +102,7 @@ class HostRoom:
     def undo(self, identifier: str) -> dict[str, Any]:
         """Take back what a receipt of this host changed; a receipt is named, never a file.
 
-        Raises
-        ------
-        Problem
-            404 for one there is none of.
+        Raises Problem: 404 for one there is none of.
         """
         backend = self.enforcing
         if identifier not in {row["receipt"] for row in describe_receipts(self._receipts)}:

@@ -39,10 +39,7 @@ def fingerprint_of(directory: Path) -> str:
 class ModelStore:
     """Holds the answers of the newest library that could be read.
 
-    Parameters
-    ----------
-    directory : Path
-        Directory of saved models.
+    Raises ConfigurationError where there is no library that can be read.
 
     Attributes
     ----------
@@ -52,11 +49,6 @@ class ModelStore:
         Why the files there now are not in force.
     loaded_at_s : float
         When the library in force was loaded [s since the epoch].
-
-    Raises
-    ------
-    ConfigurationError
-        Where there is no library that can be read.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -111,13 +111,7 @@ class ServiceAnswers:
         return await waiting.answer
 
     def columns(self, questions: Questions) -> dict[str, Any]:
-        """Answer many mixes as columns.
-
-        Raises
-        ------
-        InvalidValueError, UnknownNameError
-            As for `Predictor.predict_batch`.
-        """
+        """Answer many mixes as columns; InvalidValueError, UnknownNameError as for `Predictor.predict_batch`."""
         if len(questions.targets) != len(questions.mixes):
             raise InvalidValueError(
                 f"{len(questions.targets)} targets for {len(questions.mixes)} mixes, needed one per mix"
@@ -250,10 +244,7 @@ class ServiceAnswers:
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
         """Answer in any way the library can: loads, explanations, traffic never profiled.
 
-        Raises
-        ------
-        SlomoError
-            As the library says.
+        Raises SlomoError as the library says.
         """
         prediction = predict(
             question.target,
@@ -309,13 +300,7 @@ class _PlainMachine:
         return bool(self.models) and all(self._number(name) >= 0 for name in names)
 
     def solve(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> _Solved:
-        """Solve mixes of names known here.
-
-        Raises
-        ------
-        InvalidValueError
-            For a mix that needs more cores than the machine has.
-        """
+        """Solve mixes of names known here; InvalidValueError for a mix that needs more cores than the machine has."""
         sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
         widest = int(sizes.max(initial=0))
         if widest + 1 > self.places:

@@ -75,10 +75,7 @@ class Evictor:
     def victim(self, name: str, judge: NodeJudge) -> str | None:
         """Return the uid of the pod whose leaving helps a node most, or None.
 
-        Raises
-        ------
-        SlomoError
-            Where too much would have to be judged.
+        Raises SlomoError where too much would have to be judged.
         """
         node = self._view.nodes.get(name)
         if node is None or node.host is None:

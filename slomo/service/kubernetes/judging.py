@@ -113,10 +113,7 @@ class NodeJudge:
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
         """Judge all candidates for a pod.
 
-        Raises
-        ------
-        JudgesTooLong
-            Where that takes longer than `LONGEST_S`; what was judged until then is remembered.
+        Raises JudgesTooLong where that takes longer than `LONGEST_S`; what was judged until then is remembered.
         """
         judged: dict[str, Judged] = {}
         new: dict[Host, dict[Signature, list[str]]] = {}

@@ -134,10 +134,7 @@ class KubernetesRoom:
     def filter(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
         """Return the nodes that pass; why others do not; and why others never will.
 
-        Raises
-        ------
-        NotSynced, JudgesTooLong
-            Where nothing can be judged now: the scheduler asks again.
+        Raises NotSynced, JudgesTooLong where nothing can be judged now: the scheduler asks again.
         """
         need = self._ready(pod)
         if need is None:

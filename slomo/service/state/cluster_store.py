@@ -60,13 +60,7 @@ class ClusterStore:
 
     @property
     def placer(self) -> Placer:
-        """The cluster in force.
-
-        Raises
-        ------
-        Problem
-            409 while there is no cluster.
-        """
+        """The cluster in force; Problem: 409 while there is no cluster."""
         placer = self._placer
         if placer is None:
             raise Problem(409, "there are no servers yet", hint="POST /v1/cluster/servers")
@@ -102,10 +96,7 @@ class ClusterStore:
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
         """Make a change durable, once per idempotency key, and only on the revision the caller knows.
 
-        Raises
-        ------
-        Problem
-            412 for another revision, 422 for a key used for something else.
+        Raises Problem: 412 for another revision, 422 for a key used for something else.
         """
         return self.store.write(lambda connection: self._once(connection, call, change, verb)).result()
 
@@ -339,10 +330,7 @@ def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:
     """Check servers as the library does, and return them as documents.
 
-    Raises
-    ------
-    InvalidValueError
-        For a machine named by a file, which a request may never do.
+    Raises InvalidValueError for a machine named by a file, which a request may never do.
     """
     documents = []
     for body in bodies:

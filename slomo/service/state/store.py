@@ -35,6 +35,9 @@ class _Write(Generic[Result]):
 class Store:
     """The state file.
 
+    Raises ConfigurationError for a file that is no state, or of a newer version; StoreError where another service has
+    it open for writing.
+
     Parameters
     ----------
     path : Path or None
@@ -42,13 +45,6 @@ class Store:
     on_lost : callable, optional
         Called by the writer after a transaction was lost, before those who wait are told: what was kept in memory
         must follow what is on disk.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that is no state, or of a newer version.
-    StoreError
-        Where another service has it open for writing.
 
     Examples
     --------
@@ -119,10 +115,7 @@ class Store:
     def backup(self, target: Path) -> None:
         """Copy the state while it is in use; the copy is whole.
 
-        Raises
-        ------
-        StoreError
-            Where the copy cannot be written.
+        Raises StoreError where the copy cannot be written.
         """
         if self.path is None:
             raise StoreError("the state is kept in memory", hint="start with --state FILE")
@@ -199,10 +192,7 @@ class Store:
 def copy_state(path: Path, target: Path) -> None:
     """Copy a state file, also while a service writes to it; the copy is whole.
 
-    Raises
-    ------
-    StoreError
-        Where there is no state, or the copy cannot be written.
+    Raises StoreError where there is no state, or the copy cannot be written.
     """
     if not path.is_file():
         raise StoreError(f"there is no state at '{path}'", hint="check --state")

@@ -23,15 +23,12 @@ _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
 def slomo_nf_binary(build: str = "portable") -> Path:
     """Return the path of `slomo-nf`, compiling it first where these sources were not compiled before.
 
+    Raises TestbedError if it cannot be compiled here, with the compiler's last words.
+
     Parameters
     ----------
     build : {'portable', 'dpdk'}
         Which build; the environment variables SLOMO_NF_PORTABLE and SLOMO_NF_DPDK name binaries of your own.
-
-    Raises
-    ------
-    TestbedError
-        If it cannot be compiled here, with the compiler's last words.
     """
     override = os.environ.get(_OVERRIDES[build])
     if override:

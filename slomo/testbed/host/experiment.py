@@ -59,19 +59,7 @@ class Bench:
 
 
 class Experiment:
-    """Runs one co-location.
-
-    Parameters
-    ----------
-    colocation : Colocation
-        What to run.
-    definitions : tuple of HostDefinition
-        One per tenant.
-    cores : sequence of tuple of int
-        CPUs of each tenant.
-    bench : Bench
-        What it is run with.
-    """
+    """Runs one co-location."""
 
     def __init__(
         self,

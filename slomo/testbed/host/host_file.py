@@ -58,6 +58,9 @@ def load_host(
 ) -> HostTestbed:
     r"""Return the testbed a file describes.
 
+    Raises ConfigurationError for a file that cannot be read, or a wrong field, with file, line and field;
+    InvalidValueError, UnknownNameError, TestbedError for values this host or the generator does not take.
+
     Parameters
     ----------
     path : path
@@ -67,13 +70,6 @@ def load_host(
         What the measurements are filed under.
     network_functions : iterable of NetworkFunction
         NFs of one's own.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that cannot be read, or a wrong field, with file, line and field.
-    InvalidValueError, UnknownNameError, TestbedError
-        For values this host or the generator does not take.
 
     Examples
     --------

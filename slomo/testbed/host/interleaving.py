@@ -139,10 +139,7 @@ class WindowTaker:
 def require_served(solo_mpps: Sequence[float]) -> None:
     """Raise where a target served nothing while it ran alone [Mpps].
 
-    Raises
-    ------
-    MeasurementError
-        With what may be in the way.
+    Raises MeasurementError with what may be in the way.
 
     Examples
     --------

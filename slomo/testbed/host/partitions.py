@@ -57,15 +57,7 @@ class Allocator(Protocol):
 
 
 class Applied:
-    """Partitions in force; use it as a context, or call `undo`.
-
-    Parameters
-    ----------
-    receipt : Receipt
-        What was changed.
-    knobs : Knobs
-        Who changed it.
-    """
+    """Partitions in force; use it as a context, or call `undo`."""
 
     def __init__(self, receipt: Receipt, knobs: Knobs) -> None:
         self._receipt, self._knobs = receipt, knobs

@@ -22,12 +22,8 @@ _MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean, for 
 def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
     """Return whether the medians of two successive stretches agree.
 
-    Parameters
-    ----------
-    before, after : sequence of float
-        Throughput in each stretch; fewer than two values say nothing.
-    tolerance : float
-        Share by which the medians may differ.
+    `before`, `after`: throughput in each stretch; fewer than two values say nothing. `tolerance`: share by which the
+    medians may differ.
 
     Examples
     --------

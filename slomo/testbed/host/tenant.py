@@ -43,6 +43,8 @@ class Window:
 class HostTenant:
     """A running NF.
 
+    Raises TestbedError if it cannot be started, or a port it needs is taken.
+
     Parameters
     ----------
     definition : HostDefinition
@@ -55,11 +57,6 @@ class HostTenant:
         Whose it is.
     generator : TrafficGenerator, optional
         Sends to it, where its throughput is what a generator gets back.
-
-    Raises
-    ------
-    TestbedError
-        If it cannot be started, or a port it needs is taken.
     """
 
     def __init__(

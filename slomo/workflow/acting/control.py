@@ -145,6 +145,8 @@ def run_control(
 ) -> dict[str, Any]:
     """Run the loop, on the simulator or on this host, and return a summary.
 
+    Raises SlomoError: what the loop raises; the machine is given back before.
+
     Parameters
     ----------
     configuration : ControlConfiguration
@@ -153,11 +155,6 @@ def run_control(
         Called after each round.
     receipts : path, optional
         Folder of receipts.
-
-    Raises
-    ------
-    SlomoError
-        What the loop raises; the machine is given back before.
     """
     steps: list[Step] = []
     with control_loop(configuration, receipts) as (loop, targets):

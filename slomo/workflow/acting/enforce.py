@@ -47,17 +47,8 @@ class UndoReport:
 def read_plan(path: str | Path, *, server: str | None = None, machine: str | None = None) -> EnforcementPlan:
     """Read a plan, or make one of the decisions that `slomo place --json` prints.
 
-    Parameters
-    ----------
-    path : str or path
-        YAML or JSON: a plan, a decision, or a list of decisions.
-    server, machine : str, optional
-        Which server's part of the decisions, and its type.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is neither, or decisions come without server and machine.
+    `path`: YAML or JSON: a plan, a decision, or a list of decisions. `server`, `machine`: which server's part of the
+    decisions, and its type. Raises ConfigurationError if it is neither, or decisions come without server and machine.
     """
     data = parse(read_text(path), str(path)).data
     decisions = data.get("decisions") if isinstance(data, Mapping) else data
@@ -87,6 +78,8 @@ def find_receipt(name: str, folder: Path | None = None) -> Receipt:
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
     """Undo one receipt, or all that are open, newest first; what cannot be undone is named, and the rest goes on.
 
+    Raises SlomoError: what `slomo.enforce.undo` raises, where one receipt is named.
+
     Parameters
     ----------
     name : str or None
@@ -95,11 +88,6 @@ def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend
         Folder of the journal.
     backend : Backend, optional
         Who undoes; the one that the receipt names if not given.
-
-    Raises
-    ------
-    SlomoError
-        What `slomo.enforce.undo` raises, where one receipt is named.
     """
     if name is not None:
         receipt = find_receipt(name, folder)

@@ -153,6 +153,8 @@ def run_host_noise(
 ) -> list[HostNoiseRow]:
     """Run the test on this machine.
 
+    Raises TestbedError for more neighbours than cores, or quotas where control groups cannot be set.
+
     Parameters
     ----------
     test : HostNoiseTest
@@ -163,11 +165,6 @@ def run_host_noise(
         Who enforces quotas; this host's control groups by default.
     receipts : path, optional
         Folder of receipts.
-
-    Raises
-    ------
-    TestbedError
-        For more neighbours than cores, or quotas where control groups cannot be set.
     """
     backend = backend or CgroupBackend()
     able, why = backend.available()

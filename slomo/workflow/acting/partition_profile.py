@@ -63,6 +63,8 @@ def profile_partitions(
 ) -> PartitionProfile:
     """Measure workloads over parts of a machine, and fit their responses.
 
+    Raises MissingMetricError if the testbed reports no memory traffic or latency.
+
     Parameters
     ----------
     testbed : Testbed
@@ -73,11 +75,6 @@ def profile_partitions(
         Each distinct one is profiled once.
     seed : int
         Of the runs.
-
-    Raises
-    ------
-    MissingMetricError
-        If the testbed reports no memory traffic or latency.
     """
     latency: list[float] = []
     traffic: list[float] = []

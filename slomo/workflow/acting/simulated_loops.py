@@ -30,6 +30,8 @@ def simulated_loop(
 ) -> tuple[Plant, Controller, Mapping[str, float]]:
     """Return plant, controller and the targets of those who were promised something [Mpps].
 
+    Raises SlomoError for more tenants than cores, or what a controller cannot work with.
+
     Parameters
     ----------
     name : str
@@ -42,11 +44,6 @@ def simulated_loop(
         What runs.
     seed : int
         Of the simulations.
-
-    Raises
-    ------
-    SlomoError
-        For more tenants than cores, or what a controller cannot work with.
     """
     if isinstance(tenants, ChainSystem):
         seats = {stage.name: (stage.core, stage.priority) for stage in tenants.stages}

@@ -37,6 +37,9 @@ def run_chains_on_host(
 ) -> "HostChainResult":
     """Run chains of processes on this machine under a policy.
 
+    Raises UnknownNameError for a policy, scheduler or part there is not; InvalidValueError for chains that no host can
+    run; TestbedError if they do not start, or a stage ends before its time.
+
     Parameters
     ----------
     system : ChainSystem or str
@@ -55,15 +58,6 @@ def run_chains_on_host(
     -------
     HostChainResult
         Rates, losses, waiting times, processor shares, and what the control costs.
-
-    Raises
-    ------
-    UnknownNameError
-        For a policy, scheduler or part there is not.
-    InvalidValueError
-        For chains that no host can run.
-    TestbedError
-        If they do not start, or a stage ends before its time.
     """
     for kind, name, names in (
         ("policy", policy, HOST_POLICIES),

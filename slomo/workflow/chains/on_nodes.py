@@ -107,6 +107,9 @@ def place_chains(
 ) -> PlacedChains:
     """Place chains on the NUMA nodes of servers, interval by interval.
 
+    Raises UnknownNameError for another policy, or a network function without a model where `slomo-numa` predicts;
+    InvalidValueError where a policy has too little to go by, or the table is another machine's.
+
     Parameters
     ----------
     cluster : Cluster
@@ -127,13 +130,6 @@ def place_chains(
     handover : {"simulated", "measured"}
         What `slomo-numa` takes hand-overs between nodes to cost: what a lone chain loses when it is simulated packet by
         packet, or what NUMASFP measured.
-
-    Raises
-    ------
-    UnknownNameError
-        For another policy, or a network function without a model where `slomo-numa` predicts.
-    InvalidValueError
-        Where a policy has too little to go by, or the table is another machine's.
     """
     table = needs if isinstance(needs, ResourceTable) else None
     if table is not None and {*cluster.machines} != {table.machine}:

@@ -31,6 +31,8 @@ def resource_table(
 ) -> tuple[ResourceRow, ...]:
     """Measure what each network function needs at each rate.
 
+    Raises InvalidValueError for a rate that is not above 0, or beyond the line.
+
     Parameters
     ----------
     testbed : Testbed
@@ -48,11 +50,6 @@ def resource_table(
     -------
     tuple of ResourceRow
         By network function, then by rate; where rates take several cores, with the most one core serves among them.
-
-    Raises
-    ------
-    InvalidValueError
-        For a rate that is not above 0, or beyond the line.
     """
     for rate in rates_gbps:
         if not 0.0 < rate <= machine.nic_gbps:

@@ -191,6 +191,9 @@ def forecast_core(
 ) -> tuple[StageForecast, ...]:
     """Predict functions that share a core of this machine, each measured a few times alone and beside the reporter.
 
+    Raises UnknownNameError for a policy that is not predicted; InvalidValueError for chains of several stages or cores,
+    or no round; TestbedError if a function does not start.
+
     Parameters
     ----------
     system : ChainSystem or str
@@ -203,15 +206,6 @@ def forecast_core(
         Run them together as well, in turn with the rest.
     run : callable, optional
         Runs a system; short runs on this machine if left out.
-
-    Raises
-    ------
-    UnknownNameError
-        For a policy that is not predicted.
-    InvalidValueError
-        For chains of several stages or cores, or no round.
-    TestbedError
-        If a function does not start.
     """
     if rounds < 1:
         raise InvalidValueError(f"{rounds} rounds, needed 1 or more")
@@ -243,10 +237,7 @@ def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
 def checked_policy(policy: str) -> str:
     """Return the policy if it is predicted.
 
-    Raises
-    ------
-    UnknownNameError
-        If not.
+    Raises UnknownNameError if not.
 
     Examples
     --------

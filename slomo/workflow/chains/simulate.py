@@ -41,6 +41,9 @@ def simulate_chains(
 ) -> "ChainSimulation":
     """Simulate chains on shared cores under a policy.
 
+    Raises UnknownNameError for a policy, scheduler, part or network function there is not; InvalidValueError for chains
+    the machine cannot hold.
+
     Parameters
     ----------
     system : ChainSystem or str
@@ -62,13 +65,6 @@ def simulate_chains(
         Stage -> LLC ways, throttle, memory socket.
     **span
         As in `slomo.simulator.sharing.settings.Span`: `duration_ms` counted (500), `warm_ms` before (200), `seed`.
-
-    Raises
-    ------
-    UnknownNameError
-        For a policy, scheduler, part or network function there is not.
-    InvalidValueError
-        For chains the machine cannot hold.
     """
     for kind, name, names in (
         ("policy", policy, SIMULATED_POLICIES),

@@ -82,13 +82,7 @@ def parse_move(text: str) -> StageMove:
 
 
 def require_movable(moves: tuple[StageMove, ...], stages: tuple[str, ...]) -> None:
-    """Refuse moves of stages or to CPUs that there are not.
-
-    Raises
-    ------
-    InvalidValueError
-        Naming the move.
-    """
+    """Refuse moves of stages or to CPUs that there are not; InvalidValueError naming the move."""
     cores = available_cores()
     for move in moves:
         if move.stage not in stages:

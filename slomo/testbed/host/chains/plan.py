@@ -76,6 +76,9 @@ def render_plan(
 ) -> str:
     r"""Return the plan of a run.
 
+    Raises InvalidValueError for a core there is not, and for what is only simulated: TCP sources, storage, a time
+    table.
+
     Parameters
     ----------
     system : ChainSystem
@@ -84,11 +87,6 @@ def render_plan(
         How they are run.
     parent, groups : optional
         Control group of the run, and each stage's in it.
-
-    Raises
-    ------
-    InvalidValueError
-        For a core there is not, and for what is only simulated: TCP sources, storage, a time table.
 
     Examples
     --------
@@ -143,13 +141,7 @@ def manager_core(system: ChainSystem) -> int:
 
 
 def require_runnable(system: ChainSystem) -> None:
-    """Refuse what a host cannot run.
-
-    Raises
-    ------
-    InvalidValueError
-        Naming stage or chain.
-    """
+    """Refuse what a host cannot run; InvalidValueError naming stage or chain."""
     cores = available_cores()
     for stage in system.stages:
         if stage.core not in cores:

@@ -82,17 +82,8 @@ class ProcessorTree:
 def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> ProcessorTree:
     """Find the tree of the processor controller; version 1 where there are both.
 
-    Parameters
-    ----------
-    root : Path
-        Where control groups are mounted.
-    membership : Path
-        Which groups this process is in.
-
-    Raises
-    ------
-    TestbedError
-        Where there is none, or this user may make no group in it: says what to grant.
+    `root`: where control groups are mounted. `membership`: which groups this process is in. Raises TestbedError where
+    there is none, or this user may make no group in it: says what to grant.
     """
     tree = _find(root, membership)
     if tree is None:

@@ -38,6 +38,9 @@ _USAGE = 2
 def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
     """Run chains for a while.
 
+    Raises TestbedError if the program cannot be built or started, or a stage ends before its time; InvalidValueError
+    for what a host cannot run.
+
     Parameters
     ----------
     system : ChainSystem
@@ -46,13 +49,6 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
         How they are run.
     watch : callable, optional
         Called every 10 ms with what is seen, and with what writes weights.
-
-    Raises
-    ------
-    TestbedError
-        If the program cannot be built or started, or a stage ends before its time.
-    InvalidValueError
-        For what a host cannot run.
     """
     remove_orphans()
     mark = new_mark()

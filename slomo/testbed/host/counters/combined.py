@@ -15,11 +15,6 @@ from slomo.vocabulary.vector import MetricVector
 class CombinedReader:
     """Reads from all of its members that this host can use.
 
-    Parameters
-    ----------
-    members : sequence of CounterReader
-        Preferred first.
-
     Examples
     --------
     >>> from slomo.testbed.host.counters.perf import PerfReader

@@ -45,10 +45,7 @@ class Events:
     def metrics(self, duration_s: float) -> dict[str, float]:
         """Return the vocabulary's metrics that these events determine.
 
-        Parameters
-        ----------
-        duration_s : float
-            Time span they were counted over [s].
+        `duration_s`: time span they were counted over [s].
 
         Returns
         -------

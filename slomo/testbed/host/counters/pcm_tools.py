@@ -85,11 +85,8 @@ class PcmPcieReader(PcmTool):
 def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
     """Return hits and misses of device accesses per sample, by socket.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        ``Skt,EVENT,...`` followed by three lines per socket that end in ``(Total)``, ``(Miss)`` and ``(Hit)``, again
-        and again (opcm/pcm src/pcm-pcie.h, printSocketScopeEvents).
+    `lines`: ``Skt,EVENT,...`` followed by three lines per socket that end in ``(Total)``, ``(Miss)`` and ``(Hit)``,
+    again and again (opcm/pcm src/pcm-pcie.h, printSocketScopeEvents).
 
     Examples
     --------

@@ -7,13 +7,7 @@ from slomo.host.tool import is_installed, package_hint
 
 
 class ProgramReader(ABC):
-    """A reader that runs a program until it is stopped.
-
-    Parameters
-    ----------
-    command : str
-        Program.
-    """
+    """A reader that runs a program until it is stopped."""
 
     name: str
 

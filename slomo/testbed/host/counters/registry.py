@@ -35,19 +35,9 @@ def choose_reader(
 ) -> CounterReader | None:
     """Return the reader to use; None means probing.
 
-    Parameters
-    ----------
-    wanted : str or CounterReader, optional
-        An alias, several joined by ``+``, ``"probe"``, an instance, or nothing for the first one that works.
-    readers : mapping, optional
-        Registry to choose from, in its order.
-
-    Raises
-    ------
-    UnknownNameError
-        For an alias there is not.
-    TestbedError
-        If the reader asked for cannot read here.
+    `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or nothing for the first one that works.
+    `readers`: registry to choose from, in its order. Raises UnknownNameError for an alias there is not; TestbedError if
+    the reader asked for cannot read here.
 
     Examples
     --------

@@ -71,19 +71,8 @@ def watch_drift(
 ) -> MachineDrift:
     """Let the sentinel look at the machine; some five seconds.
 
-    Parameters
-    ----------
-    cores : sequence of int
-        CPUs that may be used; the first one is.
-    l2_mib, llc_mib : float
-        Private and shared cache [MiB].
-
-    Raises
-    ------
-    UnstableMeasurementError
-        If it does not get its core.
-    TestbedError
-        If its programs cannot be built or started.
+    `cores`: cPUs that may be used; the first one is. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
+    UnstableMeasurementError if it does not get its core; TestbedError if its programs cannot be built or started.
     """
     standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])
     try:

@@ -67,6 +67,8 @@ class MemoryCurve:
 def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | None) -> MemoryCurve:
     """Measure latency over footprint, and read bandwidth; takes about 12 s, at most 20 s.
 
+    Raises TestbedError if the shipped competitor cannot be built or does not run.
+
     Parameters
     ----------
     cores : sequence of int
@@ -75,11 +77,6 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
         Private cache of one core [MiB].
     stated_llc_mib : float or None
         What the kernel says about the last-level cache [MiB].
-
-    Raises
-    ------
-    TestbedError
-        If the shipped competitor cannot be built or does not run.
     """
     affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))

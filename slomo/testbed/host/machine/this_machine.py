@@ -72,10 +72,7 @@ def fingerprint() -> str:
 def this_machine(name: str = NAME) -> Machine:
     """Return this machine.
 
-    Parameters
-    ----------
-    name : str
-        Under which its measurements are filed.
+    `name`: under which its measurements are filed.
 
     Examples
     --------

@@ -142,10 +142,7 @@ def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
 def require_program(definition: HostDefinition) -> None:
     """Refuse a definition whose program is not there, before anything is started for it.
 
-    Raises
-    ------
-    TestbedError
-        Naming the command.
+    Raises TestbedError naming the command.
 
     Examples
     --------

@@ -171,6 +171,8 @@ def parse_host(
 ) -> HostDefinition:
     """Check a `host:` section and turn it into a definition.
 
+    Raises ConfigurationError naming file, line and field.
+
     Parameters
     ----------
     data : mapping
@@ -181,11 +183,6 @@ def parse_host(
         Settings of the network function with their defaults.
     file, lines : optional
         Where the section stands, for errors.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming file, line and field.
     """
     where = file or f"network function '{nf}'"
     validate({"host": dict(data)}, host_schema(), where, lines or {})
@@ -212,17 +209,9 @@ def parse_host(
 def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
     """Return how a network function runs on a real machine.
 
-    Parameters
-    ----------
-    name_or_nf : str or NetworkFunction
-        A shipped name, a YAML file, or a loaded network function.
-
-    Raises
-    ------
-    UnknownNameError, ConfigurationError
-        As `load_network_function`, and for a wrong `host:` section with file, line and field.
-    TestbedError
-        For a network function that has no `host:` section.
+    `name_or_nf`: a shipped name, a YAML file, or a loaded network function. Raises UnknownNameError, ConfigurationError
+    as `load_network_function`, and for a wrong `host:` section with file, line and field; TestbedError for a network
+    function that has no `host:` section.
 
     Examples
     --------

@@ -105,10 +105,7 @@ class FunctionReadings:
     def rate_mpps(self, start_s: float, end_s: float) -> float:
         """Return the throughput over a window [Mpps]: the counts of its first and last reading over the time between.
 
-        Raises
-        ------
-        MeasurementError
-            With fewer than two readings in the window.
+        Raises MeasurementError with fewer than two readings in the window.
         """
         inside = self.between(start_s, end_s)
         elapsed_s = _elapsed(inside[0], inside[-1]) if len(inside) > 1 else 0.0

@@ -60,24 +60,7 @@ class GeneratorSource:
 
 
 class Readout:
-    """Reads one process's throughput until it is closed.
-
-    Parameters
-    ----------
-    definition : HostDefinition
-        Says where.
-    process : ManagedProcess
-        The process.
-    table : mapping of str to str
-        Values of the placeholders.
-    generator : GeneratorSource, optional
-        Traffic generator that is attached.
-
-    Raises
-    ------
-    ConfigurationError
-        For a source this testbed does not read.
-    """
+    """Reads one process's throughput until it is closed; ConfigurationError for a source this testbed does not read."""
 
     def __init__(
         self,

@@ -22,15 +22,7 @@ _POLL_S = 0.02
 
 
 class ReadyWatch:
-    """Watches for one ready signal; made before the process prints anything.
-
-    Parameters
-    ----------
-    definition, process, readings
-        What to watch.
-    table : mapping of str to str
-        Values of the placeholders.
-    """
+    """Watches for one ready signal; made before the process prints anything."""
 
     def __init__(
         self, definition: HostDefinition, process: ManagedProcess, readings: FunctionReadings, table: Mapping[str, str]

@@ -10,10 +10,7 @@ _LEAST_RATIO = 1e-3
 def extra_time(ratio: float) -> float:
     """Return the extra time per unit of a reporter's work, relative to its time without competition; never negative.
 
-    Parameters
-    ----------
-    ratio : float
-        Its throughput beside the competition over that without.
+    `ratio`: its throughput beside the competition over that without.
 
     Examples
     --------

@@ -16,15 +16,7 @@ _INTERVAL = "--interval-s"
 
 
 class StandingPrograms:
-    """Programs of the synthetic NF on one core.
-
-    Parameters
-    ----------
-    definition : HostDefinition
-        Of the synthetic NF.
-    core : int
-        Where.
-    """
+    """Programs of the synthetic NF on one core."""
 
     def __init__(self, definition: HostDefinition, core: int) -> None:
         self.definition, self.core = definition, core

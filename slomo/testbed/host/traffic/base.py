@@ -92,10 +92,7 @@ def frame_without_checksum_b(traffic: Traffic) -> int:
 def require_uniform(traffic: Traffic, generator: str) -> None:
     """Raise for destinations after Zipf's law, which only a capture can hold.
 
-    Raises
-    ------
-    InvalidValueError
-        Naming a generator that can.
+    Raises InvalidValueError naming a generator that can.
     """
     if traffic.flow_distribution != "uniform":
         raise InvalidValueError(
@@ -107,10 +104,7 @@ def require_uniform(traffic: Traffic, generator: str) -> None:
 def require_saturating(traffic: Traffic, generator: str) -> None:
     """Raise for an offered load where a generator only knows full speed.
 
-    Raises
-    ------
-    InvalidValueError
-        Naming generators that can.
+    Raises InvalidValueError naming generators that can.
     """
     if traffic.offered_mpps is not None:
         raise InvalidValueError(

@@ -21,6 +21,8 @@ WRAP = (
 class LuaSocket:
     """A connection to a Lua socket.
 
+    Raises TestbedError if nobody listens there.
+
     Parameters
     ----------
     host : str
@@ -29,11 +31,6 @@ class LuaSocket:
         Its port.
     limit_s : float
         How long an answer may take [s].
-
-    Raises
-    ------
-    TestbedError
-        If nobody listens there.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 22022, limit_s: float = 5.0) -> None:

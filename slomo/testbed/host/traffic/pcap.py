@@ -30,6 +30,8 @@ _ZIPF_FRAMES = 65_536
 def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
     """Write the traffic's frames as a capture; return how many.
 
+    Raises InvalidValueError for more flows than a capture can hold.
+
     Parameters
     ----------
     traffic : Traffic
@@ -38,11 +40,6 @@ def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
         File to write.
     seed : int
         Of addresses, ports, payload and draws.
-
-    Raises
-    ------
-    InvalidValueError
-        For more flows than a capture can hold.
 
     Examples
     --------
