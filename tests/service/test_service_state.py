@@ -246,16 +246,15 @@ def test_backup_while_in_use_is_whole(tmp_path: Path) -> None:
     copy.close()
 
 
-def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, VERSION + 1])
+def test_a_state_of_another_version_is_refused(version: int, tmp_path: Path) -> None:
     """A file that another version of slomo wrote is left as it is."""
-    path = tmp_path / "old.sqlite"
-    for version in (1, VERSION + 1):
-        connection = sqlite3.connect(path)
-        connection.execute(f"PRAGMA user_version = {version}")
-        connection.close()
+    connection = sqlite3.connect(tmp_path / "other.sqlite")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
 
-        with pytest.raises(ConfigurationError, match=f"of version {version}"):
-            Store(path)
+    with pytest.raises(ConfigurationError, match=f"of version {version}"):
+        Store(tmp_path / "other.sqlite")
 
 
 def test_no_state_to_copy_is_said(tmp_path: Path) -> None:
