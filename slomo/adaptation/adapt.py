@@ -23,20 +23,13 @@ from slomo.vocabulary.workload import Setting, Workload
 
 @dataclass(frozen=True)
 class Adapted:
-    """A model for the workload asked about.
+    """A model for the workload asked about."""
 
-    Attributes
-    ----------
-    model : NFModel
-        As profiled, interpolated, or extrapolated.
-    way : str
-        ``"profiled"``, ``"interpolated"`` or ``"extrapolated"``.
-    reasons : tuple of str
-        What was done and how far it reached; empty where the workload was profiled.
-    """
-
+    #: As profiled, interpolated, or extrapolated.
     model: NFModel
+    #: ``"profiled"``, ``"interpolated"`` or ``"extrapolated"``.
     way: str
+    #: What was done and how far it reached; empty where the workload was profiled.
     reasons: tuple[str, ...] = ()
 
 

@@ -15,22 +15,6 @@ from slomo.models.base import Floats
 class InterpolationPath:
     """How to get from profiles along one attribute to a value between two of them.
 
-    Attributes
-    ----------
-    at : tuple of float
-        Where the profiles are, ascending, on the attribute's scale.
-    solo_us : tuple of float
-        Time per packet alone at each [us].
-    destination : float
-        Where the answer is wanted, between the first and the last.
-    alone_us : float
-        Time per packet alone there [us].
-    share : float
-        How far from the profile below to the one above, 0 to 1, for whatever is interpolated between the two.
-    curved : bool
-        Whether what pressure adds to the time per packet is interpolated for itself, by a monotone cubic over all
-        profiles: a working set that outgrows the cache under pressure has fitted it alone for long.
-
     Examples
     --------
     >>> way = InterpolationPath((0.0, 1.0, 2.0), (1.0, 1.0, 2.0), 1.5, 1.5, 0.5, curved=True)
@@ -38,11 +22,18 @@ class InterpolationPath:
     (1, [2.125])
     """
 
+    #: Where the profiles are, ascending, on the attribute's scale.
     at: tuple[float, ...]
+    #: Time per packet alone at each [us].
     solo_us: tuple[float, ...]
+    #: Where the answer is wanted, between the first and the last.
     destination: float
+    #: Time per packet alone there [us].
     alone_us: float
+    #: How far from the profile below to the one above, 0 to 1, for whatever is interpolated between the two.
     share: float
+    #: Whether what pressure adds to the time per packet is interpolated for itself, by a monotone cubic over all
+    #: profiles: a working set that outgrows the cache under pressure has fitted it alone for long.
     curved: bool
 
     @property

@@ -22,17 +22,11 @@ _FLAT = 0.02
 
 @dataclass(frozen=True)
 class Position:
-    """Where a workload lies among those of its NF.
+    """Where a workload lies among those of its NF."""
 
-    Attributes
-    ----------
-    fixed : tuple
-        What must agree exactly: the NF, the law flows are drawn by, and settings that are no numbers.
-    numbers : mapping of str to float
-        Everything between whose values one may interpolate, by name.
-    """
-
+    #: What must agree exactly: the NF, the law flows are drawn by, and settings that are no numbers.
     fixed: tuple[object, ...]
+    #: Everything between whose values one may interpolate, by name.
     numbers: Mapping[str, float]
 
     def comparable(self, other: "Position") -> bool:
@@ -50,23 +44,15 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class ProfiledPoint:
-    """A profile, as far as its place matters.
+    """A profile, as far as its place matters."""
 
-    Attributes
-    ----------
-    number : int
-        Which one, for whoever looks it up again.
-    position : Position
-        Where it lies.
-    solo_mpps : float
-        Throughput alone [Mpps].
-    knows_pressure : bool
-        Whether it was profiled under pressure; others only say where on the way an NF slows down.
-    """
-
+    #: Which one, for whoever looks it up again.
     number: int
+    #: Where it lies.
     position: Position
+    #: Throughput alone [Mpps].
     solo_mpps: float
+    #: Whether it was profiled under pressure; others only say where on the way an NF slows down.
     knows_pressure: bool
 
     way, reasons = "profiled", ()
@@ -74,20 +60,13 @@ class ProfiledPoint:
 
 @dataclass(frozen=True, eq=False)
 class PointBetween:
-    """A place between others.
+    """A place between others."""
 
-    Attributes
-    ----------
-    ends : tuple of ProfiledPoint or PointBetween
-        Along one coordinate, in the order of `path`.
-    path : InterpolationPath
-        How to get there from them.
-    reasons : tuple of str
-        What is done, in words.
-    """
-
+    #: Along one coordinate, in the order of `path`.
     ends: "tuple[Point, ...]"
+    #: How to get there from them.
     path: InterpolationPath
+    #: What is done, in words.
     reasons: tuple[str, ...]
 
     way = "interpolated"
@@ -100,17 +79,11 @@ class PointBetween:
 
 @dataclass(frozen=True, eq=False)
 class PointBeyond:
-    """A place a little beyond a profile.
+    """A place a little beyond a profile."""
 
-    Attributes
-    ----------
-    end : ProfiledPoint
-        The profile.
-    reasons : tuple of str
-        What is done, in words.
-    """
-
+    #: The profile.
     end: ProfiledPoint
+    #: What is done, in words.
     reasons: tuple[str, ...]
 
 

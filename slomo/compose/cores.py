@@ -27,23 +27,17 @@ class CoreUser:
 
     Raises InvalidValueError for a time or weight that is not above 0, or a negative load.
 
-    Attributes
-    ----------
-    time_ns : float
-        Time per packet on a core of its own, beside all else that runs [ns], above 0.
-    offered_mpps : float or None
-        What arrives [Mpps], 0 or more; None saturates it.
-    weight : float
-        Its weight on the core (CPU shares), above 0.
-
     Examples
     --------
     >>> CoreUser(400.0).demand
     inf
     """
 
+    #: Time per packet on a core of its own, beside all else that runs [ns], above 0.
     time_ns: float
+    #: What arrives [Mpps], 0 or more; None saturates it.
     offered_mpps: float | None = None
+    #: Its weight on the core (CPU shares), above 0.
     weight: float = 1.0
 
     def __post_init__(self) -> None:

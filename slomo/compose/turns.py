@@ -28,26 +28,18 @@ class RingUser:
     """An NF on a core that it shares, behind a ring.
 
     Raises InvalidValueError for a value out of its range.
-
-    Attributes
-    ----------
-    time_ns : float
-        Time per packet with warm caches [ns], above 0.
-    offered_mpps : float
-        What arrives [Mpps], 0 or more.
-    weight : float
-        Its weight on the core, above 0.
-    refill_us, refill_over_us : float
-        Extra time after its caches were evicted, and the time of its own over which that is spent [us].
-    evicts_over_us : float
-        Time of its own in which it evicts 63 % of what others had cached [us], above 0.
     """
 
+    #: Time per packet with warm caches [ns], above 0.
     time_ns: float
+    #: What arrives [Mpps], 0 or more.
     offered_mpps: float
+    #: Its weight on the core, above 0.
     weight: float = 1.0
+    #: Extra time after its caches were evicted, and the time of its own over which that is spent [us].
     refill_us: float = 0.0
     refill_over_us: float = 1.0
+    #: Time of its own in which it evicts 63 % of what others had cached [us], above 0.
     evicts_over_us: float = math.inf
 
     def __post_init__(self) -> None:
@@ -61,27 +53,18 @@ class RingUser:
 
 @dataclass(frozen=True)
 class TurnRules:
-    """Who fills the rings, and how the core is divided.
+    """Who fills the rings, and how the core is divided."""
 
-    Attributes
-    ----------
-    ring : int
-        Packets that a ring holds.
-    pause_us, per_packet_us : float
-        The rings are filled each so many microseconds, and so many later per packet that was moved.
-    slice_us : float
-        After it a turn may end: 0.7 ms x (1 + log2 of the processors), `sysctl_sched_base_slice`.
-    tick_us : float
-        How often the kernel looks at the clock.
-    switch_us : float
-        What a switch costs by itself.
-    """
-
+    #: Packets that a ring holds.
     ring: int = 2047
+    #: The rings are filled each so many microseconds, and so many later per packet that was moved.
     pause_us: float = 60.0
     per_packet_us: float = 0.06
+    #: After it a turn may end: 0.7 ms x (1 + log2 of the processors), `sysctl_sched_base_slice`.
     slice_us: float = 1400.0
+    #: How often the kernel looks at the clock.
     tick_us: float = 4000.0
+    #: What a switch costs by itself.
     switch_us: float = 2.0
 
 

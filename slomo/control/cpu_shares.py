@@ -29,25 +29,17 @@ class NFObservation:
     """What is seen of one NF since the controller looked last.
 
     Raises InvalidValueError for a negative load or cost, or a priority that is not above 0.
-
-    Attributes
-    ----------
-    name : str
-        Name of the NF.
-    core : int
-        Core it shares.
-    arrivals : float
-        Packets that came for it per second, those dropped before its queue included, 0 or more.
-    cost_cycles : float or None
-        Median cost of a packet over the window [cycles]; None before the first sample.
-    priority : float
-        Factor on its share, above 0.
     """
 
+    #: Name of the NF.
     name: str
+    #: Core it shares.
     core: int
+    #: Packets that came for it per second, those dropped before its queue included, 0 or more.
     arrivals: float
+    #: Median cost of a packet over the window [cycles]; None before the first sample.
     cost_cycles: float | None = None
+    #: Factor on its share, above 0.
     priority: float = 1.0
 
     def __post_init__(self) -> None:
@@ -66,17 +58,13 @@ class NFObservation:
 class CostWindow:
     """Samples of one NF's cost per packet, the latest 100 ms of them.
 
-    Attributes
-    ----------
-    samples : tuple of (float, float)
-        Time [ms] and cost [cycles] of each, oldest first.
-
     Examples
     --------
     >>> CostWindow().plus(1.0, 500.0).plus(2.0, 520.0).plus(3.0, 9000.0).median_cycles
     520.0
     """
 
+    #: Time [ms] and cost [cycles] of each, oldest first.
     samples: tuple[tuple[float, float], ...] = ()
 
     def plus(self, time_ms: float, cycles: float) -> "CostWindow":

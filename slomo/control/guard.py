@@ -25,29 +25,19 @@ REMEMBERED = 8
 
 @dataclass(frozen=True)
 class GuardMemory:
-    """What the guard remembers.
+    """What the guard remembers."""
 
-    Attributes
-    ----------
-    settings : mapping of str to Setting
-        What is in force.
-    before : mapping of str to Setting or None
-        What was before the last change, until it was looked at.
-    calm : int
-        Rounds without suspicion.
-    correction : OnlineCorrection
-        Biases.
-    loads_mpps : mapping of str to float
-        Loads of the round before.
-    vain : tuple of mappings of str to Setting
-        What was tried lately and did not help.
-    """
-
+    #: What is in force.
     settings: Mapping[str, Setting]
+    #: What was before the last change, until it was looked at.
     before: Mapping[str, Setting] | None = None
+    #: Rounds without suspicion.
     calm: int = 0
+    #: Biases.
     correction: OnlineCorrection = field(default_factory=lambda: OnlineCorrection(weight=0.4))
+    #: Loads of the round before.
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
+    #: What was tried lately and did not help.
     vain: tuple[Mapping[str, Setting], ...] = ()
 
 

@@ -21,26 +21,17 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class MaxMinMemory:
-    """What the controller remembers.
+    """What the controller remembers."""
 
-    Attributes
-    ----------
-    ways : mapping of str to int
-        Isolated tenants and their ways.
-    pool : int
-        Ways of the shared class.
-    rounds : int
-        Rounds in which the division stayed as it is although somebody violates.
-    escalated : tuple of str
-        Who was short at the fairest division; it is not divided again for them.
-    tried : tuple of (mapping of str to int, int)
-        Divisions since somebody is short; none is tried twice, so that a way never goes to and fro.
-    """
-
+    #: Isolated tenants and their ways.
     ways: Mapping[str, int]
+    #: Ways of the shared class.
     pool: int
+    #: Rounds in which the division stayed as it is although somebody violates.
     rounds: int = 0
+    #: Who was short at the fairest division; it is not divided again for them.
     escalated: tuple[str, ...] = ()
+    #: Divisions since somebody is short; none is tried twice, so that a way never goes to and fro.
     tried: tuple[tuple[Mapping[str, int], int], ...] = ()
 
 

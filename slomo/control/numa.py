@@ -31,26 +31,17 @@ HORIZON_S = INTERVAL_S
 
 @dataclass(frozen=True)
 class NumaTenant:
-    """What the controller knows of a tenant.
+    """What the controller knows of a tenant."""
 
-    Attributes
-    ----------
-    workload : Workload
-        What it runs.
-    response : PartitionResponse
-        What it does beside others.
-    core : int
-        Where it runs at first.
-    far : float
-        Share of its throughput alone that it keeps on a node without the NIC, above 0.
-    move_s : float
-        Service that a move costs it, as a time in which nothing is served [s] (`MoveCost.lost_s`).
-    """
-
+    #: What it runs.
     workload: Workload
+    #: What it does beside others.
     response: PartitionResponse
+    #: Where it runs at first.
     core: int
+    #: Share of its throughput alone that it keeps on a node without the NIC, above 0.
     far: float = 1.0
+    #: Service that a move costs it, as a time in which nothing is served [s] (`MoveCost.lost_s`).
     move_s: float = 0.0
 
 

@@ -13,27 +13,18 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class TenantReading:
-    """What is seen of one tenant since the last observation.
+    """What is seen of one tenant since the last observation."""
 
-    Attributes
-    ----------
-    throughput_mpps : float
-        What it did.
-    target_mpps : float or None
-        What it must do; None promises nothing. Where less is offered, that is enough.
-    offered_mpps : float or None
-        What it was offered; None where that is not known.
-    occupancy_kib, misses_m_s : float or None
-        Last-level cache held, and misses [millions/s].
-    cost_cycles : float or None
-        What a packet costs it [cycles].
-    """
-
+    #: What it did.
     throughput_mpps: float
+    #: What it must do; None promises nothing. Where less is offered, that is enough.
     target_mpps: float | None = None
+    #: What it was offered; None where that is not known.
     offered_mpps: float | None = None
+    #: Last-level cache held, and misses [millions/s].
     occupancy_kib: float | None = None
     misses_m_s: float | None = None
+    #: What a packet costs it [cycles].
     cost_cycles: float | None = None
 
     @property
@@ -68,20 +59,13 @@ class TenantReading:
 
 @dataclass(frozen=True)
 class MachineReading:
-    """A machine at one time.
+    """A machine at one time."""
 
-    Attributes
-    ----------
-    time_s : float
-        When.
-    tenants : mapping of str to TenantReading
-        By tenant.
-    probed : bool
-        Whether the plant was looked at closely, which a controller may ask for.
-    """
-
+    #: When.
     time_s: float
+    #: By tenant.
     tenants: Mapping[str, TenantReading]
+    #: Whether the plant was looked at closely, which a controller may ask for.
     probed: bool = False
 
     @property
@@ -92,33 +76,22 @@ class MachineReading:
 
 @dataclass(frozen=True)
 class ControlDecision:
-    """What a controller wants.
+    """What a controller wants."""
 
-    Attributes
-    ----------
-    plan : EnforcementPlan or None
-        How the machine is to be; None leaves it.
-    memory : object
-        What the controller wants to be told next time.
-    reasons : tuple of str
-        Why.
-    escalated : tuple of str
-        Tenants that this machine cannot serve: to be moved or scaled out.
-    urgent : bool
-        Whether the cool-down may be skipped, because something that was tried did not help.
-    probe : bool
-        Whether the plant is to be probed and the controller asked again before anything is done.
-    loosens : bool
-        Whether the plan protects less than the one in force: it is taken back where sensors fail before it was seen
-        to hold.
-    """
-
+    #: How the machine is to be; None leaves it.
     plan: EnforcementPlan | None = None
+    #: What the controller wants to be told next time.
     memory: Any = None
+    #: Why.
     reasons: tuple[str, ...] = ()
+    #: Tenants that this machine cannot serve: to be moved or scaled out.
     escalated: tuple[str, ...] = ()
+    #: Whether the cool-down may be skipped, because something that was tried did not help.
     urgent: bool = False
+    #: Whether the plant is to be probed and the controller asked again before anything is done.
     probe: bool = False
+    #: Whether the plan protects less than the one in force: it is taken back where sensors fail before it was seen to
+    #: hold.
     loosens: bool = False
 
 

@@ -17,15 +17,6 @@ LATE_PERIODS, LATE_S = 3.0, 3.0
 class SensorHealth:
     """Remembers the last readings, and says what is wrong with a new one.
 
-    Attributes
-    ----------
-    period_s : float
-        Between readings.
-    last : MachineReading or None
-        The last one whose time could be believed.
-    known : set of str
-        Tenants seen so far: one that is not seen any more is missing.
-
     Examples
     --------
     >>> health = SensorHealth(1.0)
@@ -35,8 +26,11 @@ class SensorHealth:
     {'a': 'absurd: throughput is nan Mpps'}
     """
 
+    #: Between readings.
     period_s: float
+    #: The last one whose time could be believed.
     last: MachineReading | None = None
+    #: Tenants seen so far: one that is not seen any more is missing.
     known: set[str] = field(default_factory=set)
     _clock_s: float = float("-inf")
 

@@ -145,26 +145,17 @@ class Situation:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What settings are predicted to give.
+    """What settings are predicted to give."""
 
-    Attributes
-    ----------
-    settings : mapping of str to Setting
-        Which.
-    throughput_mpps : mapping of str to float
-        By tenant.
-    room : mapping of str to float
-        Who was promised something -> what it could do over what it needs, less 1; below 0 it is missed.
-    parted : Parted
-        The solution behind it.
-    margin : float
-        Room that a promise needs to count as kept.
-    """
-
+    #: Which.
     settings: Mapping[str, Setting]
+    #: By tenant.
     throughput_mpps: Mapping[str, float]
+    #: Who was promised something -> what it could do over what it needs, less 1; below 0 it is missed.
     room: Mapping[str, float]
+    #: The solution behind it.
     parted: Parted
+    #: Room that a promise needs to count as kept.
     margin: float = 0.0
 
     @property

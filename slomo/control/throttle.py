@@ -21,26 +21,17 @@ ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 
 @dataclass(frozen=True)
 class ThrottleMemory:
-    """What the controller remembers.
+    """What the controller remembers."""
 
-    Attributes
-    ----------
-    quota : float
-        Of everybody who was promised nothing [cores].
-    broke_at : float
-        Least quota under which a promise broke lately; infinite where none did.
-    quiet : int
-        Rounds since a promise broke or the quota changed.
-    since_broken : int
-        Rounds since a promise broke.
-    promised : frozenset of str
-        Tenants with a promise: one that is not seen any more is not well.
-    """
-
+    #: Of everybody who was promised nothing [cores].
     quota: float = FULL
+    #: Least quota under which a promise broke lately; infinite where none did.
     broke_at: float = float("inf")
+    #: Rounds since a promise broke or the quota changed.
     quiet: int = 0
+    #: Rounds since a promise broke.
     since_broken: int = 0
+    #: Tenants with a promise: one that is not seen any more is not well.
     promised: frozenset[str] = frozenset()
 
 

@@ -161,11 +161,6 @@ class RecursiveResiduals:
 
     Brown, Durbin and Evans (JRSS B, 1975), for a constant mean and a known noise.
 
-    Parameters
-    ----------
-    noise : float
-        Standard deviation of one value.
-
     Examples
     --------
     >>> residuals = RecursiveResiduals(0.1)
@@ -173,6 +168,7 @@ class RecursiveResiduals:
     (True, 0.707)
     """
 
+    #: Standard deviation of one value.
     noise: float
     count: int = 0
     mean: float = 0.0

@@ -16,35 +16,19 @@ MOST_BOUNDS = 3.0
 
 @dataclass(frozen=True)
 class Bias:
-    """What is known of one NF's errors.
+    """What is known of one NF's errors."""
 
-    Attributes
-    ----------
-    ratio : float
-        Seen over predicted, smoothed; of one pair within three bounds of 1.
-    error : float
-        Absolute relative error after correction, smoothed.
-    pairs : int
-        How many were seen.
-    """
-
+    #: Seen over predicted, smoothed; of one pair within three bounds of 1.
     ratio: float = 1.0
+    #: Absolute relative error after correction, smoothed.
     error: float = 0.0
+    #: How many were seen.
     pairs: int = 0
 
 
 @dataclass(frozen=True)
 class OnlineCorrection:
     """Biases of NFs; `seen` returns the next one.
-
-    Attributes
-    ----------
-    bound : float
-        Largest deviation that is corrected, as a share.
-    weight : float
-        Of a new pair, above 0 and at most 1.
-    biases : mapping of str to Bias
-        By NF.
 
     Examples
     --------
@@ -55,8 +39,11 @@ class OnlineCorrection:
     (0.96, ())
     """
 
+    #: Largest deviation that is corrected, as a share.
     bound: float = 0.1
+    #: Of a new pair, above 0 and at most 1.
     weight: float = 0.2
+    #: By NF.
     biases: Mapping[str, Bias] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:

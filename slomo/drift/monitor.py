@@ -44,27 +44,18 @@ MOST_OF_SOLO = 10.0
 
 @dataclass(frozen=True)
 class Alarm:
-    """One NF that is no longer what its model says.
+    """One NF that is no longer what its model says."""
 
-    Attributes
-    ----------
-    workload : str
-        Workload key.
-    channel : {"throughput", "vector"}
-        Whether it suffers otherwise than foretold, or presses otherwise on the others.
-    observations, since : int
-        Observations of this NF so far, and how many of them when the change probably came.
-    deviation : float
-        Mean relative deviation since then; -0.1 is 10 % less than foretold.
-    evidence : float
-        Cumulative sum over the alarm's threshold; above 1.
-    """
-
+    #: Workload key.
     workload: str
+    #: Whether it suffers otherwise than foretold, or presses otherwise on the others; one of "throughput", "vector".
     channel: str
+    #: Observations of this NF so far, and how many of them when the change probably came.
     observations: int
     since: int
+    #: Mean relative deviation since then; -0.1 is 10 % less than foretold.
     deviation: float
+    #: Cumulative sum over the alarm's threshold; above 1.
     evidence: float
 
     def __str__(self) -> str:
@@ -77,26 +68,17 @@ class Alarm:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """What a monitor has found.
+    """What a monitor has found."""
 
-    Attributes
-    ----------
-    alarms : tuple of Alarm
-        Most evident first.
-    again : tuple of str
-        Workload keys to profile again, first things first.
-    machine_suspected : bool
-        Whether most NFs drift at once, so that the machine, not they, has changed.
-    false_alarm_every : float
-        Observations of one NF and channel between two false alarms, on average.
-    unjudged : tuple of str
-        Per observed NF of which nobody can say that its model holds, what is missing.
-    """
-
+    #: Most evident first.
     alarms: tuple[Alarm, ...]
+    #: Workload keys to profile again, first things first.
     again: tuple[str, ...]
+    #: Whether most NFs drift at once, so that the machine, not they, has changed.
     machine_suspected: bool
+    #: Observations of one NF and channel between two false alarms, on average.
     false_alarm_every: float
+    #: Per observed NF of which nobody can say that its model holds, what is missing.
     unjudged: tuple[str, ...] = ()
 
     @property

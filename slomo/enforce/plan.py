@@ -26,20 +26,16 @@ SCHEDULERS = ("normal", "batch", "idle", "fifo", "round-robin")
 class MemoryBandwidth:
     """How much memory bandwidth a tenant may use, in the unit its processor takes.
 
-    Attributes
-    ----------
-    value : float
-        Amount, above 0.
-    unit : {'percent', 'MB/s', 'GB/s'}
-        Percent of a core's unthrottled rate (Intel MBA); MB/s (resctrl mounted with mba_MBps); GB/s (AMD).
-
     Examples
     --------
     >>> MemoryBandwidth(50).text
     '50 %'
     """
 
+    #: Amount, above 0.
     value: float
+    #: Percent of a core's unthrottled rate (Intel MBA); MB/s (resctrl mounted with mba_MBps); GB/s (AMD); one of
+    #: 'percent', 'MB/s', 'GB/s'.
     unit: str = "percent"
 
     def __post_init__(self) -> None:

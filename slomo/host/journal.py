@@ -84,27 +84,18 @@ def receipts_directory() -> Path:
 
 @dataclass(frozen=True)
 class Layer:
-    """One value of one knob.
+    """One value of one knob."""
 
-    Attributes
-    ----------
-    number : int
-        Its place in the journal; the highest of a knob is in force.
-    place, knob : str
-        Tree and knob.
-    label : str
-        The knob's name as its owner's driver takes it.
-    receipt : int or None
-        Its owner; None for what was found there.
-    value, earlier : str or None
-        What the knob is to hold, and what it held before the last change: after a kill it may still.
-    """
-
+    #: Its place in the journal; the highest of a knob is in force.
     number: int
+    #: Tree and knob.
     place: str
     knob: str
+    #: The knob's name as its owner's driver takes it.
     label: str
+    #: Its owner; None for what was found there.
     receipt: int | None
+    #: What the knob is to hold, and what it held before the last change: after a kill it may still.
     value: str | None
     earlier: str | None
 
@@ -309,23 +300,15 @@ class Journal:
 
 @dataclass(frozen=True)
 class Receipt:
-    """One owner's changes to a machine, which can be undone.
+    """One owner's changes to a machine, which can be undone."""
 
-    Attributes
-    ----------
-    journal : Journal
-        Where they are written down.
-    number : int
-        In the journal.
-    identifier : str
-        Its name, which `slomo enforce undo` takes.
-    made : tuple of Change
-        What the last apply changed.
-    """
-
+    #: Where they are written down.
     journal: Journal
+    #: In the journal.
     number: int
+    #: Its name, which `slomo enforce undo` takes.
     identifier: str
+    #: What the last apply changed.
     made: tuple[Change, ...] = field(default=(), compare=False)
 
     @property

@@ -23,20 +23,13 @@ class InUseError(TestbedError):
 
 @dataclass(frozen=True)
 class Wish:
-    """What a knob is to hold.
+    """What a knob is to hold."""
 
-    Attributes
-    ----------
-    knob : str
-        Its name, for instance ``"core:3"``.
-    value : str or None
-        What it is to hold; None: not to exist.
-    give_back : bool
-        Give the knob back instead, before what follows: it makes room.
-    """
-
+    #: Its name, for instance ``"core:3"``.
     knob: str
+    #: What it is to hold; None: not to exist.
     value: str | None
+    #: Give the knob back instead, before what follows: it makes room.
     give_back: bool = False
 
 

@@ -19,23 +19,15 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class Undone:
-    """What an undo did.
+    """What an undo did."""
 
-    Attributes
-    ----------
-    restored : tuple of Change
-        Knobs that were set back.
-    vanished : tuple of str
-        What could not be set back because it is there no more (a task that ended, a group somebody removed).
-    foreign : tuple of str
-        Knobs that somebody else set meanwhile: left as they are.
-    covered : tuple of str
-        Knobs that another receipt has set since: left to it, which gives back what lies beneath.
-    """
-
+    #: Knobs that were set back.
     restored: tuple[Change, ...] = ()
+    #: What could not be set back because it is there no more (a task that ended, a group somebody removed).
     vanished: tuple[str, ...] = ()
+    #: Knobs that somebody else set meanwhile: left as they are.
     foreign: tuple[str, ...] = ()
+    #: Knobs that another receipt has set since: left to it, which gives back what lies beneath.
     covered: tuple[str, ...] = ()
 
 

@@ -23,17 +23,11 @@ _GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Removed:
-    """What was found and removed.
+    """What was found and removed."""
 
-    Attributes
-    ----------
-    processes : tuple of int
-        Process ids.
-    files : tuple of str
-        Run directories and DPDK files.
-    """
-
+    #: Process ids.
     processes: tuple[int, ...]
+    #: Run directories and DPDK files.
     files: tuple[str, ...]
 
     def __bool__(self) -> bool:

@@ -18,17 +18,11 @@ _LIMIT_S = 15.0
 
 @dataclass(frozen=True)
 class PqosState:
-    """Classes and cores.
+    """Classes and cores."""
 
-    Attributes
-    ----------
-    classes : dict
-        Class -> (``"llc@0"`` or ``"mba@0"`` for socket 0) -> value.
-    class_of : dict
-        Core -> class.
-    """
-
+    #: Class -> (``"llc@0"`` or ``"mba@0"`` for socket 0) -> value.
     classes: dict[int, dict[str, str]]
+    #: Core -> class.
     class_of: dict[int, int]
 
     def free(self) -> tuple[int, ...]:

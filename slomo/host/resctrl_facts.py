@@ -15,34 +15,24 @@ _EIGHTHS = 8.0
 
 @dataclass(frozen=True)
 class ResctrlFacts:
-    """What one tree offers.
+    """What one tree offers."""
 
-    Attributes
-    ----------
-    full_mask, min_bits : int
-        Ways there are, and fewest that a mask may have.
-    classes, monitors : int
-        Groups with masks (the root's included) and RMIDs there are.
-    cdp, sparse, io_alloc : bool
-        Code and data apart; masks with holes allowed; ways for devices can be set.
-    unit : str
-        ``"percent"``, ``"MB/s"`` or ``"GB/s"`` (in eighths).
-    step, least : int
-        Granularity and least value of memory bandwidth, in what is written.
-    resources : dict
-        Resource -> domains.
-    """
-
+    #: Ways there are, and fewest that a mask may have.
     full_mask: int
     min_bits: int
+    #: Groups with masks (the root's included) and RMIDs there are.
     classes: int
     monitors: int
+    #: Code and data apart; masks with holes allowed; ways for devices can be set.
     cdp: bool
     sparse: bool
     io_alloc: bool
+    #: ``"percent"``, ``"MB/s"`` or ``"GB/s"`` (in eighths).
     unit: str
+    #: Granularity and least value of memory bandwidth, in what is written.
     step: int
     least: int
+    #: Resource -> domains.
     resources: dict[str, tuple[int, ...]]
 
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:

@@ -59,19 +59,6 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class Applicability(Stored):
     """The pressures an NF was profiled under.
 
-    Parameters
-    ----------
-    feature_names : tuple of str
-        Metrics that are checked.
-    low, high : ndarray, shape (features,)
-        Range measured.
-    centre : ndarray, shape (features,)
-        Mean of the measured pressures, in shares of the range.
-    precision : ndarray, shape (features, features)
-        Inverse covariance of the same.
-    reach : float
-        Largest Mahalanobis distance among the measured pressures.
-
     Examples
     --------
     >>> measured = np.array([[0.0, 0.0], [50.0, 10.0], [100.0, 20.0]])
@@ -83,11 +70,16 @@ class Applicability(Stored):
     'L2MISS 120 M/s; the profile covers 0 to 100 M/s'
     """
 
+    #: Metrics that are checked.
     feature_names: tuple[str, ...]
+    #: Range measured, shape (features,).
     low: Floats
     high: Floats
+    #: Mean of the measured pressures, in shares of the range, shape (features,).
     centre: Floats
+    #: Inverse covariance of the same, shape (features, features).
     precision: Floats
+    #: Largest Mahalanobis distance among the measured pressures.
     reach: float
 
     def codes(self, vectors: Floats) -> NDArray[np.int8]:

@@ -26,33 +26,22 @@ _SAMPLES = 128
 
 @dataclass(frozen=True, eq=False)
 class ContentiousnessProfile(Stored):
-    """Core-level vector of an NF, solo, by number of competitors, and under any pressure.
+    """Core-level vector of an NF, solo, by number of competitors, and under any pressure."""
 
-    Parameters
-    ----------
-    metric_names : tuple of str
-        Metrics the NF was seen with.
-    pressure_names : tuple of str
-        Metrics of the others' composed vector that it responds to.
-    solo : MetricVector
-        Core-level vector without competitors.
-    by_count : mapping of int to MetricVector
-        Median vector per number of competitors, as published.
-    scale, limit : ndarray, shape (pressure_names,)
-        Half-saturation of each pressure, and the largest one measured.
-    weights : ndarray, shape (1 + p + p (p + 1) / 2, metric_names)
-        Coefficients over the basis 1, u, u u', where u = p / (p + scale).
-    low, high : ndarray, shape (metric_names,)
-        Range measured; nothing beyond it is returned.
-    """
-
+    #: Metrics the NF was seen with.
     metric_names: tuple[str, ...]
+    #: Metrics of the others' composed vector that it responds to.
     pressure_names: tuple[str, ...]
+    #: Core-level vector without competitors.
     solo: MetricVector
+    #: Median vector per number of competitors, as published.
     by_count: Mapping[int, MetricVector]
+    #: Half-saturation of each pressure, and the largest one measured, shape (pressure_names,).
     scale: Floats
     limit: Floats
+    #: Coefficients over the basis 1, u, u u', where u = p / (p + scale), shape (1 + p + p (p + 1) / 2, metric_names).
     weights: Floats
+    #: Range measured; nothing beyond it is returned, shape (metric_names,).
     low: Floats
     high: Floats
 

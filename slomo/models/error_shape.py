@@ -25,15 +25,6 @@ from slomo.models.base import Floats
 class ErrorShape(Stored):
     """A piecewise linear function of the predicted loss, going on beyond its ends.
 
-    Attributes
-    ----------
-    loss : ndarray, shape (knots,)
-        Predicted losses as shares of solo throughput, ascending.
-    middle : ndarray, shape (knots,)
-        Where errors lie there, as shares of solo throughput; above 0 where more is measured than predicted.
-    size : ndarray, shape (knots,)
-        What a score of 1 stands for there, above 0.
-
     Examples
     --------
     >>> shape = ErrorShape(np.array([0.0, 0.2, 1.0]), np.array([0.0, 0.01, 0.01]), np.array([0.01, 0.05, 0.05]))
@@ -41,8 +32,12 @@ class ErrorShape(Stored):
     (0.005, 0.03)
     """
 
+    #: Predicted losses as shares of solo throughput, ascending, shape (knots,).
     loss: Floats
+    #: Where errors lie there, as shares of solo throughput; above 0 where more is measured than predicted, shape
+    #: (knots,).
     middle: Floats
+    #: What a score of 1 stands for there, above 0, shape (knots,).
     size: Floats
 
     def at_one(self, loss: float) -> tuple[float, float]:

@@ -26,32 +26,24 @@ FEWEST_OF_PROFILE = 50
 class Evidence(Stored):
     """What stands behind one answer.
 
-    Attributes
-    ----------
-    model : str
-        What answered.
-    source : str
-        Where its held-out errors come from: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run
-        that was made, ``"none"``.
-    scores, near : int
-        Held-out errors, and how many of them are of this kind of neighbourhood (`slomo.models.neighbourhood`).
-    error : float or None
-        Mean held-out error where as much is predicted, as a share of solo throughput; None without errors.
-    distance : float or None
-        Distance from the middle of what was measured, over that of the farthest measurement: above 1 is beyond. None
-        where no pressure is read.
-
     Examples
     --------
     >>> Evidence("slomo-gp", "mixes", 160, 20, 0.012, 0.4).text
     'slomo-gp: 160 held-out errors (mixes), 20 in such a neighbourhood, 1.2 % of solo on average; distance 0.4 of 1'
     """
 
+    #: What answered.
     model: str
+    #: Where its held-out errors come from: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run
+    #: that was made, ``"none"``.
     source: str
+    #: Held-out errors, and how many of them are of this kind of neighbourhood (`slomo.models.neighbourhood`).
     scores: int = 0
     near: int = 0
+    #: Mean held-out error where as much is predicted, as a share of solo throughput; None without errors.
     error: float | None = None
+    #: Distance from the middle of what was measured, over that of the farthest measurement: above 1 is beyond. None
+    #: where no pressure is read.
     distance: float | None = None
 
     @property

@@ -44,21 +44,6 @@ class ConformalCalibration(Stored):
     An error is solo x (middle + size x (centre + spread x score)), where middle and size belong to the predicted loss,
     centre and spread to the kind of neighbourhood.
 
-    Parameters
-    ----------
-    scores : ndarray, shape (n,)
-        Standardised errors in ascending order; above 0 where more was measured than predicted.
-    source : str
-        ``"mixes"`` where the scores come from whole composed predictions, ``"cross-validation"`` where they come from
-        the sensitivity model alone (then composition's share of the error is not in the width), ``"none"`` without any.
-    shape : ErrorShape
-        Where errors lie and how far they reach, by the loss predicted.
-    centre, spread : ndarray, shape (neighbourhoods,)
-        Where errors lie and how far they reach, by `slomo.models.neighbourhood.NEIGHBOURHOODS`.
-    kinds : ndarray of int, shape (n,)
-        Kind of neighbourhood of each score; those of a kind count in full for it, all others together as much as
-        :data:`POOLED` of them. None, by default, where that is not known.
-
     Examples
     --------
     >>> calibration = ConformalCalibration(np.arange(-99, 100) / 100, "mixes")
@@ -67,11 +52,18 @@ class ConformalCalibration(Stored):
     ([7.896], [10.104])
     """
 
+    #: Standardised errors in ascending order; above 0 where more was measured than predicted, shape (n,).
     scores: Floats
+    #: ``"mixes"`` where the scores come from whole composed predictions, ``"cross-validation"`` where they come from
+    #: the sensitivity model alone (then composition's share of the error is not in the width), ``"none"`` without any.
     source: str
+    #: Where errors lie and how far they reach, by the loss predicted.
     shape: ErrorShape = _PROPORTIONAL
+    #: Where errors lie and how far they reach, by `slomo.models.neighbourhood.NEIGHBOURHOODS`, shape (neighbourhoods,).
     centre: Floats = field(default_factory=lambda: np.zeros(len(NEIGHBOURHOODS)))
     spread: Floats = field(default_factory=lambda: np.ones(len(NEIGHBOURHOODS)))
+    #: Kind of neighbourhood of each score; those of a kind count in full for it, all others together as much as
+    #: :data:`POOLED` of them. None, by default, where that is not known, shape (n,).
     kinds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property

@@ -18,15 +18,6 @@ from slomo.models.interval_ends import LEAST
 class MeasurementNoise(Stored):
     """What replicates tell of measurements' noise.
 
-    Attributes
-    ----------
-    row : float
-        Standard deviation of a row's throughput (the mean of its replicates), relative.
-    next_measurement : float
-        The same of one run.
-    rows : int
-        Rows that models were fitted to.
-
     Examples
     --------
     >>> noise = MeasurementNoise(0.03, 0.042, 100)
@@ -34,8 +25,11 @@ class MeasurementNoise(Stored):
     [7.69, 8.31]
     """
 
+    #: Standard deviation of a row's throughput (the mean of its replicates), relative.
     row: float
+    #: The same of one run.
     next_measurement: float
+    #: Rows that models were fitted to.
     rows: int
 
     def of_mean(

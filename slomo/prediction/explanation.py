@@ -55,19 +55,6 @@ def group_of(metric: str) -> str:
 class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
     """A loss divided over the metrics, and the competitors, that cause it.
 
-    Attributes
-    ----------
-    loss_mpps : float
-        Throughput alone less predicted throughput [Mpps].
-    metrics : mapping of str to float
-        Metric -> its part of the loss [Mpps]; with `unattributed_mpps` they add up to `loss_mpps`.
-    unattributed_mpps : float
-        What the model loses even with every metric at its value without competition: its error at that point, and
-        metrics that have no such value (nobody's IPC is not 0).
-    competitors : mapping of str to mapping of str to float
-        Competitor (all its instances) -> metric -> part of the loss [Mpps]; over all competitors they add up to
-        `metrics`. Empty where only the vector of all competitors together is known.
-
     Examples
     --------
     >>> e = Explanation(0.5, {"L3OCC": 0.4, "READ": 0.1}, 0.0, {"lpm": {"L3OCC": 0.4}, "vpn": {"READ": 0.1}})
@@ -77,9 +64,15 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
     {'lpm': {'cache': 0.4}, 'vpn': {'memory bandwidth': 0.1}}
     """
 
+    #: Throughput alone less predicted throughput [Mpps].
     loss_mpps: float
+    #: Metric -> its part of the loss [Mpps]; with `unattributed_mpps` they add up to `loss_mpps`.
     metrics: Mapping[str, float]
+    #: What the model loses even with every metric at its value without competition: its error at that point, and
+    #: metrics that have no such value (nobody's IPC is not 0).
     unattributed_mpps: float
+    #: Competitor (all its instances) -> metric -> part of the loss [Mpps]; over all competitors they add up to
+    #: `metrics`. Empty where only the vector of all competitors together is known.
     competitors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

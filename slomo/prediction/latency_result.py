@@ -14,23 +14,6 @@ from slomo.models.applicability import Verdict
 class LatencyPrediction(Stored):
     """How long packets of one NF stay.
 
-    Attributes
-    ----------
-    offered_mpps : float
-        What arrives [Mpps].
-    possible_mpps : float
-        What the NF could serve beside the others [Mpps].
-    percentiles_us : mapping of str to float
-        ``p50``, ``p95``, ``p99`` [us]; empty where there is no number to give.
-    intervals_us : mapping of str to (float, float or None)
-        Where each lies with probability `coverage` [us]; None where nothing bounds it from above.
-    coverage : float
-        Nominal coverage of the intervals, 0 to 1.
-    verdict : Verdict
-        Whether what was measured supports this.
-    reasons : tuple of str
-        What speaks against it.
-
     Examples
     --------
     >>> found = LatencyPrediction(1.8, 2.0, {"p95": 4.0}, {"p95": (3.0, None)}, 0.9, Verdict.SUPPORTED)
@@ -38,12 +21,19 @@ class LatencyPrediction(Stored):
     (0.9, True)
     """
 
+    #: What arrives [Mpps].
     offered_mpps: float
+    #: What the NF could serve beside the others [Mpps].
     possible_mpps: float
+    #: ``p50``, ``p95``, ``p99`` [us]; empty where there is no number to give.
     percentiles_us: Mapping[str, float]
+    #: Where each lies with probability `coverage` [us]; None where nothing bounds it from above.
     intervals_us: Mapping[str, tuple[float, float | None]]
+    #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
+    #: Whether what was measured supports this.
     verdict: Verdict
+    #: What speaks against it.
     reasons: tuple[str, ...] = ()
 
     @property

@@ -19,20 +19,13 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """Who takes part in each mix of a batch.
+    """Who takes part in each mix of a batch."""
 
-    Attributes
-    ----------
-    tenants : tuple of Tenant
-        What the indices stand for.
-    target : ndarray of int, shape (mixes,)
-        The target of each mix.
-    places : ndarray of int, shape (mixes, places)
-        Its competitors, in any order; -1 where there is none.
-    """
-
+    #: What the indices stand for.
     tenants: tuple[TenantModel, ...]
+    #: The target of each mix, shape (mixes,).
     target: Indices
+    #: Its competitors, in any order; -1 where there is none, shape (mixes, places).
     places: Indices
 
     @property

@@ -35,40 +35,30 @@ class PredictionOptions:
     Raises UnknownNameError for a method or rule there is none of; InvalidValueError for a coverage that is no
     probability strictly between 0 and 1.
 
-    Attributes
-    ----------
-    method : {"auto", "equilibrium", "composed"}
-        All NFs of a server at once (`slomo.equilibrium.server`), or SLOMO's way, each NF beside the composed vectors of
-        the others. ``"auto"`` takes the first where the models of all NFs asked about know it, and neither another
-        model than the default nor a rule of composition is asked for.
-    model : str
-        Sensitivity model of method ``"composed"``.
-    compat : {"published"}, optional
-        Compose by the rule of SLOMO's published scripts.
-    coverage : float
-        Nominal coverage of the intervals, above 0 and below 1.
-    explain : bool
-        Divide the loss over metrics and competitors.
-    window_s : float, optional
-        Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By
-        default that of the calibration mixes at reduced load, else that of the profile's runs. On a shared core a
-        measurement cuts turns; by default it is endless there.
-    prove : bool
-        Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two
-        steps; about as long again. `Convergence.proven` says which it is.
-
     Examples
     --------
     >>> PredictionOptions().method, PredictionOptions(model="dobrescu").by_composing
     ('auto', True)
     """
 
+    #: All NFs of a server at once (`slomo.equilibrium.server`), or SLOMO's way, each NF beside the composed vectors of
+    #: the others. ``"auto"`` takes the first where the models of all NFs asked about know it, and neither another model
+    #: than the default nor a rule of composition is asked for; one of "auto", "equilibrium", "composed".
     method: Method = DEFAULT_METHOD
+    #: Sensitivity model of method ``"composed"``.
     model: str = DEFAULT_MODEL
+    #: Compose by the rule of SLOMO's published scripts.
     compat: Compat | None = None
+    #: Nominal coverage of the intervals, above 0 and below 1.
     coverage: float = 0.9
+    #: Divide the loss over metrics and competitors.
     explain: bool = True
+    #: Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By default
+    #: that of the calibration mixes at reduced load, else that of the profile's runs. On a shared core a measurement
+    #: cuts turns; by default it is endless there.
     window_s: float | None = None
+    #: Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two steps;
+    #: about as long again. `Convergence.proven` says which it is.
     prove: bool = False
 
     def __post_init__(self) -> None:

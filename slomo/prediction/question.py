@@ -36,34 +36,23 @@ _DIVISIONS, _SETTLED = 12, 1e-3
 
 @dataclass(frozen=True)
 class Question:
-    """What one NF of a server does.
+    """What one NF of a server does."""
 
-    Attributes
-    ----------
-    workloads : tuple of Workload or str
-        The NF asked about, then one entry per NF beside it. Traffic that was not profiled is interpolated between
-        profiles, or extrapolated from a near one, and the verdict says so (`slomo.adaptation.adapt`). An offered load
-        below what an NF can serve there is served whole, and it presses less on the others.
-    machine : str, optional
-        Needed where the library has models of several machines.
-    setting : ServerSetting, optional
-        Ways, throttles, cores, weights, memory nodes and sockets of all NFs, in that order, and a shared port.
-    nic_socket : int
-        Socket of the NIC, where profiles are measured.
-    offered_mpps : float, optional
-        What arrives at the NF asked about [Mpps], where its traffic does not say so.
-    strict : bool
-        Refuse an answer that what was measured does not support.
-    options : PredictionOptions
-        How the answer is to be made.
-    """
-
+    #: The NF asked about, then one entry per NF beside it. Traffic that was not profiled is interpolated between
+    #: profiles, or extrapolated from a near one, and the verdict says so (`slomo.adaptation.adapt`). An offered load
+    #: below what an NF can serve there is served whole, and it presses less on the others.
     workloads: tuple[Named, ...]
+    #: Needed where the library has models of several machines.
     machine: str | None = None
+    #: Ways, throttles, cores, weights, memory nodes and sockets of all NFs, in that order, and a shared port.
     setting: ServerSetting | None = None
+    #: Socket of the NIC, where profiles are measured.
     nic_socket: int = 0
+    #: What arrives at the NF asked about [Mpps], where its traffic does not say so.
     offered_mpps: float | None = None
+    #: Refuse an answer that what was measured does not support.
     strict: bool = False
+    #: How the answer is to be made.
     options: PredictionOptions = field(default_factory=PredictionOptions)
 
 

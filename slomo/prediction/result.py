@@ -180,30 +180,20 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
 
 @dataclass(frozen=True, eq=False)
 class PredictionBatch(Result):
-    """Predictions of many mixes, as arrays; row i belongs to mix i.
+    """Predictions of many mixes, as arrays; row i belongs to mix i."""
 
-    Attributes
-    ----------
-    machine, model : str
-        Where, and by which sensitivity model.
-    coverage : float
-        Nominal coverage of the intervals, 0 to 1.
-    target : ndarray of int, shape (n,)
-        Index of the target in `workloads`.
-    competitors : ndarray of int, shape (n, most competitors)
-        Indices of the competitors; -1 where there are fewer.
-    workloads : tuple of Workload
-        What the indices stand for.
-    solo_mpps, throughput_mpps, low_mpps, high_mpps : ndarray, shape (n,)
-        Alone, predicted, and the interval's ends [Mpps].
-    """
-
+    #: Where, and by which sensitivity model.
     machine: str
     model: str
+    #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
+    #: Index of the target in `workloads`, shape (n,).
     target: NDArray[np.int64]
+    #: Indices of the competitors; -1 where there are fewer, shape (n, most competitors).
     competitors: NDArray[np.int64]
+    #: What the indices stand for.
     workloads: tuple[Workload, ...]
+    #: Alone, predicted, and the interval's ends [Mpps], shape (n,).
     solo_mpps: Floats
     throughput_mpps: Floats
     low_mpps: Floats

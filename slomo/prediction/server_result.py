@@ -23,39 +23,26 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TenantPrediction(Stored, derived=("slowdown",)):
-    """One NF of a server.
+    """One NF of a server."""
 
-    Attributes
-    ----------
-    workload : Workload
-        The NF, its configuration and traffic, offered load included.
-    socket : int
-        Where it runs.
-    solo_mpps, throughput_mpps : float
-        Throughput alone (at most the offered load), and predicted [Mpps].
-    interval : tuple of float
-        Where the throughput lies with probability `coverage` of the server's prediction [Mpps].
-    load : float
-        Served share of what it could serve there, 0 to 1; 1 where saturated.
-    vector : MetricVector or None
-        Core-level vector at the fixed point; None with method ``"composed"``, which has no such vector.
-    verdict : Verdict
-        Whether what was measured supports this.
-    reasons : tuple of str
-        What speaks against it.
-    noise : MeasurementNoise or None
-        Noise of measurements, as replicates of the profile tell.
-    """
-
+    #: The NF, its configuration and traffic, offered load included.
     workload: Workload
+    #: Where it runs.
     socket: int
+    #: Throughput alone (at most the offered load), and predicted [Mpps].
     solo_mpps: float
     throughput_mpps: float
+    #: Where the throughput lies with probability `coverage` of the server's prediction [Mpps].
     interval: tuple[float, float]
+    #: Served share of what it could serve there, 0 to 1; 1 where saturated.
     load: float
+    #: Core-level vector at the fixed point; None with method ``"composed"``, which has no such vector.
     vector: MetricVector | None
+    #: Whether what was measured supports this.
     verdict: Verdict
+    #: What speaks against it.
     reasons: tuple[str, ...] = ()
+    #: Noise of measurements, as replicates of the profile tell.
     noise: MeasurementNoise | None = None
 
     @property
@@ -97,29 +84,19 @@ class Convergence:
 
 @dataclass(frozen=True)
 class ServerPrediction(Result):
-    """All NFs of a server.
+    """All NFs of a server."""
 
-    Attributes
-    ----------
-    machine : str
-        Where.
-    method : str
-        ``"equilibrium"`` or ``"composed"``.
-    coverage : float
-        Nominal coverage of the intervals, 0 to 1.
-    tenants : tuple of TenantPrediction
-        In the order asked.
-    sockets : mapping of int to Convergence
-        One fixed point per socket; empty with method ``"composed"``.
-    fallback : str or None
-        Why (part of) the answer came from method ``"composed"`` although the equilibrium was asked for.
-    """
-
+    #: Where.
     machine: str
+    #: ``"equilibrium"`` or ``"composed"``.
     method: str
+    #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
+    #: In the order asked.
     tenants: tuple[TenantPrediction, ...]
+    #: One fixed point per socket; empty with method ``"composed"``.
     sockets: dict[int, Convergence]
+    #: Why (part of) the answer came from method ``"composed"`` although the equilibrium was asked for.
     fallback: str | None = None
 
     @property

@@ -25,53 +25,35 @@ _UNDIVIDED = ServerSetting()
 
 @dataclass(frozen=True, eq=False)
 class TenantModel:
-    """An NF of a server.
+    """An NF of a server."""
 
-    Attributes
-    ----------
-    workload : Workload
-        As asked, offered load included.
-    model : NFModel
-        As profiled, or adapted to the workload.
-    offered_mpps : float or None
-        What arrives [Mpps]; None where it is saturated, or was profiled at just that load.
-    adapted : tuple of str
-        What was done where the workload was not profiled.
-    through_ports_mpps : (float, float) or None
-        Least and most that ports which all share let through to it, as the intervals of the others say; None where
-        they limit nothing.
-    """
-
+    #: As asked, offered load included.
     workload: Workload
+    #: As profiled, or adapted to the workload.
     model: NFModel
+    #: What arrives [Mpps]; None where it is saturated, or was profiled at just that load.
     offered_mpps: float | None = None
+    #: What was done where the workload was not profiled.
     adapted: tuple[str, ...] = ()
+    #: Least and most that ports which all share let through to it, as the intervals of the others say; None where they
+    #: limit nothing.
     through_ports_mpps: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TenantModels:
-    """NFs that share a server.
+    """NFs that share a server."""
 
-    Attributes
-    ----------
-    machine : str
-        Where.
-    tenants : tuple of Tenant
-        In the order asked.
-    sockets : tuple of int
-        Socket of each tenant.
-    nic_socket : int
-        Socket of the NIC, where profiles are measured.
-    setting : ServerSetting
-        What each has of the cache, the memory's bandwidth and a core; its sockets and its port are taken into account
-        in `sockets` and in the tenants' loads.
-    """
-
+    #: Where.
     machine: str
+    #: In the order asked.
     tenants: tuple[TenantModel, ...]
+    #: Socket of each tenant.
     sockets: tuple[int, ...]
+    #: Socket of the NIC, where profiles are measured.
     nic_socket: int = 0
+    #: What each has of the cache, the memory's bandwidth and a core; its sockets and its port are taken into account in
+    #: `sockets` and in the tenants' loads.
     setting: ServerSetting = _UNDIVIDED
 
     @cached_property

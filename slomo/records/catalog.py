@@ -14,20 +14,13 @@ from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One dataset of the catalog.
+    """One dataset of the catalog."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its directory.
-    path : Path
-        The directory.
-    summary : str
-        First sentence of its card, empty where it has none.
-    """
-
+    #: Name of its directory.
     name: str
+    #: The directory.
     path: Path
+    #: First sentence of its card, empty where it has none.
     summary: str
 
     def load(self) -> ProfileDataset:

@@ -33,17 +33,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class HostEffect:
-    """How one host's readings become common ones.
+    """How one host's readings become common ones."""
 
-    Attributes
-    ----------
-    factors : mapping of str to float
-        Of each metric that reporters feel.
-    misfit : float
-        How far its readings are from the common ones even then, as a share of these.
-    """
-
+    #: Of each metric that reporters feel.
     factors: Mapping[str, float]
+    #: How far its readings are from the common ones even then, as a share of these.
     misfit: float
 
 

@@ -26,39 +26,26 @@ class Stability(StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """Replicates of one co-location, summarised by medians.
+    """Replicates of one co-location, summarised by medians."""
 
-    Attributes
-    ----------
-    colocation : Colocation
-        What ran.
-    throughput_mpps : tuple of float
-        The target's throughput in every replicate [Mpps].
-    competition : MetricVector or None
-        SLOMO's V: socket-level metrics of the competitors running alone; None for a solo run.
-    beside : MetricVector or None
-        Socket-level metrics beside the target, less the target's own share; what the equilibrium needs.
-    contentiousness : MetricVector
-        Core-level metrics of the target beside its competitors.
-    latency_us : mapping of str to float
-        ``p50``, ``p95``, ``p99`` [us] where measured.
-    throughput_error_mpps : float or None
-        Standard error of one replicate's throughput [Mpps], where the testbed knows it; median over replicates.
-    stability : Stability
-        Verdict over the replicates.
-    provenance : mapping
-        As in `RunRecord`.
-    """
-
+    #: What ran.
     colocation: Colocation
+    #: The target's throughput in every replicate [Mpps].
     throughput_mpps: tuple[float, ...]
+    #: SLOMO's V: socket-level metrics of the competitors running alone; None for a solo run.
     competition: MetricVector | None
+    #: Socket-level metrics beside the target, less the target's own share; what the equilibrium needs.
     beside: MetricVector | None
+    #: Core-level metrics of the target beside its competitors.
     contentiousness: MetricVector
+    #: ``p50``, ``p95``, ``p99`` [us] where measured.
     latency_us: Mapping[str, float]
     loss: float | None
+    #: Verdict over the replicates.
     stability: Stability
+    #: As in `RunRecord`.
     provenance: Mapping[str, Any]
+    #: Standard error of one replicate's throughput [Mpps], where the testbed knows it; median over replicates.
     throughput_error_mpps: float | None = None
 
     @property

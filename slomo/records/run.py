@@ -18,59 +18,39 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TenantSample(Stored):
-    """What one tenant did during one phase.
+    """What one tenant did during one phase."""
 
-    Attributes
-    ----------
-    throughput_mpps : float
-        Packets served [Mpps].
-    vector : MetricVector
-        Core-level metrics of the tenant's core.
-    loss : float or None
-        Share of offered packets dropped, 0 to 1; None where input saturates or is not counted.
-    latency_p50_us, latency_p95_us, latency_p99_us : float or None
-        Sojourn time percentiles [us].
-    standard_errors : mapping of str to float
-        Of the fields above by their name, and of metrics of the vector by theirs, where the testbed knows them.
-    effective_packets : float or None
-        Independent packets that the percentiles are worth.
-    converged : bool
-        False where the testbed knows that the tenant's rate did not stand still, or not to its tolerance.
-    """
-
+    #: Packets served [Mpps].
     throughput_mpps: float
+    #: Core-level metrics of the tenant's core.
     vector: MetricVector
+    #: Share of offered packets dropped, 0 to 1; None where input saturates or is not counted.
     loss: float | None = None
+    #: Sojourn time percentiles [us].
     latency_p50_us: float | None = None
     latency_p95_us: float | None = None
     latency_p99_us: float | None = None
+    #: Of the fields above by their name, and of metrics of the vector by theirs, where the testbed knows them.
     standard_errors: Mapping[str, float] = field(default_factory=dict)
+    #: Independent packets that the percentiles are worth.
     effective_packets: float | None = None
+    #: False where the testbed knows that the tenant's rate did not stand still, or not to its tolerance.
     converged: bool = True
 
 
 @dataclass(frozen=True)
 class Phase(Stored):
-    """One phase of a run: the tenants that ran, and the socket and system they shared.
+    """One phase of a run: the tenants that ran, and the socket and system they shared."""
 
-    Attributes
-    ----------
-    tenants : tuple of TenantSample
-        In the order of the co-location's tenants that took part.
-    socket : MetricVector
-        Metrics of the socket the target's core belongs to.
-    system : MetricVector or None
-        Metrics of the whole machine.
-    duration_s : float
-        Length of the measured window [s] (simulated time in the simulator).
-    socket_errors : mapping of str to float
-        Standard errors of the socket's metrics, where the testbed knows them.
-    """
-
+    #: In the order of the co-location's tenants that took part.
     tenants: tuple[TenantSample, ...]
+    #: Metrics of the socket the target's core belongs to.
     socket: MetricVector
+    #: Metrics of the whole machine.
     system: MetricVector | None = None
+    #: Length of the measured window [s] (simulated time in the simulator).
     duration_s: float = 0.0
+    #: Standard errors of the socket's metrics, where the testbed knows them.
     socket_errors: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -81,29 +61,19 @@ class Phase(Stored):
 
 @dataclass(frozen=True)
 class RunRecord(Stored, version=SCHEMA_VERSION):
-    """One run: a co-location, measured once.
+    """One run: a co-location, measured once."""
 
-    Attributes
-    ----------
-    colocation : Colocation
-        What ran.
-    seed : int
-        Seed of everything random in the run.
-    alone : Phase or None
-        Competitors only, before the target starts; None where there are no competitors.
-    beside : Phase or None
-        Everybody; None where the co-location has no target. The first tenant is the target.
-    provenance : mapping
-        What was measured, where, with which versions (see `records.provenance`).
-    truth : RunRecord or None
-        The same run without measurement noise, where the testbed knows it.
-    """
-
+    #: What ran.
     colocation: Colocation
+    #: Seed of everything random in the run.
     seed: int
+    #: Competitors only, before the target starts; None where there are no competitors.
     alone: Phase | None
+    #: Everybody; None where the co-location has no target. The first tenant is the target.
     beside: Phase | None
+    #: What was measured, where, with which versions (see `records.provenance`).
     provenance: Mapping[str, Any]
+    #: The same run without measurement noise, where the testbed knows it.
     truth: "RunRecord | None" = None
 
     def __post_init__(self) -> None:

@@ -23,20 +23,13 @@ _LEAST_SCALE, _PX_PER_INCH = 0.7, 96
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a headline.
+    """One number of a headline."""
 
-    Attributes
-    ----------
-    value : str
-        The number with its unit.
-    meaning : str
-        What it is, in a few words.
-    detail : str
-        One sentence beside it: of what, or why.
-    """
-
+    #: The number with its unit.
     value: str
+    #: What it is, in a few words.
     meaning: str
+    #: One sentence beside it: of what, or why.
     detail: str = ""
 
 

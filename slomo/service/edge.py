@@ -20,26 +20,17 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class EdgeLimits:
-    """What one connection may take.
+    """What one connection may take."""
 
-    Attributes
-    ----------
-    head_b : int
-        Largest head of a request: its line and header fields [bytes].
-    head_s : float
-        Longest time from the connection, or the first byte of the next request, to the end of the head [s].
-    body_s : float
-        Longest time from there to the end of the body [s].
-    stalled_s : float
-        Longest time in which a client takes nothing of an answer [s].
-    per_address : int
-        Connections of one address at a time.
-    """
-
+    #: Largest head of a request: its line and header fields [bytes].
     head_b: int = 64 * 1024
+    #: Longest time from the connection, or the first byte of the next request, to the end of the head [s].
     head_s: float = 10.0
+    #: Longest time from there to the end of the body [s].
     body_s: float = 35.0
+    #: Longest time in which a client takes nothing of an answer [s].
     stalled_s: float = 30.0
+    #: Connections of one address at a time.
     per_address: int = 1024
 
 

@@ -32,28 +32,19 @@ STOPPED = "the service stopped before it ended"
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of long work.
+    """One piece of long work."""
 
-    Attributes
-    ----------
-    id, kind, at : str
-        Its name, what it does, when it was accepted.
-    state : str
-        ``"waiting"``, ``"running"``, ``"done"``, ``"failed"`` or ``"interrupted"``.
-    done : float
-        Share that is done, 0 to 1.
-    message : str
-        Where it is, or why it failed.
-    result : object
-        What came out; so far, where it was interrupted.
-    """
-
+    #: Its name, what it does, when it was accepted.
     id: str
     kind: str
     at: str
+    #: ``"waiting"``, ``"running"``, ``"done"``, ``"failed"`` or ``"interrupted"``.
     state: str = "waiting"
+    #: Share that is done, 0 to 1.
     done: float = 0.0
+    #: Where it is, or why it failed.
     message: str = ""
+    #: What came out; so far, where it was interrupted.
     result: Any = None
 
     @property

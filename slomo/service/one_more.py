@@ -20,21 +20,14 @@ MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 
 @dataclass(frozen=True)
 class OneMore:
-    """What would be.
+    """What would be."""
 
-    Attributes
-    ----------
-    before, after : tuple of RunningNF
-        Who runs on the socket now, and then; the newcomer is the last.
-    refusal : str
-        Why nothing can be predicted for it; empty where it can.
-    fits : tuple of str
-        Servers on which no promise would break.
-    """
-
+    #: Who runs on the socket now, and then; the newcomer is the last.
     before: tuple[RunningNF, ...]
     after: tuple[RunningNF, ...]
+    #: Why nothing can be predicted for it; empty where it can.
     refusal: str
+    #: Servers on which no promise would break.
     fits: tuple[str, ...]
 
 

@@ -15,61 +15,41 @@ TIGHT = 0.1
 
 @dataclass(frozen=True)
 class RunningNF:
-    """One network function on one core.
+    """One network function on one core."""
 
-    Attributes
-    ----------
-    owner : str
-        The request, or ``namespace/pod``.
-    workload : str
-        Workload key; as it was named where there is no model of it.
-    socket : int
-        Socket of its core.
-    seat : str
-        Core within the socket; empty where that is not known.
-    needed_mpps : float
-        What it was promised [Mpps]; 0 where nothing was, or where that cannot be said.
-    predicted_mpps, low_mpps, high_mpps, solo_mpps : float or None
-        Predicted throughput and its interval, and throughput alone [Mpps]; None where nothing is known.
-    state : str
-        Whether its promise holds by the models in force.
-    why : str
-        Why it does not, or cannot be judged.
-    uid : str
-        The pod's, where it is one.
-    """
-
+    #: The request, or ``namespace/pod``.
     owner: str
+    #: Workload key; as it was named where there is no model of it.
     workload: str
+    #: Socket of its core.
     socket: int = 0
+    #: Core within the socket; empty where that is not known.
     seat: str = ""
+    #: What it was promised [Mpps]; 0 where nothing was, or where that cannot be said.
     needed_mpps: float = 0.0
+    #: Predicted throughput and its interval, and throughput alone [Mpps]; None where nothing is known.
     predicted_mpps: float | None = None
     low_mpps: float | None = None
     high_mpps: float | None = None
     solo_mpps: float | None = None
+    #: Whether its promise holds by the models in force.
     state: State = "none"
+    #: Why it does not, or cannot be judged.
     why: str = ""
+    #: The pod's, where it is one.
     uid: str = ""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server and its tenants.
+    """A server and its tenants."""
 
-    Attributes
-    ----------
-    name, machine : str
-        Which server, of which machine type.
-    cores : int
-        Network functions it has room for.
-    tenants : tuple of RunningNF
-        What runs there.
-    """
-
+    #: Which server, of which machine type.
     name: str
     machine: str
+    #: Network functions it has room for.
     cores: int
+    #: What runs there.
     tenants: tuple[RunningNF, ...] = ()
 
     @property

@@ -12,89 +12,62 @@ from slomo.errors import InvalidValueError
 class ServiceSettings:
     """How one service runs.
 
-    Attributes
-    ----------
-    models : Path
-        Directory of saved models; reloaded when it changes.
-    state : Path or None
-        SQLite file; None keeps state in memory only, for trials and tests.
-    cluster : Path or None
-        Cluster to begin with where the state has none.
-    host : str
-        Address to listen at.
-    port : int
-        Port to listen at; 0 takes a free one.
-    token_file : Path or None
-        Tokens and their scopes; needed, or `client_ca`, beyond loopback.
-    certificate, key, client_ca : Path or None
-        TLS, and the authority that signs clients' certificates (mTLS).
-    body_limit_b : int
-        Largest body of a request [bytes].
-    batch_limit : int
-        Most questions in one request.
-    depth_limit : int
-        Deepest nesting of a body.
-    time_limit_s : float
-        Longest time a body may take to arrive, and a question to be answered [s].
-    kubernetes : str or None
-        Address of an API server to watch; ``"in-cluster"`` for the one a pod finds.
-    evict : {"off", "dry-run", "on"}
-        Whether pods are moved away from nodes on which a promise is broken.
-    policy : str
-        Placement policy.
-    confidence : float
-        Probability with which all SLOs of a socket must hold.
-    open_loopback : bool
-        Whether callers on this machine need no token although others do: a scheduler in the same pod.
-    enforce : str or None
-        Backend by which callers may act on this host (`slomo.enforce`), ``"auto"`` for the first that works; None
-        refuses.
-    control : bool
-        Whether callers may run control loops on simulated machines.
-    receipts : Path or None
-        Folder of receipts of what was done to this host; that of `slomo enforce` if None.
-    pools : Path or None
-        ``rmd.toml``: answer as RMD, by the backend of `enforce`, or only computing without one.
-    policies : Path or None
-        RMD's ``policy.yaml``; gold, silver and bronze as RMD ships them if None.
-    host_machine : str or None
-        Machine type of this host, for the ways of its cache.
-    correct : bool
-        Whether predictions, placement and the scheduler's judgements are corrected by outcomes, within ten per cent.
-    names : tuple of str
-        Host names, beside those of loopback, under which the service may be called without a token.
-
     Examples
     --------
     >>> ServiceSettings(Path("models")).is_loopback
     True
     """
 
+    #: Directory of saved models; reloaded when it changes.
     models: Path
+    #: SQLite file; None keeps state in memory only, for trials and tests.
     state: Path | None = None
+    #: Cluster to begin with where the state has none.
     cluster: Path | None = None
+    #: Address to listen at.
     host: str = "127.0.0.1"
+    #: Port to listen at; 0 takes a free one.
     port: int = 8080
+    #: Tokens and their scopes; needed, or `client_ca`, beyond loopback.
     token_file: Path | None = None
+    #: TLS, and the authority that signs clients' certificates (mTLS).
     certificate: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None
+    #: Largest body of a request [bytes].
     body_limit_b: int = 32 * 1024 * 1024
+    #: Most questions in one request.
     batch_limit: int = 200_000
+    #: Deepest nesting of a body.
     depth_limit: int = 32
+    #: Longest time a body may take to arrive, and a question to be answered [s].
     time_limit_s: float = 30.0
+    #: Address of an API server to watch; ``"in-cluster"`` for the one a pod finds.
     kubernetes: str | None = None
+    #: Whether pods are moved away from nodes on which a promise is broken; one of "off", "dry-run", "on".
     evict: Literal["off", "dry-run", "on"] = "dry-run"
+    #: Placement policy.
     policy: str = "predicted"
+    #: Probability with which all SLOs of a socket must hold.
     confidence: float = 0.95
+    #: Whether callers on this machine need no token although others do: a scheduler in the same pod.
     open_loopback: bool = False
+    #: Backend by which callers may act on this host (`slomo.enforce`), ``"auto"`` for the first that works; None
+    #: refuses.
     enforce: str | None = None
+    #: Whether callers may run control loops on simulated machines.
     control: bool = False
+    #: Folder of receipts of what was done to this host; that of `slomo enforce` if None.
     receipts: Path | None = None
+    #: ``rmd.toml``: answer as RMD, by the backend of `enforce`, or only computing without one.
     pools: Path | None = None
+    #: RMD's ``policy.yaml``; gold, silver and bronze as RMD ships them if None.
     policies: Path | None = None
+    #: Machine type of this host, for the ways of its cache.
     host_machine: str | None = None
+    #: Whether predictions, placement and the scheduler's judgements are corrected by outcomes, within ten per cent.
     correct: bool = False
+    #: Host names, beside those of loopback, under which the service may be called without a token.
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

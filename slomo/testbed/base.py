@@ -17,16 +17,11 @@ class Testbed(Protocol):
 
     Implementations are values or own their resources; `run` may be called from several processes, each with its own
     copy, unless :attr:`exclusive` is true.
-
-    Attributes
-    ----------
-    name : str
-        Alias under which the registry knows it.
-    exclusive : bool
-        True where two runs at the same time would disturb each other (a real machine).
     """
 
+    #: Alias under which the registry knows it.
     name: str
+    #: True where two runs at the same time would disturb each other (a real machine).
     exclusive: bool
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:

@@ -18,19 +18,6 @@ _Most = Annotated[float, Meta(ge=0.0)]
 class Capacities:
     """Capacities of one socket.
 
-    Attributes
-    ----------
-    cores : int
-        Cores per socket; EXEC and FREQ of the socket are means over them.
-    llc_kib, ddio_kib : float
-        Last-level cache and the part devices may allocate in [KiB].
-    memory_gb_s, link_gb_s : float
-        Peak bandwidth of the memory channels and of the inter-socket links [GB/s].
-    ports_gbps : float
-        Summed line rate of the ports that network functions share [Gbit/s].
-    llc_reporter : float
-        Extra time of the shared cache's reporter where it never hits, relative to its time alone.
-
     Examples
     --------
     >>> from slomo.vocabulary.metrics import metric
@@ -38,12 +25,17 @@ class Capacities:
     20480.0
     """
 
+    #: Cores per socket; EXEC and FREQ of the socket are means over them.
     cores: PositiveCount
+    #: Last-level cache and the part devices may allocate in [KiB].
     llc_kib: _Most = math.inf
     ddio_kib: _Most = math.inf
+    #: Peak bandwidth of the memory channels and of the inter-socket links [GB/s].
     memory_gb_s: _Most = math.inf
     link_gb_s: _Most = math.inf
+    #: Summed line rate of the ports that network functions share [Gbit/s].
     ports_gbps: _Most = math.inf
+    #: Extra time of the shared cache's reporter where it never hits, relative to its time alone.
     llc_reporter: _Most = math.inf
 
     def limit(self, metric: Metric) -> float:

@@ -17,24 +17,16 @@ from slomo.vocabulary.workload import Setting
 
 @dataclass(frozen=True)
 class Knob:
-    """One knob.
+    """One knob."""
 
-    Attributes
-    ----------
-    name, unit, description : str
-        Unit is empty for a choice.
-    kind : str
-        ``"real"``, ``"integer"`` or ``"choice"``.
-    range : tuple
-        Lowest and highest value, or the choices.
-    default : number or str
-        Value where nothing is said.
-    """
-
+    #: Unit is empty for a choice.
     name: str
     unit: str
+    #: ``"real"``, ``"integer"`` or ``"choice"``.
     kind: str
+    #: Lowest and highest value, or the choices.
     range: tuple[Setting, ...]
+    #: Value where nothing is said.
     default: Setting
     description: str
 

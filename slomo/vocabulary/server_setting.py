@@ -11,24 +11,6 @@ from slomo.errors import InvalidValueError
 class ServerSetting:
     """One value per tenant, in the order of the tenants; what is left out is as on a server that nobody divided.
 
-    Attributes
-    ----------
-    ways : sequence of int, optional
-        Mask of the cache ways that each may fill; all ways by default.
-    bandwidth_percent : sequence of float, optional
-        Memory bandwidth throttle of each, above 0 to 100 [%]; 100 by default.
-    cores : sequence of int or None, optional
-        Core of each; tenants with equal ones share it, None has one of its own, as everybody by default.
-    weights : sequence of float, optional
-        CPU weight of each on a shared core, above 0; equal by default.
-    nodes : sequence of int, optional
-        Memory node of each; that of its socket by default.
-    sockets : sequence of int, optional
-        Socket of each; all on the NIC's by default. Tenants of different sockets share no cache and no channel.
-    port_gbps : float, optional
-        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default all share the
-        machine's ports.
-
     Examples
     --------
     >>> ServerSetting(ways=(0x3, 0xFFC)).checked(3)
@@ -37,12 +19,20 @@ class ServerSetting:
     hint: leave ways out for what is usual
     """
 
+    #: Mask of the cache ways that each may fill; all ways by default.
     ways: Sequence[int] | None = None
+    #: Memory bandwidth throttle of each, above 0 to 100 [%]; 100 by default.
     bandwidth_percent: Sequence[float] | None = None
+    #: Core of each; tenants with equal ones share it, None has one of its own, as everybody by default.
     cores: Sequence[int | None] | None = None
+    #: CPU weight of each on a shared core, above 0; equal by default.
     weights: Sequence[float] | None = None
+    #: Memory node of each; that of its socket by default.
     nodes: Sequence[int] | None = None
+    #: Socket of each; all on the NIC's by default. Tenants of different sockets share no cache and no channel.
     sockets: Sequence[int] | None = None
+    #: Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default all share the machine's
+    #: ports.
     port_gbps: float | None = None
 
     def checked(self, tenants: int) -> "ServerSetting":

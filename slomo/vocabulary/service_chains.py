@@ -40,32 +40,21 @@ class StorageDevice:
 
 @dataclass(frozen=True)
 class ChainStage:
-    """One NF of one or more chains.
+    """One NF of one or more chains."""
 
-    Attributes
-    ----------
-    name : str
-        Unique among the stages.
-    core : int
-        CPU it runs on; several stages may share it.
-    workload : Workload or None
-        Which network function; None for pure work of `cycles`.
-    cycles : tuple of float
-        Work per packet [cycles]; of several one is drawn for each packet. Empty with a workload.
-    priority : float
-        Factor on the share that NFVnice gives it.
-    shares : int
-        Fixed CPU shares, for policies that set none.
-    storage : StorageWrites or None
-        What it writes to storage.
-    """
-
+    #: Unique among the stages.
     name: str
+    #: CPU it runs on; several stages may share it.
     core: int
+    #: Which network function; None for pure work of `cycles`.
     workload: Workload | None = None
+    #: Work per packet [cycles]; of several one is drawn for each packet. Empty with a workload.
     cycles: tuple[float, ...] = ()
+    #: Factor on the share that NFVnice gives it.
     priority: float = 1.0
+    #: Fixed CPU shares, for policies that set none.
     shares: int = DEFAULT_SHARES
+    #: What it writes to storage.
     storage: StorageWrites | None = None
 
     def __post_init__(self) -> None:
@@ -80,32 +69,21 @@ class ChainStage:
 
 @dataclass(frozen=True)
 class ServiceChain:
-    """A path of stages, and what is sent through it.
+    """A path of stages, and what is sent through it."""
 
-    Attributes
-    ----------
-    name : str
-        Unique among the chains.
-    stages : tuple of str
-        Names of stages in order, none twice.
-    mpps : float or None
-        Offered rate, of a responsive source the most it sends [Mpps]; None is the line rate.
-    packet_size_b : int
-        Size of its packets [B].
-    responsive : bool
-        Whether the source halves on a loss or an ECN mark, as TCP does; else it keeps its rate.
-    rtt_us : float
-        Round trip outside this server [us].
-    from_ms, to_ms : float
-        When it begins to send and stops [ms].
-    """
-
+    #: Unique among the chains.
     name: str
+    #: Names of stages in order, none twice.
     stages: tuple[str, ...]
+    #: Offered rate, of a responsive source the most it sends [Mpps]; None is the line rate.
     mpps: float | None = None
+    #: Size of its packets [B].
     packet_size_b: int = 64
+    #: Whether the source halves on a loss or an ECN mark, as TCP does; else it keeps its rate.
     responsive: bool = False
+    #: Round trip outside this server [us].
     rtt_us: float = 200.0
+    #: When it begins to send and stops [ms].
     from_ms: float = 0.0
     to_ms: float = float("inf")
 
@@ -130,25 +108,6 @@ class ChainSystem:
     Raises UnknownNameError for a chain through a stage there is not; InvalidValueError for a ring of odd size, marks
     out of order, or packets that no buffer holds.
 
-    Attributes
-    ----------
-    stages : tuple of ChainStage
-        Who runs where.
-    chains : tuple of ServiceChain
-        What passes whom.
-    machine : str
-        Name or file of the machine; hosts go by what they are.
-    queue_capacity : int
-        Packets the ring before each stage holds, a power of two.
-    high_water, low_water : float
-        Marks as shares of it.
-    buffer_b : int
-        Bytes of a packet buffer.
-    memory_socket : int or None
-        Socket of the buffers' memory; None is the NIC's.
-    storage : StorageDevice
-        What stages write to.
-
     Examples
     --------
     >>> nat, fw = ChainStage("nat", 0, cycles=(270.0,)), ChainStage("fw", 0, cycles=(550.0,))
@@ -157,14 +116,22 @@ class ChainSystem:
     {'web': ('nat', 'fw')}
     """
 
+    #: Who runs where.
     stages: tuple[ChainStage, ...]
+    #: What passes whom.
     chains: tuple[ServiceChain, ...]
+    #: Name or file of the machine; hosts go by what they are.
     machine: str = "e5-2620v4"
+    #: Packets the ring before each stage holds, a power of two.
     queue_capacity: int = DEFAULT_CAPACITY
+    #: Marks as shares of it.
     high_water: float = DEFAULT_HIGH_WATER
     low_water: float = DEFAULT_LOW_WATER
+    #: Bytes of a packet buffer.
     buffer_b: int = DEFAULT_BUFFER_B
+    #: Socket of the buffers' memory; None is the NIC's.
     memory_socket: int | None = None
+    #: What stages write to.
     storage: StorageDevice = field(default_factory=StorageDevice)
 
     def __post_init__(self) -> None:

@@ -27,39 +27,28 @@ class PlanSettings:
 
     Raises UnknownNameError for a plan there is none of.
 
-    Attributes
-    ----------
-    plan : {"all", "pressure", "solo", "mixes", "accelerator"}
-        ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
-        network functions, mixes that set the width of intervals.
-    design : str or Design
-        ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
-    runs : int, optional
-        Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
-    mixes : int, optional
-        Mixes to run; by default up to 200.
-    stream : {"calibration", "test"}, optional
-        Which half of all mixes to draw from: calibration in plan ``all``, else test.
-    replicates : int
-        Runs of every experiment.
-    seed : int
-        Seed of everything random.
-    target_error : float, optional
-        Held-out error at which ``adaptive`` stops, as a share of solo throughput.
-
     Examples
     --------
     >>> PlanSettings("pressure", runs=20).adaptive
     False
     """
 
+    #: ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more network
+    #: functions, mixes that set the width of intervals; one of "all", "pressure", "solo", "mixes", "accelerator".
     plan: str = "all"
+    #: ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     design: "str | Design" = "sources"
+    #: Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
     runs: int | None = None
+    #: Mixes to run; by default up to 200.
     mixes: int | None = None
+    #: Which half of all mixes to draw from: calibration in plan ``all``, else test; one of "calibration", "test".
     stream: "Stream | None" = None
+    #: Runs of every experiment.
     replicates: int = 1
+    #: Seed of everything random.
     seed: int = 0
+    #: Held-out error at which ``adaptive`` stops, as a share of solo throughput.
     target_error: float | None = None
 
     def __post_init__(self) -> None:
@@ -76,40 +65,29 @@ class PlanSettings:
 class RunSettings:
     """How runs are made, and what follows them.
 
-    Attributes
-    ----------
-    testbed : str or Testbed
-        Where the experiments run; the simulator by default.
-    own : iterable of NetworkFunction
-        Network functions of one's own, for the simulator.
-    store : path, optional
-        File that keeps every finished run; the same call again goes on where the last one ended.
-    jobs : int, optional
-        Runs at a time; every core by default.
-    progress : Progress, optional
-        Hears how far the campaign is.
-    report : callable, optional
-        Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
-    latency : bool or sequence of float
-        Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per
-        network function); a sequence gives the loads, as shares of what was served there.
-    reduced_mixes : int
-        Afterwards also run so many mixes in which about half the network functions are offered 15 to 95 % of what they
-        served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
-
     Examples
     --------
     >>> RunSettings(latency=(0.5, 0.9)).loads("solo")
     (0.5, 0.9)
     """
 
+    #: Where the experiments run; the simulator by default.
     testbed: "str | Testbed" = "simulated"
+    #: Network functions of one's own, for the simulator.
     own: Iterable["NetworkFunction"] = ()
+    #: File that keeps every finished run; the same call again goes on where the last one ended.
     store: str | Path | None = None
+    #: Runs at a time; every core by default.
     jobs: int | None = None
+    #: Hears how far the campaign is.
     progress: "Progress | None" = None
+    #: Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
     report: "Callable[[AdaptiveOutcome], object] | None" = None
+    #: Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per network
+    #: function); a sequence gives the loads, as shares of what was served there.
     latency: bool | Sequence[float] = False
+    #: Afterwards also run so many mixes in which about half the network functions are offered 15 to 95 % of what they
+    #: served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
     reduced_mixes: int = 0
 
     def check(self, plan: str) -> None:

@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """What a dataset of live measurements says about models.
+    """What a dataset of live measurements says about models."""
 
-    Attributes
-    ----------
-    report : DriftReport
-        Alarms, and whom to profile again.
-    read, passed_over : int
-        Rows that were judged, and rows of or beside workloads without a model.
-    """
-
+    #: Alarms, and whom to profile again.
     report: DriftReport
+    #: Rows that were judged, and rows of or beside workloads without a model.
     read: int
     passed_over: int
 

@@ -59,18 +59,12 @@ _OWN, _OWN_NOISE, _OWN_FLOOR = ("L2MISS", "L3MISS", "L3OCC"), 0.1, 0.05
 
 @dataclass(frozen=True)
 class FittedParameter:
-    """One parameter of a twin, with its 90 % interval.
+    """One parameter of a twin, with its 90 % interval."""
 
-    Attributes
-    ----------
-    name : str
-        ``size_mib``, ``reads`` (per packet), ``mlp`` (loads in flight), ``near_reads`` (of data just beyond L2), and
-        where the machine was fitted its ``llc_mib``, ``memory_peak_gb_s`` and ``dram_local_ns``.
-    value, low, high : float
-        Fitted, and where it may lie.
-    """
-
+    #: ``size_mib``, ``reads`` (per packet), ``mlp`` (loads in flight), ``near_reads`` (of data just beyond L2), and
+    #: where the machine was fitted its ``llc_mib``, ``memory_peak_gb_s`` and ``dram_local_ns``.
     name: str
+    #: Fitted, and where it may lie.
     value: float
     low: float
     high: float
@@ -78,35 +72,23 @@ class FittedParameter:
 
 @dataclass(frozen=True)
 class Twin:
-    """A fitted network function.
+    """A fitted network function."""
 
-    Attributes
-    ----------
-    function : NetworkFunction
-        To simulate, place and ask what-ifs with.
-    parameters : tuple of FittedParameter
-        What was fitted.
-    runs : int
-        Measured runs it was fitted to.
-    error_points : float
-        Mean absolute error of the share of solo throughput on them [points].
-    lost_points : float
-        What the function lost in them on average [points]: below its noise they tell nothing.
-    noise_points : float
-        Noise of one run [points].
-    machine : Machine
-        What it was fitted on, with its own numbers fitted where that was asked for.
-    solo_error : float
-        Twin's over the function's solo throughput, less 1; at most 2 % either way.
-    """
-
+    #: To simulate, place and ask what-ifs with.
     function: NetworkFunction
+    #: What was fitted.
     parameters: tuple[FittedParameter, ...]
+    #: Measured runs it was fitted to.
     runs: int
+    #: Mean absolute error of the share of solo throughput on them [points].
     error_points: float
+    #: What the function lost in them on average [points]: below its noise they tell nothing.
     lost_points: float
+    #: Noise of one run [points].
     noise_points: float
+    #: What it was fitted on, with its own numbers fitted where that was asked for.
     machine: Machine
+    #: Twin's over the function's solo throughput, less 1; at most 2 % either way.
     solo_error: float = 0.0
 
     @property

@@ -21,40 +21,26 @@ SHIPPED_POLICIES = {"gold": (2, 2), "silver": (2, 1), "bronze": (0, 0)}
 
 @dataclass(frozen=True)
 class ReservedGroup:
-    """Ways and members of the operating system's or the infrastructure's group.
+    """Ways and members of the operating system's or the infrastructure's group."""
 
-    Attributes
-    ----------
-    ways : int
-        Cache ways.
-    cores : tuple of int
-        CPUs.
-    tasks : tuple of str
-        Globs of the names of its processes.
-    """
-
+    #: Cache ways.
     ways: int
+    #: CPUs.
     cores: tuple[int, ...] = ()
+    #: Globs of the names of its processes.
     tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PoolPolicy:
-    """A name for what a workload gets.
+    """A name for what a workload gets."""
 
-    Attributes
-    ----------
-    name : str
-        For instance ``"gold"``.
-    max_ways, min_ways : int
-        Equal and above 0: guaranteed; more than the minimum: burstable; both 0: shared.
-    memory_bandwidth : float or None
-        In the unit of `PoolConfiguration.mba_mode`.
-    """
-
+    #: For instance ``"gold"``.
     name: str
+    #: Equal and above 0: guaranteed; more than the minimum: burstable; both 0: shared.
     max_ways: int
     min_ways: int
+    #: In the unit of `PoolConfiguration.mba_mode`.
     memory_bandwidth: float | None = None
 
 
@@ -62,37 +48,27 @@ class PoolPolicy:
 class PoolConfiguration:
     """What ``rmd.toml`` says.
 
-    Attributes
-    ----------
-    system : ReservedGroup
-        ``[OSGroup]``.
-    infrastructure : ReservedGroup or None
-        ``[InfraGroup]``; its ways lie over the pools, as OVS-DPDK's over its VMs'.
-    guarantee, besteffort, shared : int
-        Ways of each pool.
-    max_allowed_shared : int
-        Workloads that may share the last.
-    shrink : bool
-        Whether burstable workloads give up what is above their minimum when others come.
-    mba_mode : {'none', 'percentage', 'mbps'}
-        Whether and in what memory bandwidth may be asked for.
-    policies : mapping of str to Policy
-        By name.
-
     Examples
     --------
     >>> configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": {"guarantee": 5, "besteffort": 3}}).shared
     0
     """
 
+    #: ``[OSGroup]``.
     system: ReservedGroup
+    #: ``[InfraGroup]``; its ways lie over the pools, as OVS-DPDK's over its VMs'.
     infrastructure: ReservedGroup | None
+    #: Ways of each pool.
     guarantee: int
     besteffort: int
     shared: int
+    #: Workloads that may share the last.
     max_allowed_shared: int = 10
+    #: Whether burstable workloads give up what is above their minimum when others come.
     shrink: bool = False
+    #: Whether and in what memory bandwidth may be asked for; one of 'none', 'percentage', 'mbps'.
     mba_mode: str = "none"
+    #: By name.
     policies: Mapping[str, PoolPolicy] = field(default_factory=dict)
 
     @property

@@ -18,20 +18,13 @@ from slomo.vocabulary.server_setting import ServerSetting
 
 @dataclass(frozen=True)
 class PoolOutlook:
-    """What is expected of the workloads in pools.
+    """What is expected of the workloads in pools."""
 
-    Attributes
-    ----------
-    expected : mapping of str to float
-        Workload -> predicted share of its solo throughput, its slowest core's; empty where nothing is known.
-    least : mapping of str to float
-        The same at the lower end of the 90 % interval: what to count on for a promise.
-    why : str
-        Why nothing is known; empty where something is.
-    """
-
+    #: Workload -> predicted share of its solo throughput, its slowest core's; empty where nothing is known.
     expected: Mapping[str, float] = field(default_factory=dict)
+    #: The same at the lower end of the 90 % interval: what to count on for a promise.
     least: Mapping[str, float] = field(default_factory=dict)
+    #: Why nothing is known; empty where something is.
     why: str = ""
 
 

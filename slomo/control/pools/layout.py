@@ -12,14 +12,9 @@ from slomo.control.pools.configuration import PoolConfiguration, require_fits
 
 @dataclass(frozen=True)
 class PoolLayout:
-    """Masks of the groups and pools of one cache.
+    """Masks of the groups and pools of one cache."""
 
-    Attributes
-    ----------
-    system, infrastructure, shared, besteffort, guarantee : int
-        Way masks; 0 where there is none.
-    """
-
+    #: Way masks; 0 where there is none.
     system: int
     infrastructure: int
     shared: int

@@ -30,34 +30,23 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class PoolRequest:
-    """A workload's wish.
+    """A workload's wish."""
 
-    Attributes
-    ----------
-    core_ids, task_ids : tuple of int
-        Cores or processes; a container's processes are its tasks.
-    max_ways, min_ways : int
-        See `PoolRequest.pool`.
-    policy : str or None
-        Whose values these are.
-    memory_bandwidth : float or None
-        In `bandwidth_unit`.
-    bandwidth_unit : {'percent', 'MB/s'}
-        As the configuration's mode says.
-    nf : str or None
-        What runs, for predictions (ours, not RMD's).
-    slo_share : float or None
-        Share of its solo throughput that was promised, 0 to 1 (ours).
-    """
-
+    #: Cores or processes; a container's processes are its tasks.
     core_ids: tuple[int, ...]
     task_ids: tuple[int, ...]
+    #: See `PoolRequest.pool`.
     max_ways: int
     min_ways: int
+    #: Whose values these are.
     policy: str | None = None
+    #: In `bandwidth_unit`.
     memory_bandwidth: float | None = None
+    #: As the configuration's mode says; one of 'percent', 'MB/s'.
     bandwidth_unit: str = "percent"
+    #: What runs, for predictions (ours, not RMD's).
     nf: str | None = None
+    #: Share of its solo throughput that was promised, 0 to 1 (ours).
     slo_share: float | None = None
 
     @property

@@ -16,20 +16,13 @@ from slomo.errors import TestbedError
 
 @dataclass(frozen=True)
 class PoolSeats:
-    """Gives workloads their ways.
+    """Gives workloads their ways."""
 
-    Attributes
-    ----------
-    layout : PoolLayout
-        Ways of each pool.
-    shrinks : bool
-        Whether those that burst give ways back to newcomers.
-    max_shared : int
-        Most workloads in the shared pool.
-    """
-
+    #: Ways of each pool.
     layout: PoolLayout
+    #: Whether those that burst give ways back to newcomers.
     shrinks: bool
+    #: Most workloads in the shared pool.
     max_shared: int
 
     def placed(

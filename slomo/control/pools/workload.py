@@ -14,24 +14,16 @@ Processes = Callable[[], Mapping[int, str]]
 
 @dataclass(frozen=True)
 class PoolWorkload:
-    """A workload that was admitted.
+    """A workload that was admitted."""
 
-    Attributes
-    ----------
-    identifier, uuid : str
-        As RMD numbers and names them.
-    request : PoolRequest
-        What was asked for, with the policy's values.
-    pool : {'guarantee', 'besteffort', 'shared'}
-        Where it is.
-    mask : int
-        Its cache ways.
-    """
-
+    #: As RMD numbers and names them.
     identifier: str
     uuid: str
+    #: What was asked for, with the policy's values.
     request: PoolRequest
+    #: Where it is; one of 'guarantee', 'besteffort', 'shared'.
     pool: str
+    #: Its cache ways.
     mask: int
 
     @property

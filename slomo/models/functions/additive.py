@@ -19,17 +19,6 @@ from slomo.models.base import CompositionKind, Floats
 class AdditiveSensitivity(Stored, kind="additive"):
     """Throughput ``solo / (1 + base + slopes . vector)``; solo beside nobody.
 
-    Parameters
-    ----------
-    name, feature_names, composition
-        As in `slomo.models.base.SensitivityModel`.
-    solo_mpps : float
-        Throughput without competitors [Mpps].
-    base : float
-        Extra time beside any competitor, relative to the packet's time alone; at least 0.
-    slopes : ndarray of shape (features,)
-        Extra time per unit of each feature; at least 0.
-
     Examples
     --------
     >>> model = AdditiveSensitivity("slomo-additive", ("FELTLLC",), "pressure", 4.0, 0.0, np.array([0.5]))
@@ -37,11 +26,15 @@ class AdditiveSensitivity(Stored, kind="additive"):
     [4.0, 2.0]
     """
 
+    #: As in `slomo.models.base.SensitivityModel`.
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
+    #: Throughput without competitors [Mpps].
     solo_mpps: float
+    #: Extra time beside any competitor, relative to the packet's time alone; at least 0.
     base: float
+    #: Extra time per unit of each feature; at least 0, shape (features,).
     slopes: Floats
 
     def predict_mpps(self, vectors: Floats) -> Floats:

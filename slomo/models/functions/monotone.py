@@ -26,25 +26,6 @@ _PER_FEATURE = ("typical", "low", "high", "start", "width")
 class MonotoneSensitivity(Stored, kind="monotone"):
     """Throughput as a share of solo: ``top`` less what every unit takes.
 
-    Parameters
-    ----------
-    name, feature_names, composition
-        As in `slomo.models.base.SensitivityModel`.
-    solo_mpps : float
-        Throughput without competitors [Mpps], also the most that can be predicted.
-    typical : ndarray of shape (features,)
-        Value at which a feature's scale turns from linear to logarithmic.
-    low, high : ndarray of shape (features,)
-        Range of the rows; beyond it a feature counts as at its end, as trees do.
-    start, width : ndarray of shape (features,)
-        What brings the scaled features to 0 to 1.
-    slope : ndarray of shape (units, features)
-        Weights; at least 0, except those of traffic.
-    offset, height : ndarray of shape (units,)
-        Where a unit sets in, and what it takes; heights are at least 0.
-    top : float
-        Share of solo throughput that nothing was taken from.
-
     Examples
     --------
     >>> one, unit = np.ones(1), np.array([[4.0]])
@@ -55,18 +36,26 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     [4.91, 2.01, 0.03]
     """
 
+    #: As in `slomo.models.base.SensitivityModel`.
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
+    #: Throughput without competitors [Mpps], also the most that can be predicted.
     solo_mpps: float
+    #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
     typical: Floats
+    #: Range of the rows; beyond it a feature counts as at its end, as trees do, shape (features,).
     low: Floats
     high: Floats
+    #: What brings the scaled features to 0 to 1, shape (features,).
     start: Floats
     width: Floats
+    #: Weights; at least 0, except those of traffic, shape (units, features).
     slope: Floats
+    #: Where a unit sets in, and what it takes; heights are at least 0, shape (units,).
     offset: Floats
     height: Floats
+    #: Share of solo throughput that nothing was taken from.
     top: float
 
     def predict_mpps(self, vectors: Floats) -> Floats:

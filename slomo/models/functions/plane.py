@@ -15,15 +15,6 @@ from slomo.models.base import CompositionKind, Floats
 class PlaneSensitivity(Stored, kind="plane"):
     """Throughput ``start + slopes . vector``, at least 0.
 
-    Parameters
-    ----------
-    name, feature_names, composition
-        As in `slomo.models.base.SensitivityModel`.
-    start_mpps : float
-        Throughput where every column is 0 [Mpps].
-    slopes : ndarray of shape (features,)
-        What one unit of each column adds [Mpps].
-
     Examples
     --------
     >>> model = PlaneSensitivity("linear", ("IPC", "READ"), "pressure", 4.0, np.array([0.5, -1.0]))
@@ -31,10 +22,13 @@ class PlaneSensitivity(Stored, kind="plane"):
     [2.5, 0.0]
     """
 
+    #: As in `slomo.models.base.SensitivityModel`.
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
+    #: Throughput where every column is 0 [Mpps].
     start_mpps: float
+    #: What one unit of each column adds [Mpps], shape (features,).
     slopes: Floats
 
     def predict_mpps(self, vectors: Floats) -> Floats:

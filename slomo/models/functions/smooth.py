@@ -19,39 +19,27 @@ _CHUNK = 256
 
 @dataclass(frozen=True, eq=False)
 class SmoothSensitivity(Stored, kind="smooth"):
-    """Throughput as a share of solo, smooth in pressures and traffic.
+    """Throughput as a share of solo, smooth in pressures and traffic."""
 
-    Parameters
-    ----------
-    name, feature_names, composition
-        As in `slomo.models.base.SensitivityModel`.
-    solo_mpps : float
-        Throughput without competitors [Mpps], also the most that can be predicted.
-    typical : ndarray of shape (features,)
-        Value at which a feature's scale turns from linear to logarithmic.
-    low, high : ndarray of shape (features,)
-        Range of the rows; beyond it a feature counts as at its end, as trees do.
-    center, width : ndarray of shape (features,)
-        What brings the scaled features to the kernel's unit.
-    points : ndarray of shape (rows, features)
-        Rows in that unit.
-    weights : ndarray of shape (rows,)
-        What their kernels are multiplied with.
-    mean : float
-        Response far from all rows, a share of solo.
-    """
-
+    #: As in `slomo.models.base.SensitivityModel`.
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
+    #: Throughput without competitors [Mpps], also the most that can be predicted.
     solo_mpps: float
+    #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
     typical: Floats
+    #: Range of the rows; beyond it a feature counts as at its end, as trees do, shape (features,).
     low: Floats
     high: Floats
+    #: What brings the scaled features to the kernel's unit, shape (features,).
     center: Floats
     width: Floats
+    #: Rows in that unit, shape (rows, features).
     points: Floats
+    #: What their kernels are multiplied with, shape (rows,).
     weights: Floats
+    #: Response far from all rows, a share of solo.
     mean: float
 
     def predict_mpps(self, vectors: Floats) -> Floats:

@@ -32,44 +32,24 @@ class _RowsSpent:
 
 @dataclass(frozen=True)
 class TreeNode:
-    """One tree as its nodes' columns: children (-1 at a leaf), feature, threshold, leaf value, way of missing values.
+    """One tree as its nodes' columns: children (-1 at a leaf), feature, threshold, value, way of missing values."""
 
-    Attributes
-    ----------
-    left, right : sequence of int
-        Child indices; -1 marks a leaf.
-    feature : sequence of int
-        Column a split reads.
-    threshold : sequence of float
-        A row goes right where its float32 feature is greater.
-    value : sequence of float
-        What a leaf adds.
-    missing_left : sequence of bool
-        Where NaN goes.
-    """
-
+    #: Child indices; -1 marks a leaf.
     left: Sequence[int]
     right: Sequence[int]
+    #: Column a split reads.
     feature: Sequence[int]
+    #: A row goes right where its float32 feature is greater.
     threshold: Sequence[float]
+    #: What a leaf adds.
     value: Sequence[float]
+    #: Where NaN goes.
     missing_left: Sequence[bool]
 
 
 @dataclass(frozen=True, eq=False)
 class TreeEnsemble:
     """A sum of trees over a start value.
-
-    Parameters
-    ----------
-    feature, threshold, missing_left : ndarray, shape (trees, 2**depth - 1)
-        Splits of the complete trees, breadth first.
-    leaf : ndarray, shape (trees, 2**depth)
-        Leaf values; their type (float32 as xgboost, float64 as scikit-learn) is the type of the sum.
-    start : float
-        What the sum starts from.
-    n_features : int
-        Columns a row has.
 
     Examples
     --------
@@ -79,11 +59,16 @@ class TreeEnsemble:
     [11.0, 12.0]
     """
 
+    #: Splits of the complete trees, breadth first, shape (trees, 2**depth - 1).
     feature: NDArray[np.int32]
     threshold: NDArray[np.float32]
     missing_left: NDArray[np.bool_]
+    #: Leaf values; their type (float32 as xgboost, float64 as scikit-learn) is the type of the sum, shape (trees,
+    #: 2**depth).
     leaf: NDArray[np.floating]
+    #: What the sum starts from.
     start: float
+    #: Columns a row has.
     n_features: int
 
     @property

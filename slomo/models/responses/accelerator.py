@@ -33,30 +33,22 @@ class AcceleratorUse(Stored):
 
     Raises InvalidValueError for a time or number that is not above 0.
 
-    Attributes
-    ----------
-    accelerator : str
-        Which one; NFs that name the same share it.
-    service_ns : float
-        Time of one request at the accelerator [ns], above 0.
-    requests : float
-        Requests per packet, above 0; 0.5 is one for every other packet.
-    pattern : {"pipeline", "run-to-completion"}
-        Whether the core goes on with the next packet, or waits.
-    error : float
-        Largest relative error of shares computed from it over the runs it was learned from, 0 or more; 0 where it is
-        known by definition.
-
     Examples
     --------
     >>> AcceleratorUse("regex", service_ns=400.0, requests=2.0).demand_ns
     800.0
     """
 
+    #: Which one; NFs that name the same share it.
     accelerator: str
+    #: Time of one request at the accelerator [ns], above 0.
     service_ns: float
+    #: Requests per packet, above 0; 0.5 is one for every other packet.
     requests: float = 1.0
+    #: Whether the core goes on with the next packet, or waits; one of "pipeline", "run-to-completion".
     pattern: Pattern = "pipeline"
+    #: Largest relative error of shares computed from it over the runs it was learned from, 0 or more; 0 where it is
+    #: known by definition.
     error: float = 0.0
 
     def __post_init__(self) -> None:

@@ -31,21 +31,14 @@ _FULL = 0.999
 
 @dataclass(frozen=True, eq=False)
 class LatencyCurve(Stored):
-    """One percentile over load and pressure.
+    """One percentile over load and pressure."""
 
-    Parameters
-    ----------
-    weights : ndarray, shape (pieces + 2,)
-        Logarithm of latency over service time at the lowest load; its rise per unit of -ln(1 - load) on each piece,
-        none below 0; the exponent of the slowdown, not below -1.
-    scores : ndarray, shape (n,)
-        Held-out errors of the logarithm over their scale, ascending.
-    scale : ndarray, shape (2,)
-        Scale of errors: a part that is always there, and one that grows with -ln(1 - load).
-    """
-
+    #: Logarithm of latency over service time at the lowest load; its rise per unit of -ln(1 - load) on each piece, none
+    #: below 0; the exponent of the slowdown, not below -1, shape (pieces + 2,).
     weights: Floats
+    #: Held-out errors of the logarithm over their scale, ascending, shape (n,).
     scores: Floats
+    #: Scale of errors: a part that is always there, and one that grows with -ln(1 - load), shape (2,).
     scale: Floats
 
     def half_width(self, load: Floats, coverage: float) -> Floats:
@@ -73,19 +66,6 @@ class LatencyCurve(Stored):
 class LatencyModel(Stored):
     """Sojourn times of one NF.
 
-    Parameters
-    ----------
-    solo_mpps : float
-        Throughput without competitors and with as much offered as it can serve [Mpps]; its inverse is the service time.
-    knots : ndarray, shape (pieces + 1,)
-        Ends of the pieces in -ln(1 - load), ascending.
-    curves : mapping of str to LatencyCurve
-        By percentile.
-    loads : tuple of float
-        Lowest and highest share of its time that the NF was busy.
-    slowest_mpps : float
-        Least packets served per time busy among the runs [Mpps].
-
     Examples
     --------
     >>> curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0]))
@@ -94,10 +74,15 @@ class LatencyModel(Stored):
     5.0
     """
 
+    #: Throughput without competitors and with as much offered as it can serve [Mpps]; its inverse is the service time.
     solo_mpps: float
+    #: Ends of the pieces in -ln(1 - load), ascending, shape (pieces + 1,).
     knots: Floats
+    #: By percentile.
     curves: Mapping[str, LatencyCurve]
+    #: Lowest and highest share of its time that the NF was busy.
     loads: tuple[float, float]
+    #: Least packets served per time busy among the runs [Mpps].
     slowest_mpps: float
 
     def predict_us(self, load: Floats, possible_mpps: Floats) -> dict[str, Floats]:

@@ -33,25 +33,6 @@ class _HasSensitivity(Protocol):
 class LatentSensitivity(Stored, kind="latent"):
     """Share of solo throughput ``exp(-(sensitivity . pressure + residual))``, at most 1.
 
-    Parameters
-    ----------
-    name : str
-        Family.
-    solo_mpps : float
-        Throughput without competitors [Mpps].
-    weights : ndarray, shape (rank,)
-        Sensitivity to each kind of unseen pressure.
-    pressure : ndarray, shape (rank,)
-        What it puts on others; empty where it was never measured beside anybody whose rate is known.
-    identity : int
-        Its number.
-    known : ndarray, shape (n,)
-        Identities of the competitions that it was measured beside, in ascending order.
-    residuals : ndarray, shape (n,)
-        Measured less fitted logarithm of the loss beside them.
-    most : int
-        Most competitors that it was measured beside.
-
     Examples
     --------
     >>> known = np.array([7.0]), np.array([0.1])
@@ -60,13 +41,21 @@ class LatentSensitivity(Stored, kind="latent"):
     [5.0, 3.352, 3.033]
     """
 
+    #: Family.
     name: str
+    #: Throughput without competitors [Mpps].
     solo_mpps: float
+    #: Sensitivity to each kind of unseen pressure, shape (rank,).
     weights: Floats
+    #: What it puts on others; empty where it was never measured beside anybody whose rate is known, shape (rank,).
     pressure: Floats
+    #: Its number.
     identity: int
+    #: Identities of the competitions that it was measured beside, in ascending order, shape (n,).
     known: Floats
+    #: Measured less fitted logarithm of the loss beside them, shape (n,).
     residuals: Floats
+    #: Most competitors that it was measured beside.
     most: int
     composition: CompositionKind = "latent"
 

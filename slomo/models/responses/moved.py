@@ -48,17 +48,13 @@ def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
 class MostMoved:
     """The most that running neighbours moved together while an NF was profiled.
 
-    Attributes
-    ----------
-    amounts : tuple of float
-        One per :data:`MOVED`; infinite where it was not measured, and so is not judged.
-
     Examples
     --------
     >>> MostMoved((4.5, 136.0)).exceeded((9.0, 100.0))
     ('neighbours have 9 GB/s written to memory; the profile covers up to 4.5',)
     """
 
+    #: One per :data:`MOVED`; infinite where it was not measured, and so is not judged.
     amounts: tuple[float, ...] = (np.inf,) * len(MOVED)
 
     @cached_property

@@ -30,66 +30,43 @@ _NO_TRAFFIC = 1e-3
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One run of an NF in a part of its server.
+    """One run of an NF in a part of its server."""
 
-    Attributes
-    ----------
-    ways : float
-        Cache ways it held.
-    bandwidth_percent : float
-        Memory bandwidth throttle [%]; 100 is none.
-    latency_ns : float
-        Mean memory latency on the socket [ns].
-    throughput_mpps : float
-        What it did.
-    bytes_per_packet : float
-        Memory traffic of its own [bytes].
-    """
-
+    #: Cache ways it held.
     ways: float
+    #: Memory bandwidth throttle [%]; 100 is none.
     bandwidth_percent: float
+    #: Mean memory latency on the socket [ns].
     latency_ns: float
+    #: What it did.
     throughput_mpps: float
+    #: Memory traffic of its own [bytes].
     bytes_per_packet: float
 
 
 @dataclass(frozen=True)
 class PartitionResponse(Stored, version=SCHEMA_VERSION):
-    """The fitted response of one workload on one machine.
+    """The fitted response of one workload on one machine."""
 
-    Attributes
-    ----------
-    workload : str
-        Workload key.
-    solo_mpps : float
-        Throughput alone with everything.
-    ways : tuple of float
-        Cache ways profiled, ascending.
-    busy_us : tuple of float
-        Time per packet that does not wait for memory [us], by ways.
-    waits : tuple of float
-        Memory latencies that a packet waits for, by ways.
-    bytes_per_packet : tuple of float
-        Memory traffic by ways [bytes].
-    throttled_us : tuple of float
-        Time that the strongest throttle profiled adds to a packet where memory is idle [us], by ways.
-    throttle : tuple of (float, float)
-        Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds nothing.
-    idle_ns : float
-        Latency of idle memory [ns].
-    remote_us : float
-        What its packet buffers' being on another node adds to a packet [us], its misses' longer way apart.
-    """
-
+    #: Workload key.
     workload: str
+    #: Throughput alone with everything.
     solo_mpps: float
+    #: Cache ways profiled, ascending.
     ways: tuple[float, ...]
+    #: Time per packet that does not wait for memory [us], by ways.
     busy_us: tuple[float, ...]
+    #: Memory latencies that a packet waits for, by ways.
     waits: tuple[float, ...]
+    #: Memory traffic by ways [bytes].
     bytes_per_packet: tuple[float, ...]
+    #: Time that the strongest throttle profiled adds to a packet where memory is idle [us], by ways.
     throttled_us: tuple[float, ...] = ()
+    #: Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds nothing.
     throttle: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
+    #: Latency of idle memory [ns].
     idle_ns: float = 0.0
+    #: What its packet buffers' being on another node adds to a packet [us], its misses' longer way apart.
     remote_us: float = 0.0
 
     def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
@@ -173,23 +150,17 @@ def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
 class MemoryTraffic(Stored):
     """How the latency of a socket's memory grows with the traffic on it.
 
-    Attributes
-    ----------
-    latency_ns : tuple of float
-        Latencies, ascending.
-    traffic_gb_s : tuple of float
-        Traffic at which they were seen, never falling.
-    most_gb_s : float
-        What the socket's channel moves at most; no end where it is not known.
-
     Examples
     --------
     >>> MemoryTraffic((80.0, 160.0), (0.0, 40.0)).traffic(120.0)
     20.0
     """
 
+    #: Latencies, ascending.
     latency_ns: tuple[float, ...]
+    #: Traffic at which they were seen, never falling.
     traffic_gb_s: tuple[float, ...]
+    #: What the socket's channel moves at most; no end where it is not known.
     most_gb_s: float = math.inf
 
     def traffic(self, latency_ns: float) -> float:
@@ -203,27 +174,18 @@ class MemoryTraffic(Stored):
 
 @dataclass(frozen=True)
 class AllocationModel(Stored):
-    """What one NF does with a part of a server: a response, the memory it was seen with, and how far it is off.
+    """What one NF does with a part of a server: a response, the memory it was seen with, and how far it is off."""
 
-    Attributes
-    ----------
-    response : PartitionResponse
-        Over ways, memory latency, throttle and memory node.
-    memory : MemoryTraffic
-        Latency over traffic of a socket of the machine.
-    llc_ways : int
-        Ways of the machine's cache.
-    remote_ns : float
-        What memory of another node adds to its latency [ns].
-    errors, shared_errors : tuple of float
-        Predicted over measured less 1 on partitions that were not profiled, of tenants with ways of their own and of
-        tenants that share ways; at least one each.
-    """
-
+    #: Over ways, memory latency, throttle and memory node.
     response: PartitionResponse
+    #: Latency over traffic of a socket of the machine.
     memory: MemoryTraffic
+    #: Ways of the machine's cache.
     llc_ways: int
+    #: What memory of another node adds to its latency [ns].
     remote_ns: float
+    #: Predicted over measured less 1 on partitions that were not profiled, of tenants with ways of their own and of
+    #: tenants that share ways; at least one each.
     errors: tuple[float, ...]
     shared_errors: tuple[float, ...]
 

@@ -20,19 +20,6 @@ DENSITY = "match_density"
 class ServiceTime(Stored):
     """Time per packet at an accelerator, linear in match density.
 
-    Attributes
-    ----------
-    accelerator : str
-        Which one.
-    base_us : float
-        Time at density 0 [us].
-    slope_us : float
-        Time added per unit of density [us].
-    low, high : float
-        Densities it was measured at, least and most.
-    error : float
-        Standard deviation of its runs about the line, relative; 0 where there are no more runs than a line takes.
-
     Examples
     --------
     >>> line = ServiceTime("regex", base_us=0.2, slope_us=0.002, low=100.0, high=600.0)
@@ -40,11 +27,16 @@ class ServiceTime(Stored):
     [0.4, 1.0]
     """
 
+    #: Which one.
     accelerator: str
+    #: Time at density 0 [us].
     base_us: float
+    #: Time added per unit of density [us].
     slope_us: float
+    #: Densities it was measured at, least and most.
     low: float
     high: float
+    #: Standard deviation of its runs about the line, relative; 0 where there are no more runs than a line takes.
     error: float = 0.0
 
     def time_us(self, density: ArrayLike) -> Floats:

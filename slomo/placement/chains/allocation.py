@@ -16,17 +16,11 @@ from slomo.vocabulary.machine import Machine
 
 @dataclass(frozen=True)
 class Parts:
-    """What chains have to themselves in one interval.
+    """What chains have to themselves in one interval."""
 
-    Attributes
-    ----------
-    ways : mapping of str to int
-        Chain -> cache ways.
-    throttles : mapping of str to tuple of int
-        Chain -> memory bandwidth throttle of each stage (MBA) [%].
-    """
-
+    #: Chain -> cache ways.
     ways: Mapping[str, int] = field(default_factory=dict)
+    #: Chain -> memory bandwidth throttle of each stage (MBA) [%].
     throttles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __or__(self, other: "Parts") -> "Parts":

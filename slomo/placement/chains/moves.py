@@ -22,20 +22,13 @@ Moving = Callable[[RatedChain, Sequence[int], Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Mover:
-    """What moving has to move of a network function.
+    """What moving has to move of a network function."""
 
-    Attributes
-    ----------
-    memory_mib : float
-        Its tables [MiB].
-    refill_s : float
-        Time it takes to read what the cache held again [s], see :func:`refill_s`.
-    away : float
-        Share of its throughput that it keeps while its memory is on the node it left, 0 to 1.
-    """
-
+    #: Its tables [MiB].
     memory_mib: float
+    #: Time it takes to read what the cache held again [s], see :func:`refill_s`.
     refill_s: float = 0.0
+    #: Share of its throughput that it keeps while its memory is on the node it left, 0 to 1.
     away: float = 1.0
 
 
@@ -45,13 +38,6 @@ class MoveCost:
 
     Raises InvalidValueError for a negative time, or a rate that is not above 0.
 
-    Attributes
-    ----------
-    handover_s : float
-        Time for which nobody serves its rings [s]; the longer of the two that were measured by default.
-    copy_gb_s : float
-        Rate at which the kernel copies pages to the new node [GB/s]; the default, some 8 us for 4 KiB, is assumed.
-
     Examples
     --------
     >>> cost, mover = MoveCost(handover_s=0.002, copy_gb_s=1.0), Mover(memory_mib=100.0, refill_s=0.003, away=0.9)
@@ -59,7 +45,9 @@ class MoveCost:
     (0.1049, 0.0155)
     """
 
+    #: Time for which nobody serves its rings [s]; the longer of the two that were measured by default.
     handover_s: float = 0.0034
+    #: Rate at which the kernel copies pages to the new node [GB/s]; the default, some 8 us for 4 KiB, is assumed.
     copy_gb_s: float = 0.5
 
     def __post_init__(self) -> None:

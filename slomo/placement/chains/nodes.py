@@ -13,23 +13,15 @@ from slomo.placement.problem.chain import RatedChain
 
 @dataclass(frozen=True)
 class Need:
-    """What a chain takes at a traffic rate: NUMASFP's lookup table.
+    """What a chain takes at a traffic rate: NUMASFP's lookup table."""
 
-    Attributes
-    ----------
-    cores : int
-        One per stage.
-    ways : int
-        Cache ways.
-    memory_percent : float
-        Share of a node's memory bandwidth [%].
-    throttles : tuple of int
-        Memory bandwidth throttle (MBA) of each stage [%]; empty where the table has none.
-    """
-
+    #: One per stage.
     cores: int
+    #: Cache ways.
     ways: int
+    #: Share of a node's memory bandwidth [%].
     memory_percent: float
+    #: Memory bandwidth throttle (MBA) of each stage [%]; empty where the table has none.
     throttles: tuple[int, ...] = ()
 
 

@@ -57,26 +57,17 @@ def place_chains(
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """Chains on the nodes of servers over time.
+    """Chains on the nodes of servers over time."""
 
-    Attributes
-    ----------
-    policy : str
-        Who placed.
-    servers : mapping of str to tuple of RatedChain
-        Which chains each server in use has.
-    seats : tuple of mapping
-        Per interval, the node of each stage of each chain.
-    unplaced : tuple of str
-        Chains for which no server has cores left.
-    parts : tuple of Parts
-        Per interval, the cache ways and memory bandwidth that chains have to themselves, under policies that allocate.
-    """
-
+    #: Who placed.
     policy: str
+    #: Which chains each server in use has.
     servers: Mapping[str, tuple[RatedChain, ...]]
+    #: Per interval, the node of each stage of each chain.
     seats: tuple[Nodes, ...]
+    #: Chains for which no server has cores left.
     unplaced: tuple[str, ...] = ()
+    #: Per interval, the cache ways and memory bandwidth that chains have to themselves, under policies that allocate.
     parts: tuple[Parts, ...] = ()
 
     @property

@@ -24,30 +24,20 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """What one network function needs at one rate.
+    """What one network function needs at one rate."""
 
-    Attributes
-    ----------
-    workload : str
-        Workload key.
-    gbps, mpps : float
-        The rate, with preamble and gap [Gbit/s], and in packets [Mpps].
-    cores : int
-        Instances, each with a core and the same part of the rate.
-    ways : int
-        LLC ways of each.
-    memory_percent : int
-        Memory bandwidth throttle of each (MBA) [%].
-    memory_gb_s : float
-        What each then moves to and from memory [GB/s].
-    """
-
+    #: Workload key.
     workload: Name
+    #: The rate, with preamble and gap [Gbit/s], and in packets [Mpps].
     gbps: PositiveRate
     mpps: PositiveRate
+    #: Instances, each with a core and the same part of the rate.
     cores: PositiveCount
+    #: LLC ways of each.
     ways: Ways
+    #: Memory bandwidth throttle of each (MBA) [%].
     memory_percent: Percent
+    #: What each then moves to and from memory [GB/s].
     memory_gb_s: Rate = 0.0
 
 

@@ -66,29 +66,19 @@ def host_of(server: Server) -> Host:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is placed as one: an NF, or the stages of a chain, on cores of one socket.
+    """What is placed as one: an NF, or the stages of a chain, on cores of one socket."""
 
-    Attributes
-    ----------
-    workloads : tuple of str
-        Workload keys, one core each.
-    needed_mpps : float
-        What every stage must serve [Mpps].
-    ways : tuple of int
-        Cache ways of each stage's own; empty where the cache is shared.
-    exclusive : bool
-        Must have the socket for itself.
-    instances : int
-        Instances of the request it holds; each has all stages.
-    replicas : int
-        Instances the request may be cut into; tells apart pieces of requests that may be cut in different ways.
-    """
-
+    #: Workload keys, one core each.
     workloads: tuple[str, ...]
+    #: What every stage must serve [Mpps].
     needed_mpps: float = 0.0
+    #: Cache ways of each stage's own; empty where the cache is shared.
     ways: tuple[int, ...] = ()
+    #: Must have the socket for itself.
     exclusive: bool = False
+    #: Instances of the request it holds; each has all stages.
     instances: int = 1
+    #: Instances the request may be cut into; tells apart pieces of requests that may be cut in different ways.
     replicas: int = 1
 
 

@@ -17,20 +17,13 @@ HIGH_MISS_RATIO = 0.1
 
 @dataclass(frozen=True)
 class Observed:
-    """What was measured of one network function.
+    """What was measured of one network function."""
 
-    Attributes
-    ----------
-    violated : bool
-        Whether its SLO is broken.
-    occupancy_ways : float
-        LLC it holds, in ways.
-    miss_ratio : float
-        Share of its LLC references that miss, 0 to 1.
-    """
-
+    #: Whether its SLO is broken.
     violated: bool
+    #: LLC it holds, in ways.
     occupancy_ways: float
+    #: Share of its LLC references that miss, 0 to 1.
     miss_ratio: float
 
 
@@ -109,20 +102,13 @@ def _split(shared: Sequence[str], ways: int, seen: Mapping[str, Observed]) -> li
 
 @dataclass(frozen=True)
 class Want:
-    """What an on-demand network function would like, and what is known of it.
+    """What an on-demand network function would like, and what is known of it."""
 
-    Attributes
-    ----------
-    profile : InstanceProfile
-        Throughput over cache ways, latency over load.
-    needed_mpps : float
-        Throughput aimed at [Mpps]; 0 for none.
-    p95_us, p99_us : float or None
-        Latencies aimed at [us].
-    """
-
+    #: Throughput over cache ways, latency over load.
     profile: InstanceProfile
+    #: Throughput aimed at [Mpps]; 0 for none.
     needed_mpps: float = 0.0
+    #: Latencies aimed at [us].
     p95_us: float | None = None
     p99_us: float | None = None
 

@@ -42,20 +42,13 @@ class Breach:
 
 @dataclass(frozen=True)
 class MixVerdict:
-    """Whether a mix holds.
+    """Whether a mix holds."""
 
-    Attributes
-    ----------
-    headroom : float
-        Least share by which a promised throughput is exceeded; infinite where nothing is promised.
-    breach : Breach or None
-        What breaks; None where all holds.
-    rates : mapping of str to Rate
-        Predicted throughput per workload; empty where nothing is predicted.
-    """
-
+    #: Least share by which a promised throughput is exceeded; infinite where nothing is promised.
     headroom: float
+    #: What breaks; None where all holds.
     breach: Breach | None
+    #: Predicted throughput per workload; empty where nothing is predicted.
     rates: dict[str, Rate]
 
     @property

@@ -24,38 +24,27 @@ MOST_RATES = 200_000
 
 @dataclass(frozen=True, eq=False)
 class RateTable:
-    """The rates of the mixes of use of some network functions, all of them promised something.
+    """The rates of the mixes of use of some network functions, all of them promised something."""
 
-    Attributes
-    ----------
-    floors : dict of str to float
-        Workload key, in ascending order -> the least rate that is of use [Mpps].
-    cores : int
-        Tenants of a mix, at most.
-    reach : int
-        Tenants up to which no mix is missing in which, in every part, everybody reaches its floor; below `cores` where
-        growing was cut off.
-    most : int
-        Mixes after which growing is cut off.
-    counts : ndarray of int, shape (mixes, workloads)
-        How many of each run.
-    mpps, low, high : ndarray, shape (mixes, workloads)
-        Predicted throughput of each and the ends of its interval [Mpps]; NaN for who is not there.
-    least : ndarray, shape (mixes, workloads)
-        The lowest `low` in any part of the mix [Mpps].
-    rows : dict of tuple to int
-        Workload numbers in ascending order -> mix.
-    """
-
+    #: Workload key, in ascending order -> the least rate that is of use [Mpps].
     floors: dict[str, float]
+    #: Tenants of a mix, at most.
     cores: int
+    #: Tenants up to which no mix is missing in which, in every part, everybody reaches its floor; below `cores` where
+    #: growing was cut off.
     reach: int
+    #: Mixes after which growing is cut off.
     most: int
+    #: How many of each run, shape (mixes, workloads).
     counts: NDArray[np.int8]
+    #: Predicted throughput of each and the ends of its interval [Mpps]; NaN for who is not there, shape (mixes,
+    #: workloads).
     mpps: Floats
     low: Floats
     high: Floats
+    #: The lowest `low` in any part of the mix [Mpps], shape (mixes, workloads).
     least: Floats
+    #: Workload numbers in ascending order -> mix.
     rows: dict[Mix, int]
 
     @cached_property

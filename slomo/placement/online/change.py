@@ -9,57 +9,38 @@ from slomo.placement.problem.decision import Decision
 
 @dataclass(frozen=True)
 class AtRisk:
-    """A promise that, by the models of now, does not hold at the confidence asked for.
+    """A promise that, by the models of now, does not hold at the confidence asked for."""
 
-    Attributes
-    ----------
-    request, workload, server : str
-        Whose, which network function, where.
-    what : str
-        ``"throughput"``, ``"cores"`` or ``"ways"``.
-    needed, possible : float
-        What it needs, and what is to be counted on [Mpps].
-    """
-
+    #: Whose, which network function, where.
     request: str
     workload: str
     server: str
+    #: ``"throughput"``, ``"cores"`` or ``"ways"``.
     what: str
+    #: What it needs, and what is to be counted on [Mpps].
     needed: float
     possible: float
 
 
 @dataclass(frozen=True)
 class ClusterChange(Stored):
-    """What a change of the cluster did, or would do.
+    """What a change of the cluster did, or would do."""
 
-    Attributes
-    ----------
-    what : str
-        The change in words, for instance ``"drain rack-3"``.
-    done : bool
-        It was carried out (asked with `what_if`: could be). Where not, everything is as it was.
-    moves : tuple of Move
-        Pieces that run elsewhere now.
-    refused : tuple of Decision
-        Requests that lost their place, or did not get one, and why.
-    left : tuple of str
-        Requests that stand in the way.
-    at_risk : tuple of AtRisk
-        Promises that do not hold any more.
-    degraded : tuple of str
-        Requests that run on with an instance less, their promises kept; the next failure they may not survive.
-    why : tuple of str
-        Constraints that stand in the way, in words.
-    """
-
+    #: The change in words, for instance ``"drain rack-3"``.
     what: str
+    #: It was carried out (asked with `what_if`: could be). Where not, everything is as it was.
     done: bool
+    #: Pieces that run elsewhere now.
     moves: tuple[Move, ...] = ()
+    #: Requests that lost their place, or did not get one, and why.
     refused: tuple[Decision, ...] = ()
+    #: Requests that stand in the way.
     left: tuple[str, ...] = ()
+    #: Promises that do not hold any more.
     at_risk: tuple[AtRisk, ...] = ()
+    #: Requests that run on with an instance less, their promises kept; the next failure they may not survive.
     degraded: tuple[str, ...] = ()
+    #: Constraints that stand in the way, in words.
     why: tuple[str, ...] = ()
 
     @property

@@ -46,23 +46,15 @@ class Deciding(Protocol):
 
 @dataclass(frozen=True)
 class BrokenConstraint:
-    """A constraint that a layout does not keep.
+    """A constraint that a layout does not keep."""
 
-    Attributes
-    ----------
-    request : str
-        Whose.
-    constraint : str
-        Its field, for instance ``"spread"``.
-    problem : str
-        What is wrong, in words.
-    lasts : bool
-        It holds while a request runs, not only when it is put somewhere: neighbours leave, taints and racks come.
-    """
-
+    #: Whose.
     request: str
+    #: Its field, for instance ``"spread"``.
     constraint: str
+    #: What is wrong, in words.
     problem: str
+    #: It holds while a request runs, not only when it is put somewhere: neighbours leave, taints and racks come.
     lasts: bool = False
 
     def refusal(self, request: Request, policy: str) -> Refusal:

@@ -43,26 +43,17 @@ Test = Callable[[int, int], bool]
 
 @dataclass(frozen=True)
 class PlaceRule:
-    """One constraint of a request, as it stands with what is placed.
+    """One constraint of a request, as it stands with what is placed."""
 
-    Attributes
-    ----------
-    what : str
-        Its field, for instance ``"selector"``.
-    words : str
-        It in words, with its label.
-    holds : callable
-        Whether a server, by number, will do for so many instances.
-    here : callable
-        What is the matter with a server that will not do.
-    give : str
-        What would have to give.
-    """
-
+    #: Its field, for instance ``"selector"``.
     what: str
+    #: It in words, with its label.
     words: str
+    #: Whether a server, by number, will do for so many instances.
     holds: Test
+    #: What is the matter with a server that will not do.
     here: Callable[[int], str]
+    #: What would have to give.
     give: str
 
 

@@ -71,20 +71,13 @@ class SnapshotBody(Struct):
 
 @dataclass(frozen=True)
 class Restored:
-    """What became of a snapshot.
+    """What became of a snapshot."""
 
-    Attributes
-    ----------
-    moves : tuple of Move
-        Pieces that were on servers that are gone, and found another.
-    left : tuple of Decision
-        Refusals of what no longer fits.
-    at_risk : tuple of str
-        Requests whose promise does not hold where they run, as judged now.
-    """
-
+    #: Pieces that were on servers that are gone, and found another.
     moves: tuple[Move, ...] = ()
+    #: Refusals of what no longer fits.
     left: tuple[Decision, ...] = ()
+    #: Requests whose promise does not hold where they run, as judged now.
     at_risk: tuple[str, ...] = ()
 
 

@@ -29,42 +29,32 @@ class PlacerSettings:
     """By what a placer decides.
 
     Raises InvalidValueError for another fallback, or a grid outside 0 to 0.2.
-
-    Attributes
-    ----------
-    model : str
-        Sensitivity model to ask; some policies insist on their own.
-    confidence : float
-        Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
-    profiles : sequence of InstanceProfile
-        Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
-    fallback : {"refuse", "alone", "worst-case"}
-        What to do with a network function that has no model on a machine: refuse it there, give it a socket for
-        itself, or take it for the worst neighbour there is: it presses others like the most contentious profile of the
-        library and suffers like the most sensitive one. Then only `min_share` can be promised.
-    method : {"auto", "composed", "equilibrium"}
-        Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
-        fixed point where the models know it. Policies with a model of their own ask that.
-    observe : callable, optional
-        For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer;
-        predictions stand in by default.
-    slo_grid : float
-        What is promised is rounded up to multiples of this share of solo throughput, so that requests that all differ
-        are planned in few classes; 0 rounds nothing. It costs at most this share of solo per request.
-    reference_machine : str or None
-        Machine type whose solo throughput `min_share` is a share of; None for the one where a request ends up.
-    factors : mapping of str to mapping of str to float
-        Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
     """
 
+    #: Sensitivity model to ask; some policies insist on their own.
     model: str = DEFAULT_MODEL
+    #: Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
     confidence: float = 0.95
+    #: Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
     profiles: Sequence[InstanceProfile] = ()
+    #: What to do with a network function that has no model on a machine: refuse it there, give it a socket for itself,
+    #: or take it for the worst neighbour there is: it presses others like the most contentious profile of the library
+    #: and suffers like the most sensitive one. Then only `min_share` can be promised; one of "refuse", "alone",
+    #: "worst-case".
     fallback: Fallback = "refuse"
+    #: Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
+    #: fixed point where the models know it. Policies with a model of their own ask that; one of "auto", "composed",
+    #: "equilibrium".
     method: str = DEFAULT_METHOD
+    #: For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer;
+    #: predictions stand in by default.
     observe: Observe | None = None
+    #: What is promised is rounded up to multiples of this share of solo throughput, so that requests that all differ
+    #: are planned in few classes; 0 rounds nothing. It costs at most this share of solo per request.
     slo_grid: float = 0.01
+    #: Machine type whose solo throughput `min_share` is a share of; None for the one where a request ends up.
     reference_machine: str | None = None
+    #: Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -34,29 +34,19 @@ _STAY = 2
 
 @dataclass(frozen=True)
 class Reoptimisation(Stored, derived=("gap",)):
-    """What planning afresh found, and what was done about it.
+    """What planning afresh found, and what was done about it."""
 
-    Attributes
-    ----------
-    servers_before : int
-        Servers in use.
-    servers_planned : int or None
-        Servers of the fresh plan; None where it could not place everything.
-    threshold : float
-        Gap from which on migrating is worth it.
-    migrated : bool
-        Whether the plan was carried out.
-    moves : tuple of Move
-        Pieces that were moved or started anew elsewhere.
-    servers_after : int or None
-        Servers in use afterwards; None where nothing moved. More than planned where moves were limited.
-    """
-
+    #: Servers in use.
     servers_before: int
+    #: Servers of the fresh plan; None where it could not place everything.
     servers_planned: int | None
+    #: Gap from which on migrating is worth it.
     threshold: float
+    #: Whether the plan was carried out.
     migrated: bool = False
+    #: Pieces that were moved or started anew elsewhere.
     moves: tuple[Move, ...] = ()
+    #: Servers in use afterwards; None where nothing moved. More than planned where moves were limited.
     servers_after: int | None = None
 
     @property

@@ -24,50 +24,34 @@ from slomo.placement.workloads import Event
 
 @dataclass(frozen=True)
 class Sample:
-    """The cluster right after something happened.
+    """The cluster right after something happened."""
 
-    Attributes
-    ----------
-    time_s : float
-        When [s].
-    placed, refused, servers_used, migrations : int
-        Requests placed; refused so far; servers in use; pieces moved so far.
-    violated_share, anat : float or None
-        Share of placed requests whose SLO is broken, and aggregate normalised throughput, 0 to 1, where it was judged.
-    """
-
+    #: When [s].
     time_s: float
+    #: Requests placed; refused so far; servers in use; pieces moved so far.
     placed: int
     refused: int
     servers_used: int
     migrations: int
+    #: Share of placed requests whose SLO is broken, and aggregate normalised throughput, 0 to 1, where it was judged.
     violated_share: float | None = None
     anat: float | None = None
 
 
 @dataclass(frozen=True)
 class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")):
-    """A run over time.
+    """A run over time."""
 
-    Attributes
-    ----------
-    policy, planner : str
-        Who admitted, who planned afresh (empty: nobody).
-    samples : tuple of Sample
-        In order of time.
-    reoptimisations : tuple of (float, Reoptimisation)
-        When [s], and what it found.
-    decision_ms : tuple of (float, float)
-        Median and 99th percentile of the time of an admission [ms].
-    outage_s : float
-        Time for which a moved piece serves nothing [s].
-    """
-
+    #: Who admitted, who planned afresh (empty: nobody).
     policy: str
     planner: str
+    #: In order of time.
     samples: tuple[Sample, ...]
+    #: When [s], and what it found.
     reoptimisations: tuple[tuple[float, Reoptimisation], ...]
+    #: Median and 99th percentile of the time of an admission [ms].
     decision_ms: tuple[float, float]
+    #: Time for which a moved piece serves nothing [s].
     outage_s: float = 0.0
 
     @property

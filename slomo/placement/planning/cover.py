@@ -21,30 +21,20 @@ _BOUND_SHARE = 0.5
 
 @dataclass(frozen=True)
 class MixPlan:
-    """A plan and how good it is.
+    """A plan and how good it is."""
 
-    Attributes
-    ----------
-    sockets : dict of Signature to int
-        How many sockets have which mix.
-    lower_bound : int
-        No plan can need fewer sockets (where `proven`).
-    proven : bool
-        Whether every mix that could improve the bound was considered.
-    premise : str
-        Which mixes the proof is for; empty for all.
-    columns, rounds : int
-        Mixes considered, and times prices were updated.
-    seconds : float
-        Time taken [s].
-    """
-
+    #: How many sockets have which mix.
     sockets: dict[Signature, int]
+    #: No plan can need fewer sockets (where `proven`).
     lower_bound: int
+    #: Whether every mix that could improve the bound was considered.
     proven: bool = True
+    #: Mixes considered, and times prices were updated.
     columns: int = 0
     rounds: int = 0
+    #: Time taken [s].
     seconds: float = 0.0
+    #: Which mixes the proof is for; empty for all.
     premise: str = ""
 
     @property

@@ -26,26 +26,17 @@ _PRICING_SHARE, _GAP = 0.4, 2e-3
 
 @dataclass(frozen=True)
 class SocketKind:
-    """A kind of socket, how many there are, and the mixes it can hold.
+    """A kind of socket, how many there are, and the mixes it can hold."""
 
-    Attributes
-    ----------
-    host : Host
-        The kind.
-    supply : int
-        Empty sockets of it.
-    classes : tuple of int
-        Number of each of its classes of requests among all classes.
-    start : sequence of Column
-        Mixes to begin with, over its own classes.
-    pricing : Pricing or None
-        Finds more.
-    """
-
+    #: The kind.
     host: Host
+    #: Empty sockets of it.
     supply: int
+    #: Number of each of its classes of requests among all classes.
     classes: tuple[int, ...]
+    #: Mixes to begin with, over its own classes.
     start: Sequence[Column]
+    #: Finds more.
     pricing: Pricing | None = None
 
 

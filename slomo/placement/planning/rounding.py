@@ -85,17 +85,11 @@ def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float)
 
 @dataclass
 class Filled:
-    """The best plan of all passes, and every column seen.
+    """The best plan of all passes, and every column seen."""
 
-    Attributes
-    ----------
-    best : Counter of Signature
-        How many sockets have which mix.
-    seen : dict of Signature to Column
-        Mixes that were used in any pass.
-    """
-
+    #: How many sockets have which mix.
     best: Counter[Signature]
+    #: Mixes that were used in any pass.
     seen: dict[Signature, Column]
 
 

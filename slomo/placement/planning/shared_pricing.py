@@ -26,23 +26,15 @@ _MOST_FOUND = 40
 
 @dataclass(frozen=True)
 class Demanded:
-    """One class of requests for a network function.
+    """One class of requests for a network function."""
 
-    Attributes
-    ----------
-    klass : int
-        Number of the class.
-    workload : str
-        Workload key.
-    count : int
-        Requests.
-    pieces : mapping of int to (int, float)
-        Instances on one socket -> piece, and what each must serve [Mpps].
-    """
-
+    #: Number of the class.
     klass: int
+    #: Workload key.
     workload: str
+    #: Requests.
     count: int
+    #: Instances on one socket -> piece, and what each must serve [Mpps].
     pieces: Mapping[int, tuple[int, float]]
 
 

@@ -33,45 +33,29 @@ class Asked:
 
 @dataclass(frozen=True)
 class SocketChoice:
-    """A socket that holds a piece more and that all constraints of its request allow.
+    """A socket that holds a piece more and that all constraints of its request allow."""
 
-    Attributes
-    ----------
-    server : Server
-        Whose.
-    socket : int
-        Number within the server.
-    cores_used : int
-        Cores in use there now.
-    headroom : float
-        Least share by which a promised throughput would be exceeded there; infinite where nothing is promised.
-    liked : float
-        Sum of the weights of the request's preferences that it meets.
-    """
-
+    #: Whose.
     server: Server
+    #: Number within the server.
     socket: int
+    #: Cores in use there now.
     cores_used: int
+    #: Least share by which a promised throughput would be exceeded there; infinite where nothing is promised.
     headroom: float
+    #: Sum of the weights of the request's preferences that it meets.
     liked: float = 0.0
 
 
 @dataclass
 class Cutting:
-    """How requests were cut for one kind of socket.
+    """How requests were cut for one kind of socket."""
 
-    Attributes
-    ----------
-    alternatives : dict of int to tuple of int
-        Piece -> pieces that serve the same request at another cost, where a plan may choose.
-    splits : dict of int to dict of int to int
-        Piece -> instances on one socket -> the piece that holds them, worth considering or not.
-    primary : dict of int to int
-        Piece of a request, however cut -> the piece its class goes by.
-    """
-
+    #: Piece -> pieces that serve the same request at another cost, where a plan may choose.
     alternatives: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: Piece -> instances on one socket -> the piece that holds them, worth considering or not.
     splits: dict[int, dict[int, int]] = field(default_factory=dict)
+    #: Piece of a request, however cut -> the piece its class goes by.
     primary: dict[int, int] = field(default_factory=dict)
 
 

@@ -41,24 +41,16 @@ class Term:
 
 
 class ResqMilp(ResqGreedy):
-    """Plan batches by the program; admit single requests as `resq-greedy` does.
-
-    Attributes
-    ----------
-    set_size : int
-        SLOs solved together at the least, where time makes cuts necessary.
-    time_limit_s : float
-        For the batch, and again for each way to cut it [s].
-    gap : float
-        Share of the optimum at which the solver may stop.
-    last : str
-        Servers of the latest plan, the bound of the uncut program, and the gap; empty before.
-    """
+    """Plan batches by the program; admit single requests as `resq-greedy` does."""
 
     name = "resq-milp"
+    #: SLOs solved together at the least, where time makes cuts necessary.
     set_size: ClassVar[int] = 12
+    #: For the batch, and again for each way to cut it [s].
     time_limit_s: ClassVar[float] = 20.0
+    #: Servers of the latest plan, the bound of the uncut program, and the gap; empty before.
     last: str = ""
+    #: Share of the optimum at which the solver may stop.
     gap: ClassVar[float] = 0.0
 
     def seats(self, host: Host, batch: Sequence[Asked]) -> Seats:

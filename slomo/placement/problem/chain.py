@@ -14,16 +14,11 @@ class RatedChain:
     """A chain and the traffic it gets over time.
 
     Raises InvalidValueError for no rates, or one that is not above 0.
-
-    Attributes
-    ----------
-    request : Request
-        The chain.
-    gbps : tuple of float
-        Offered rate in each interval [Gbit/s].
     """
 
+    #: The chain.
     request: Request
+    #: Offered rate in each interval [Gbit/s].
     gbps: tuple[float, ...]
 
     def __post_init__(self) -> None:

@@ -20,45 +20,31 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Assignment(Stored):
-    """One network function on one core.
+    """One network function on one core."""
 
-    Attributes
-    ----------
-    server, socket, core
-        Where; the core counts from 0 within the socket.
-    workload : str
-        Workload key.
-    needed_mpps : float
-        What this instance must serve [Mpps]; 0 where nothing is promised.
-    predicted_mpps, low_mpps, high_mpps : float or None
-        Predicted throughput and its interval [Mpps]; None under policies that predict nothing.
-    llc_way_mask : int or None
-        Cache ways it may fill (Intel CAT); None means all.
-    memory_bandwidth_percent : int or None
-        Memory bandwidth throttle (Intel MBA) [%]; None means none.
-    buffers : int or None
-        Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
-    memory_node : int or None
-        NUMA node of its memory; None means that of its socket.
-    thread : int
-        Hyper-thread of the core, 0 or 1.
-    machine_fingerprint : str
-        What the server is that was decided for (`Machine.fingerprint`); empty where an older decision does not tell.
-    """
-
+    #: Where; the core counts from 0 within the socket.
     server: Name
     socket: Index
     core: Index
+    #: Workload key.
     workload: Name
+    #: What this instance must serve [Mpps]; 0 where nothing is promised.
     needed_mpps: Rate = 0.0
+    #: Predicted throughput and its interval [Mpps]; None under policies that predict nothing.
     predicted_mpps: Rate | None = None
     low_mpps: Rate | None = None
     high_mpps: Rate | None = None
+    #: Cache ways it may fill (Intel CAT); None means all.
     llc_way_mask: WayMask | None = None
+    #: Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
     buffers: PositiveCount | None = None
+    #: NUMA node of its memory; None means that of its socket.
     memory_node: Index | None = None
+    #: Hyper-thread of the core, 0 or 1.
     thread: Annotated[int, Meta(ge=0, le=1)] = 0
+    #: Memory bandwidth throttle (Intel MBA) [%]; None means none.
     memory_bandwidth_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
+    #: What the server is that was decided for (`Machine.fingerprint`); empty where an older decision does not tell.
     machine_fingerprint: str = ""
 
     @property
@@ -80,42 +66,29 @@ class Assignment(Stored):
 
 @dataclass(frozen=True)
 class Refusal:
-    """The first SLO that would have broken.
+    """The first SLO that would have broken."""
 
-    Attributes
-    ----------
-    request : str
-        Whose SLO: the request asked about, or one placed before.
-    workload : str
-        Which of its network functions.
-    machine : str
-        Server type on which it was tried.
-    needed, possible : float or None
-        Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
-    what : str
-        ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``; a constraint by its field: ``"affinity"``,
-        ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``, ``"max_per_host"``,
-        ``"min_replicas"``, ``"gang"``; an amount such as ``"memory_gib"``; or what is missing: ``"model"``, ``"profile
-        over cache ways"``.
-    server : str
-        The server that was least short of it; empty where that makes no difference.
-    constraint : str
-        The constraint in words, with its label; empty for others.
-    here : str
-        What is the matter with that server.
-    gives : str
-        What would have to give.
-    """
-
+    #: Whose SLO: the request asked about, or one placed before.
     request: str
+    #: Which of its network functions.
     workload: str
+    #: Server type on which it was tried.
     machine: str
+    #: ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``; a constraint by its field: ``"affinity"``,
+    #: ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``, ``"max_per_host"``,
+    #: ``"min_replicas"``, ``"gang"``; an amount such as ``"memory_gib"``; or what is missing: ``"model"``, ``"profile
+    #: over cache ways"``.
     what: str
+    #: Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
     needed: float | None = None
     possible: float | None = None
+    #: The server that was least short of it; empty where that makes no difference.
     server: str = ""
+    #: The constraint in words, with its label; empty for others.
     constraint: str = ""
+    #: What is the matter with that server.
     here: str = ""
+    #: What would have to give.
     gives: str = ""
 
     @property

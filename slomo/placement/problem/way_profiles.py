@@ -30,21 +30,6 @@ DISCOUNT = 0.03
 class InstanceProfile:
     """What one instance does on one machine type.
 
-    Attributes
-    ----------
-    machine, workload : str
-        Machine type and workload key.
-    solo_mpps : float
-        Throughput with the whole cache [Mpps].
-    ways : tuple of (int, float)
-        Cache ways -> throughput [Mpps], ways ascending.
-    latency : tuple of (float, float, float)
-        Load as a share of capacity -> p95 and p99 sojourn time [us], load and times ascending; may be empty.
-    buffers : int or None
-        Packet buffers it had; the frame size is that of the workload.
-    fingerprint : str
-        Of the machine it was measured on; empty where that is not known.
-
     Examples
     --------
     >>> profile = InstanceProfile("e5-2695v4", "lpm@64B,100000f", 5.0, ((2, 3.0), (10, 4.6), (18, 5.0)))
@@ -52,12 +37,18 @@ class InstanceProfile:
     (3.8, 13, None)
     """
 
+    #: Machine type and workload key.
     machine: str
     workload: str
+    #: Throughput with the whole cache [Mpps].
     solo_mpps: PositiveRate
+    #: Cache ways -> throughput [Mpps], ways ascending.
     ways: tuple[tuple[Ways, PositiveRate], ...]
+    #: Load as a share of capacity -> p95 and p99 sojourn time [us], load and times ascending; may be empty.
     latency: tuple[tuple[Share, Seconds, Seconds], ...] = ()
+    #: Packet buffers it had; the frame size is that of the workload.
     buffers: PositiveCount | None = None
+    #: Of the machine it was measured on; empty where that is not known.
     fingerprint: str = ""
 
     def __post_init__(self) -> None:

@@ -29,21 +29,16 @@ def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
 class Taint:
     """A mark of a server that keeps requests away, or a request's word that it puts up with one.
 
-    Attributes
-    ----------
-    key, value : str
-        What it is about; an empty value of a toleration stands for any.
-    effect : str
-        One of `EFFECTS`; empty in a toleration for any, ``NoSchedule`` in a taint that says none.
-
     Examples
     --------
     >>> Taint.of("gpu=a100:NoExecute").key, Taint.of("gpu").tolerates(Taint.of("gpu=a100:NoExecute"))
     ('gpu', True)
     """
 
+    #: What it is about; an empty value of a toleration stands for any.
     key: str
     value: str = ""
+    #: One of `EFFECTS`; empty in a toleration for any, ``NoSchedule`` in a taint that says none.
     effect: str = ""
 
     @classmethod
@@ -83,20 +78,13 @@ def untolerated(taints: Iterable[str], tolerations: Sequence[str], effects: Sequ
 
 @dataclass(frozen=True)
 class Spread:
-    """Instances of a request over the domains of a label.
+    """Instances of a request over the domains of a label."""
 
-    Attributes
-    ----------
-    label : str
-        Whose values they are spread over; ``host`` for servers.
-    max_skew : int or None
-        By how many a domain may exceed the emptiest one; None: no two on one.
-    weight : float or None
-        A preference of this weight; None: a must.
-    """
-
+    #: Whose values they are spread over; ``host`` for servers.
     label: str
+    #: By how many a domain may exceed the emptiest one; None: no two on one.
     max_skew: int | None = None
+    #: A preference of this weight; None: a must.
     weight: float | None = None
 
     def __post_init__(self) -> None:
@@ -146,17 +134,11 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Preference:
-    """Servers of some labels are taken first.
+    """Servers of some labels are taken first."""
 
-    Attributes
-    ----------
-    selector : mapping of str to str
-        Labels of the servers.
-    weight : float
-        How much, beside other preferences.
-    """
-
+    #: Labels of the servers.
     selector: Pairs
+    #: How much, beside other preferences.
     weight: float = 1.0
 
     def __post_init__(self) -> None:

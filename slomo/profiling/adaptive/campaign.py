@@ -37,17 +37,6 @@ from slomo.vocabulary.workload import Workload
 class AdaptivePlan:
     """Which network functions to profile adaptively, and what to run besides.
 
-    Parameters
-    ----------
-    targets : tuple of Workload
-        Network functions, all different.
-    machine : str
-        Name of the machine.
-    settings : AdaptiveSettings
-        For each of them.
-    besides : ExperimentPlan or None
-        Runs that are fixed, for instance mixes that calibrate intervals.
-
     Examples
     --------
     >>> plan = AdaptivePlan((Workload("lpm"),), "toy")
@@ -55,9 +44,13 @@ class AdaptivePlan:
     ('adaptive to 2 % with at most 60 runs beside up to 7', 17)
     """
 
+    #: Network functions, all different.
     targets: tuple[Workload, ...]
+    #: Name of the machine.
     machine: str
+    #: For each of them.
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
+    #: Runs that are fixed, for instance mixes that calibrate intervals.
     besides: ExperimentPlan | None = None
 
     def sure(self) -> ExperimentPlan:
@@ -102,17 +95,11 @@ def adaptive_plan(
 
 @dataclass(frozen=True)
 class AdaptiveResult:
-    """What an adaptive campaign has measured.
+    """What an adaptive campaign has measured."""
 
-    Attributes
-    ----------
-    dataset : ProfileDataset
-        As of any campaign.
-    outcomes : tuple of AdaptiveOutcome
-        One per network function: why it stopped, how good it is, what was saved.
-    """
-
+    #: As of any campaign.
     dataset: ProfileDataset
+    #: One per network function: why it stopped, how good it is, what was saved.
     outcomes: tuple[AdaptiveOutcome, ...]
 
 

@@ -76,40 +76,27 @@ class AdaptiveSettings:
 
 @dataclass(frozen=True)
 class AdaptiveOutcome:
-    """How far an adaptive design has come with one network function.
+    """How far an adaptive design has come with one network function."""
 
-    Attributes
-    ----------
-    target : str
-        Workload key.
-    runs, settings : int
-        Runs told, and different settings among them.
-    assessment : Assessment or None
-        Held-out error of the model trained so far; None with too few runs to say.
-    noise : Noise
-        What repeats disagree by.
-    reason : Reason or None
-        Why it stopped; None while it goes on.
-    spent_s, grid_s : float
-        Expected time of the runs told, and of the grid [s].
-    grid_runs : int
-        Runs of the grid, once alone included.
-    target_error : float
-        What was asked for.
-    contradictions : tuple of str
-        Settings whose throughput contradicts that of others though they were measured again.
-    """
-
+    #: Workload key.
     target: str
+    #: Runs told, and different settings among them.
     runs: int
     settings: int
+    #: Held-out error of the model trained so far; None with too few runs to say.
     assessment: Assessment | None
+    #: What repeats disagree by.
     noise: Noise
+    #: Why it stopped; None while it goes on.
     reason: Reason | None
+    #: Expected time of the runs told, and of the grid [s].
     spent_s: float
     grid_s: float
+    #: Runs of the grid, once alone included.
     grid_runs: int
+    #: What was asked for.
     target_error: float
+    #: Settings whose throughput contradicts that of others though they were measured again.
     contradictions: tuple[str, ...] = ()
 
     def __str__(self) -> str:

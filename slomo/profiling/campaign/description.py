@@ -18,36 +18,25 @@ from slomo.testbed.base import Testbed
 
 @dataclass(frozen=True)
 class CampaignDescription(Stored):
-    """The size of a campaign.
+    """The size of a campaign."""
 
-    Attributes
-    ----------
-    plan, machine, testbed : str
-        Names.
-    targets : mapping of str to int
-        Workload key of each target -> its co-locations.
-    runs, finished, pending : int
-        Runs the plan is sure to need, those already in the store, those left.
-    failures : tuple of str
-        Attempts that failed so far, each as run, kind of error and message, oldest first.
-    most_runs : int
-        Runs if every co-location needs its maximum of repetitions.
-    jobs : int
-        Runs at a time.
-    estimate_s : float
-        Expected wall time of what is left [s].
-    """
-
+    #: Names.
     plan: str
     machine: str
     testbed: str
+    #: Workload key of each target -> its co-locations.
     targets: Mapping[str, int]
+    #: Runs the plan is sure to need, those already in the store, those left.
     runs: int
     finished: int
     pending: int
+    #: Attempts that failed so far, each as run, kind of error and message, oldest first.
     failures: tuple[str, ...]
+    #: Runs if every co-location needs its maximum of repetitions.
     most_runs: int
+    #: Runs at a time.
     jobs: int
+    #: Expected wall time of what is left [s].
     estimate_s: float
 
     def __str__(self) -> str:

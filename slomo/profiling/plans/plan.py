@@ -22,20 +22,13 @@ _SEED_BITS = 53  # a seed must survive JSON readers and float64 columns unchange
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run that a plan asks for.
+    """One run that a plan asks for."""
 
-    Attributes
-    ----------
-    colocation : Colocation
-        What runs.
-    replicate : int
-        0 for the first run of this co-location, 1 for its first repetition, ...
-    seed : int
-        Seed of everything random in it, from the plan's seed, the co-location and the replicate.
-    """
-
+    #: What runs.
     colocation: Colocation
+    #: 0 for the first run of this co-location, 1 for its first repetition, ...
     replicate: int
+    #: Seed of everything random in it, from the plan's seed, the co-location and the replicate.
     seed: int
 
     @property

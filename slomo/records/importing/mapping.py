@@ -27,20 +27,13 @@ _DEFAULT_MISSING = ("", "N/A", "n/a", "NA", "-")
 
 @dataclass(frozen=True)
 class TableMapping:
-    """A checked mapping.
+    """A checked mapping."""
 
-    Attributes
-    ----------
-    data : mapping
-        The document.
-    name : str
-        File it came from, for errors.
-    lines : mapping of position to int
-        Line of every field.
-    """
-
+    #: The document.
     data: Mapping[str, Any]
+    #: File it came from, for errors.
     name: str
+    #: Line of every field.
     lines: Mapping[Position, int]
 
     @property

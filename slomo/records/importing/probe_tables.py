@@ -72,26 +72,17 @@ _SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class ProbeTables:
-    """What probes measured on one machine; run times in one unit per table.
+    """What probes measured on one machine; run times in one unit per table."""
 
-    Attributes
-    ----------
-    machine : str
-        Where.
-    levels : ndarray, shape (n,)
-        Levels of the dial, ascending; the first one is no pressure.
-    reporter : ndarray, shape (n,)
-        Run time of the reporter at each level.
-    beside : mapping of str to float
-        Run time of the reporter beside each application.
-    sensitivity : mapping of str to (ndarray, ndarray)
-        Levels and run times of each application.
-    """
-
+    #: Where.
     machine: str
+    #: Levels of the dial, ascending; the first one is no pressure, shape (n,).
     levels: NDArray[np.float64]
+    #: Run time of the reporter at each level, shape (n,).
     reporter: NDArray[np.float64]
+    #: Run time of the reporter beside each application.
     beside: Mapping[str, float]
+    #: Levels and run times of each application.
     sensitivity: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 
     @property

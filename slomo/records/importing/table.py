@@ -46,23 +46,15 @@ class MeasuredTable:
 
 @dataclass
 class TableRows:
-    """Rows of a dataset, and what was left out on the way.
+    """Rows of a dataset, and what was left out on the way."""
 
-    Attributes
-    ----------
-    listed : list of mapping
-        As `slomo.records.rows` makes them.
-    dropped : mapping of str to int
-        Reason -> number of rows.
-    unreported : list of str
-        Vector columns that were zero throughout: counters that were not read.
-    ignored : list of str
-        Columns of the file that the mapping does not mention.
-    """
-
+    #: As `slomo.records.rows` makes them.
     listed: list[rows.Row] = field(default_factory=list)
+    #: Reason -> number of rows.
     dropped: dict[str, int] = field(default_factory=dict)
+    #: Vector columns that were zero throughout: counters that were not read.
     unreported: list[str] = field(default_factory=list)
+    #: Columns of the file that the mapping does not mention.
     ignored: list[str] = field(default_factory=list)
 
 

@@ -31,51 +31,34 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file was written.
+    """How a file was written."""
 
-    Attributes
-    ----------
-    tool : str
-        ``pcm`` or ``pcm-memory``.
-    separator : str
-        Between cells.
-    header : str
-        ``sparse`` (group named once), ``repeated`` (in every cell) or ``flattened`` (one row).
-    """
-
+    #: ``pcm`` or ``pcm-memory``.
     tool: str
+    #: Between cells.
     separator: str
+    #: ``sparse`` (group named once), ``repeated`` (in every cell) or ``flattened`` (one row).
     header: str
 
 
 @dataclass(frozen=True)
 class PcmText:
-    """Samples of named numbers.
+    """Samples of named numbers."""
 
-    Attributes
-    ----------
-    dialect : Dialect
-        How the file was written.
-    keys : tuple of (group, metric)
-        Column names, each once.
-    values : array of float, shape (n_samples, n_keys)
-        NaN where the cell was empty or ``N/A``; infinite or NaN-like text is kept apart in `broken`.
-    broken : array of bool, shape (n_samples, n_keys)
-        The cell held a value that is no finite number (``-nan``, ``inf``, garbage).
-    stamps : tuple of str
-        Date and time of each sample as text.
-    starts : frozenset of int
-        Samples that are the first of a run.
-    cut_lines : int
-        Lines that had too few cells.
-    """
-
+    #: How the file was written.
     dialect: Dialect
+    #: Column names, each once.
     keys: tuple[Key, ...]
+    #: NaN where the cell was empty or ``N/A``; infinite or NaN-like text is kept apart in `broken`, shape (n_samples,
+    #: n_keys).
     values: NDArray[np.float64]
+    #: The cell held a value that is no finite number (``-nan``, ``inf``, garbage), shape (n_samples, n_keys).
     broken: NDArray[np.bool_]
+    #: Date and time of each sample as text.
     stamps: tuple[str, ...]
+    #: Samples that are the first of a run.
     starts: frozenset[int]
+    #: Lines that had too few cells.
     cut_lines: int
 
 

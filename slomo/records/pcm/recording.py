@@ -40,27 +40,18 @@ _MEMORY_COLUMNS = {
 
 @dataclass(frozen=True)
 class PcmRecording:
-    """What PCM recorded, sample by sample.
+    """What PCM recorded, sample by sample."""
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    dialect : Dialect
-        How it was written.
-    interval : Interval
-        True sampling interval and where it is known from.
-    dropped : mapping of str to int
-        Reason -> number of samples dropped; counted per file for reasons that void a whole line, per core, socket
-        or system for the others.
-    unavailable : mapping of str to str
-        ``metric (unit)`` -> why its values count as not reported.
-    """
-
+    #: The file.
     path: str
+    #: How it was written.
     dialect: Dialect
+    #: True sampling interval and where it is known from.
     interval: Interval
+    #: Reason -> number of samples dropped; counted per file for reasons that void a whole line, per core, socket or
+    #: system for the others.
     dropped: Mapping[str, int]
+    #: ``metric (unit)`` -> why its values count as not reported.
     unavailable: Mapping[str, str]
     _text: PcmText
     _columns: Mapping[Unit, Mapping[str, list[int]]]

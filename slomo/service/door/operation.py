@@ -10,44 +10,29 @@ Scope = Literal["open", "read", "schedule", "admin"]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks.
+    """Who asks."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the token, ``"loopback"`` or ``"certificate"``.
-    scope : str
-        The most it may do.
-    """
-
+    #: Name of the token, ``"loopback"`` or ``"certificate"``.
     name: str
+    #: The most it may do.
     scope: Scope
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request, checked.
+    """One request, checked."""
 
-    Attributes
-    ----------
-    path, query, headers : mapping of str to str
-        Parameters; header names in lower case.
-    body : object
-        The body as the operation's type.
-    raw : bytes
-        The body as it came.
-    caller : Caller
-        Who asks.
-    id : str
-        Identifies the request in answers and logs.
-    """
-
+    #: Parameters; header names in lower case.
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    #: The body as the operation's type.
     body: Any
+    #: The body as it came.
     raw: bytes
+    #: Who asks.
     caller: Caller
+    #: Identifies the request in answers and logs.
     id: str
 
 
@@ -82,17 +67,11 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 @dataclass(frozen=True)
 class LongWork:
-    """Long work that an operation may begin.
+    """Long work that an operation may begin."""
 
-    Attributes
-    ----------
-    kind : str
-        Names it in the state.
-    work : callable
-        Takes the service, what was asked, and a `slomo.service.jobs.JobProgress`.
-    """
-
+    #: Names it in the state.
     kind: str
+    #: Takes the service, what was asked, and a `slomo.service.jobs.JobProgress`.
     work: Callable[[Any, Any, Any], Awaitable[Any]]
 
 

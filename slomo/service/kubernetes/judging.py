@@ -41,29 +41,19 @@ class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found for one node.
+    """What was found for one node."""
 
-    Attributes
-    ----------
-    ok : bool
-        Whether the pod may go there.
-    why : str
-        Reason, where it may not or was not judged.
-    is_judged : bool
-        Whether a prediction stands behind it.
-    host : Host or None
-        The kind of socket.
-    mix : Signature
-        What would run there.
-    rank : tuple of float
-        Higher is better.
-    """
-
+    #: Whether the pod may go there.
     ok: bool
+    #: Reason, where it may not or was not judged.
     why: str = ""
+    #: Whether a prediction stands behind it.
     is_judged: bool = False
+    #: The kind of socket.
     host: Host | None = None
+    #: What would run there.
     mix: Signature = ()
+    #: Higher is better.
     rank: tuple[float, float] = (0.0, 0.0)
 
 

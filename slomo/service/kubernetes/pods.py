@@ -44,21 +44,14 @@ _SIMILAR = 0.8
 
 @dataclass(frozen=True)
 class PodNeed:
-    """What a pod is and was promised.
+    """What a pod is and was promised."""
 
-    Attributes
-    ----------
-    nf : str
-        Network function or workload, as text; empty where it cannot be read.
-    min_share, min_mpps : float or None
-        Least throughput, as a share of that alone or absolute [Mpps].
-    fault : str
-        What is wrong with the annotations; empty where nothing is.
-    """
-
+    #: Network function or workload, as text; empty where it cannot be read.
     nf: str
+    #: Least throughput, as a share of that alone or absolute [Mpps].
     min_share: float | None = None
     min_mpps: float | None = None
+    #: What is wrong with the annotations; empty where nothing is.
     fault: str = ""
 
     @property

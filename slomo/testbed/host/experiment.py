@@ -32,29 +32,19 @@ _ALONE_WINDOWS = 3
 
 @dataclass(frozen=True)
 class Bench:
-    """What experiments of one testbed share.
+    """What experiments of one testbed share."""
 
-    Attributes
-    ----------
-    cores : tuple of int
-        CPUs in use, the target's first.
-    settings : HostSettings
-        How long and how often to measure.
-    reader : CounterReader or None
-        Counters; None where reporter probes take their place.
-    probe : callable
-        Returns the probes, calibrating them first where that was never done.
-    solo_mpps : dict
-        Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
-    generator : TrafficGenerator or None
-        Sends to NFs whose throughput a generator tells.
-    """
-
+    #: CPUs in use, the target's first.
     cores: tuple[int, ...]
+    #: How long and how often to measure.
     settings: HostSettings
+    #: Counters; None where reporter probes take their place.
     reader: CounterReader | None
+    #: Returns the probes, calibrating them first where that was never done.
     probe: Callable[[], Probe]
+    #: Sends to NFs whose throughput a generator tells.
     generator: TrafficGenerator | None = None
+    #: Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
     solo_mpps: dict[str, list[float]] = field(default_factory=dict)
 
 

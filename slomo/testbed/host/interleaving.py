@@ -18,30 +18,20 @@ from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 
 @dataclass(frozen=True)
 class Paired:
-    """What alternation found.
+    """What alternation found."""
 
-    Attributes
-    ----------
-    solo_mpps, beside_mpps : tuple of float
-        Throughput of the target with the competitors paused and running [Mpps], pair by pair.
-    competitors_mpps : tuple of tuple of float
-        Throughput of each competitor in the windows beside the target [Mpps].
-    rejected : int
-        Windows taken again because an NF did not get its cores.
-    duration_s : float
-        Measured time with everybody running [s].
-    latest : tuple of Window
-        The last windows with everybody running, the target's first.
-    others_solo_mpps : tuple of float
-        Throughput of an only competitor with the target paused, pair by pair; empty where that was not asked for.
-    """
-
+    #: Throughput of the target with the competitors paused and running [Mpps], pair by pair.
     solo_mpps: tuple[float, ...]
     beside_mpps: tuple[float, ...]
+    #: Throughput of each competitor in the windows beside the target [Mpps].
     competitors_mpps: tuple[tuple[float, ...], ...] = ()
+    #: Windows taken again because an NF did not get its cores.
     rejected: int = 0
+    #: Measured time with everybody running [s].
     duration_s: float = 0.0
+    #: The last windows with everybody running, the target's first.
     latest: tuple[Window, ...] = ()
+    #: Throughput of an only competitor with the target paused, pair by pair; empty where that was not asked for.
     others_solo_mpps: tuple[float, ...] = ()
 
     @property
@@ -83,17 +73,11 @@ class Paired:
 
 @dataclass
 class WindowTaker:
-    """Takes windows, and takes those again in which an NF did not get its cores.
+    """Takes windows, and takes those again in which an NF did not get its cores."""
 
-    Parameters
-    ----------
-    settings : HostSettings
-        Minimum share and attempts.
-    window_s : float
-        Length of a window [s].
-    """
-
+    #: Minimum share and attempts.
     settings: HostSettings
+    #: Length of a window [s].
     window_s: float
     rejected: int = 0
     starved: dict[str, float] = field(default_factory=dict)

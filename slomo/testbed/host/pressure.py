@@ -20,23 +20,15 @@ NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
 
 @dataclass(frozen=True)
 class ObservedPressure:
-    """Vectors of one phase.
+    """Vectors of one phase."""
 
-    Attributes
-    ----------
-    own : tuple of MetricVector
-        Core-level, one per tenant in order; empty where unknown.
-    socket : MetricVector
-        Socket-level.
-    system : MetricVector or None
-        Of the whole machine.
-    details : dict
-        For the provenance.
-    """
-
+    #: Core-level, one per tenant in order; empty where unknown.
     own: tuple[MetricVector, ...]
+    #: Socket-level.
     socket: MetricVector = NOTHING_SOCKET
+    #: Of the whole machine.
     system: MetricVector | None = None
+    #: For the provenance.
     details: dict[str, Any] = field(default_factory=dict)
 
 

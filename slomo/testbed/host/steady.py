@@ -63,23 +63,15 @@ def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Calla
 
 @dataclass(frozen=True)
 class Summary:
-    """A median and how far to trust it.
+    """A median and how far to trust it."""
 
-    Attributes
-    ----------
-    median : float
-        Of the values.
-    dispersion : float
-        Scaled median absolute deviation over the median.
-    standard_error : float
-        Of the median, relative to it; infinite for a single value.
-    count : int
-        Values.
-    """
-
+    #: Of the values.
     median: float
+    #: Scaled median absolute deviation over the median.
     dispersion: float
+    #: Of the median, relative to it; infinite for a single value.
     standard_error: float
+    #: Values.
     count: int
 
 

@@ -40,23 +40,15 @@ _REPORTERS = 4
 
 
 class HostTools(TypedDict, total=False):
-    """What a host's testbed uses beside its cores and counters.
+    """What a host's testbed uses beside its cores and counters."""
 
-    Attributes
-    ----------
-    calibration : Calibration, optional
-        Of the reporter probes; loaded, or made once per machine, if not given.
-    lock_path : path, optional
-        Lock that keeps a second campaign off this host.
-    generator : TrafficGenerator, optional
-        Sends to NFs whose throughput a generator tells (`throughput: {source: generator}`).
-    allocator : Allocator, optional
-        Partitions the cache where a co-location asks for it; the first that works here if not given.
-    """
-
+    #: Of the reporter probes; loaded, or made once per machine, if not given.
     calibration: Calibration | None
+    #: Lock that keeps a second campaign off this host.
     lock_path: Path | None
+    #: Sends to NFs whose throughput a generator tells (`throughput: {source: generator}`).
     generator: TrafficGenerator | None
+    #: Partitions the cache where a co-location asks for it; the first that works here if not given.
     allocator: Allocator | None
 
 

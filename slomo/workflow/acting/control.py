@@ -42,35 +42,23 @@ _CHAIN_FIELDS = {"stages", "chains", "queue", "storage", "buffer_b", "memory_soc
 
 @dataclass(frozen=True)
 class ControlConfiguration:
-    """What a configuration file says.
+    """What a configuration file says."""
 
-    Attributes
-    ----------
-    name : str
-        Of the loop, for `slomo control status`.
-    machine : Machine or None
-        Simulated machine; None is this host.
-    controller : str
-        One of ``CONTROLLERS``.
-    tenants : tuple of (str, Workload, float or None)
-        Name, workload, promised share of solo throughput.
-    settings : Patience
-        How patient the loop is.
-    steps : int
-        Rounds on simulated time.
-    seed : int
-        Of the simulations.
-    system : ChainSystem or None
-        Chains of NFs on shared cores, for ``cpu_shares``.
-    """
-
+    #: Of the loop, for `slomo control status`.
     name: str
+    #: Simulated machine; None is this host.
     machine: Machine | None
+    #: One of ``CONTROLLERS``.
     controller: str
+    #: Name, workload, promised share of solo throughput.
     tenants: tuple[tuple[str, Workload, float | None], ...]
+    #: How patient the loop is.
     settings: Patience
+    #: Rounds on simulated time.
     steps: int
+    #: Of the simulations.
     seed: int
+    #: Chains of NFs on shared cores, for ``cpu_shares``.
     system: ChainSystem | None = None
 
 

@@ -24,23 +24,15 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True)
 class UndoReport:
-    """What undoing one receipt did.
+    """What undoing one receipt did."""
 
-    Attributes
-    ----------
-    receipt : str
-        Which.
-    result : Undone
-        What was restored, vanished, left to somebody else, or covered by another receipt.
-    ended : str
-        Why there was nothing left to undo.
-    left : str
-        Why it could not be undone; it stays open.
-    """
-
+    #: Which.
     receipt: str
+    #: What was restored, vanished, left to somebody else, or covered by another receipt.
     result: Undone = field(default_factory=Undone)
+    #: Why there was nothing left to undo.
     ended: str = ""
+    #: Why it could not be undone; it stays open.
     left: str = ""
 
 

@@ -56,55 +56,36 @@ class HostNoiseFile(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class HostNoiseTest:
-    """What to run on this machine.
+    """What to run on this machine."""
 
-    Attributes
-    ----------
-    victim, noise : Workload
-        Who suffers, and what each noisy neighbour runs.
-    levels : tuple of int
-        Numbers of noisy neighbours, each on a core of its own.
-    policies : tuple of str
-        Which of ``HOST_POLICIES``.
-    repetitions : int
-        Windows of each kind, at least 3.
-    window_s : float
-        How long one lasts [s].
-    quota : float
-        CPU time that a noisy neighbour keeps under ``quota`` [cores].
-    """
-
+    #: Who suffers, and what each noisy neighbour runs.
     victim: Workload
     noise: Workload
+    #: Numbers of noisy neighbours, each on a core of its own.
     levels: tuple[int, ...] = (1,)
+    #: Which of ``HOST_POLICIES``.
     policies: tuple[str, ...] = HOST_POLICIES
+    #: Windows of each kind, at least 3.
     repetitions: int = 10
+    #: How long one lasts [s].
     window_s: float = 0.5
+    #: CPU time that a noisy neighbour keeps under ``quota`` [cores].
     quota: float = 0.25
 
 
 @dataclass(frozen=True)
 class HostNoiseRow:
-    """What noise costs the victim under a policy.
+    """What noise costs the victim under a policy."""
 
-    Attributes
-    ----------
-    noise : int
-        Noisy neighbours.
-    policy : str
-        What was enforced.
-    quiet_mpps : float
-        What the victim did while they paused.
-    lost_share : float
-        What it lost beside them, as a share.
-    error_share : float
-        95 % error of that, from how far the repetitions differ.
-    """
-
+    #: Noisy neighbours.
     noise: int
+    #: What was enforced.
     policy: str
+    #: What the victim did while they paused.
     quiet_mpps: float
+    #: What it lost beside them, as a share.
     lost_share: float
+    #: 95 % error of that, from how far the repetitions differ.
     error_share: float
 
     @property

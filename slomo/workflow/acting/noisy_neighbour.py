@@ -37,20 +37,13 @@ POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
 
 @dataclass(frozen=True)
 class PathStage:
-    """A tenant that packets pass.
+    """A tenant that packets pass."""
 
-    Attributes
-    ----------
-    name : str
-        Of the tenant.
-    nf : str
-        What runs.
-    passes : int
-        How often each packet passes it.
-    """
-
+    #: Of the tenant.
     name: Name
+    #: What runs.
     nf: Name
+    #: How often each packet passes it.
     passes: PositiveCount = 1
 
 
@@ -76,76 +69,50 @@ class NoisyNeighbourFile(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class NoisyNeighbourTest:
-    """What to run.
+    """What to run."""
 
-    Attributes
-    ----------
-    machine : Machine
-        Simulated machine.
-    path : tuple of PathStage
-        The victim.
-    noise_nf : str
-        What the noise runs.
-    levels : tuple of int
-        Numbers of noisy tenants.
-    policies : tuple of str
-        Which of ``POLICIES``.
-    loss_ratio : float
-        That the throughput may have.
-    pools : mapping of str to int
-        Ways of `victim` (per stage, guaranteed), `infrastructure` (first stage, over the pools), `noise`.
-    noise_mba : int
-        Throttle of noise under the policies mba and both [%].
-    functions : tuple of NetworkFunction
-        From files of one's own.
-    accesses, scale : int
-        Fidelity.
-    """
-
+    #: Simulated machine.
     machine: Machine
+    #: The victim.
     path: tuple[PathStage, ...]
+    #: What the noise runs.
     noise_nf: str
+    #: Numbers of noisy tenants.
     levels: tuple[int, ...]
+    #: Which of ``POLICIES``.
     policies: tuple[str, ...]
+    #: That the throughput may have.
     loss_ratio: float
+    #: Ways of `victim` (per stage, guaranteed), `infrastructure` (first stage, over the pools), `noise`.
     pools: Mapping[str, int]
+    #: Throttle of noise under the policies mba and both [%].
     noise_mba: int
+    #: From files of one's own.
     functions: tuple[NetworkFunction, ...]
+    #: Fidelity.
     accesses: int = 60_000
     scale: int = 32
 
 
 @dataclass(frozen=True)
 class NoisyNeighbourRow:
-    """One result.
+    """One result."""
 
-    Attributes
-    ----------
-    noise : int
-        Noisy tenants.
-    policy : str
-        What was enforced.
-    throughput_mpps : float
-        Highest load whose loss is within the ratio (relevant lower bound).
-    upper_mpps : float
-        Lowest load whose loss is not.
-    trials : int
-        Runs it took.
-    latency_us : mapping of str to float
-        p50, p95, p99 of the whole path at that load, stages added.
-    settings : mapping of str to str
-        Knobs read back.
-    misses_m_s : mapping of str to float
-        L3 misses by tenant of the path, and of all noise.
-    """
-
+    #: Noisy tenants.
     noise: int
+    #: What was enforced.
     policy: str
+    #: Highest load whose loss is within the ratio (relevant lower bound).
     throughput_mpps: float
+    #: Lowest load whose loss is not.
     upper_mpps: float
+    #: Runs it took.
     trials: int
+    #: p50, p95, p99 of the whole path at that load, stages added.
     latency_us: Mapping[str, float]
+    #: Knobs read back.
     settings: Mapping[str, str]
+    #: L3 misses by tenant of the path, and of all noise.
     misses_m_s: Mapping[str, float]
 
 

@@ -35,26 +35,17 @@ _STREAM = Workload(
 
 @dataclass(frozen=True)
 class PartitionProfile:
-    """Everything needed to answer what-ifs about a machine.
+    """Everything needed to answer what-ifs about a machine."""
 
-    Attributes
-    ----------
-    machine : str
-        Name.
-    responses : dict
-        Workload key -> response.
-    memory : MemoryTraffic
-        Of a socket.
-    runs : int
-        How many it took.
-    fingerprint : str
-        What the machine is (`Machine.fingerprint`); empty where an older file does not tell.
-    """
-
+    #: Name.
     machine: str
+    #: Workload key -> response.
     responses: dict[str, PartitionResponse]
+    #: Of a socket.
     memory: MemoryTraffic
+    #: How many it took.
     runs: int
+    #: What the machine is (`Machine.fingerprint`); empty where an older file does not tell.
     fingerprint: str = ""
 
 

@@ -227,29 +227,19 @@ def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
 
 @dataclass(frozen=True)
 class PartitionAnswer(Result):
-    """An answer.
+    """An answer."""
 
-    Attributes
-    ----------
-    predicted : ServerPrediction
-        Every tenant as asked about.
-    promised_mpps : mapping of int to float
-        Place of a tenant -> throughput it must have.
-    situation : Situation or None
-        The same over ways, throttles and weights; None where a tenant was not profiled over them.
-    outlook : Outlook or None
-        Whether promises hold, and who holds how many ways.
-    advice : Outlook or None
-        The smallest change that keeps all SLOs, where it was asked for and there is one.
-    advised : ServerPrediction or None
-        Every tenant after it.
-    """
-
+    #: Every tenant as asked about.
     predicted: ServerPrediction
+    #: Place of a tenant -> throughput it must have.
     promised_mpps: Mapping[int, float]
+    #: The same over ways, throttles and weights; None where a tenant was not profiled over them.
     situation: Situation | None = None
+    #: Whether promises hold, and who holds how many ways.
     outlook: Outlook | None = None
+    #: The smallest change that keeps all SLOs, where it was asked for and there is one.
     advice: Outlook | None = None
+    #: Every tenant after it.
     advised: ServerPrediction | None = None
 
     @property

@@ -39,20 +39,13 @@ Handover = Literal["simulated", "measured"]
 
 @dataclass(frozen=True)
 class PlacedChains:
-    """A plan, how long it took, and what it rests on.
+    """A plan, how long it took, and what it rests on."""
 
-    Attributes
-    ----------
-    plan : ChainPlan
-        Who runs where from interval to interval.
-    cluster : Cluster
-        The servers.
-    times_ms : tuple of float
-        Time of every interval's plan for all servers [ms].
-    """
-
+    #: Who runs where from interval to interval.
     plan: "ChainPlan"
+    #: The servers.
     cluster: "Cluster"
+    #: Time of every interval's plan for all servers [ms].
     times_ms: tuple[float, ...]
 
     @property

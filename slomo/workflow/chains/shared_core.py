@@ -36,20 +36,13 @@ PREDICTED_POLICIES = ("cfs", "nfvnice")
 
 @dataclass(frozen=True)
 class FunctionReading:
-    """What one function was seen to do on a core: alone, and beside the reporter.
+    """What one function was seen to do on a core: alone, and beside the reporter."""
 
-    Attributes
-    ----------
-    time_ns : float
-        Time per packet alone, offered more than it can serve [ns].
-    refill : Refill
-        What cold caches cost it.
-    evicts_over_us : float
-        How fast it evicts others' lines [us].
-    """
-
+    #: Time per packet alone, offered more than it can serve [ns].
     time_ns: float
+    #: What cold caches cost it.
     refill: Refill
+    #: How fast it evicts others' lines [us].
     evicts_over_us: float
 
 

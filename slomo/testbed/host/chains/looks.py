@@ -14,24 +14,16 @@ from slomo.testbed.host.chains.moves import MoveOutcome
 
 
 class StageLook(NamedTuple):
-    """One stage at one moment.
+    """One stage at one moment."""
 
-    Attributes
-    ----------
-    arrivals : float
-        Packets that came for it per second, smoothed over 100 ms, those included that were dropped before it.
-    cost_cycles : float or None
-        Median cost of a packet over the last 100 ms [time-stamp cycles]; None without a sample.
-    lost, served : int
-        Packets since the start that found its ring full or its chain stopped, and that it worked on.
-    paid_cycles : float or None
-        Processor time over packets of the last 100 ms [time-stamp cycles]: cost with waking up and cold caches.
-    """
-
+    #: Packets that came for it per second, smoothed over 100 ms, those included that were dropped before it.
     arrivals: float
+    #: Median cost of a packet over the last 100 ms [time-stamp cycles]; None without a sample.
     cost_cycles: float | None
+    #: Packets since the start that found its ring full or its chain stopped, and that it worked on.
     lost: int
     served: int
+    #: Processor time over packets of the last 100 ms [time-stamp cycles]: cost with waking up and cold caches.
     paid_cycles: float | None = None
 
 
@@ -64,64 +56,43 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """One chain over the measured time.
+    """One chain over the measured time."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    offered_mpps, delivered_mpps : float
-        What came, and what got through [Mpps].
-    lost_at_entry : int
-        Packets lost before any work was done on them.
-    lost_behind : int
-        Packets lost after the first stage worked on them.
-    wasted : float
-        `lost_behind` of those that got through or were lost behind, 0 to 1.
-    p50_us, p99_us : float
-        Time from arrival to leaving [us].
-    """
-
+    #: Its name.
     name: str
+    #: What came, and what got through [Mpps].
     offered_mpps: float
     delivered_mpps: float
+    #: Packets lost before any work was done on them.
     lost_at_entry: int
+    #: Packets lost after the first stage worked on them.
     lost_behind: int
+    #: `lost_behind` of those that got through or were lost behind, 0 to 1.
     wasted: float
+    #: Time from arrival to leaving [us].
     p50_us: float
     p99_us: float
 
 
 @dataclass(frozen=True)
 class HostChainResult:
-    """What a run of chains came to.
+    """What a run of chains came to."""
 
-    Attributes
-    ----------
-    seconds : float
-        Measured time [s].
-    stages, chains : tuple
-        Outcomes.
-    manager_share, control_share : float
-        Processor time of the manager (traffic included) and of this process, of one core.
-    looks_per_s : float
-        How often the manager looked at the rings, and filled and emptied them.
-    weight_writes : int
-        How often a weight changed.
-    notes : tuple of str
-        What could not be had, and what to grant.
-    moves : tuple of MoveOutcome
-        Stages that moved.
-    """
-
+    #: Measured time [s].
     seconds: float
+    #: Outcomes.
     stages: tuple[StageOutcome, ...]
     chains: tuple[ChainOutcome, ...]
+    #: Processor time of the manager (traffic included) and of this process, of one core.
     manager_share: float
+    #: How often the manager looked at the rings, and filled and emptied them.
     looks_per_s: float = 0.0
     control_share: float = 0.0
+    #: How often a weight changed.
     weight_writes: int = 0
+    #: What could not be had, and what to grant.
     notes: tuple[str, ...] = ()
+    #: Stages that moved.
     moves: tuple[MoveOutcome, ...] = ()
 
     @property

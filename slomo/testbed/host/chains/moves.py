@@ -18,51 +18,33 @@ _PAGES = re.compile(r"\bN(\d+)=(\d+)")
 
 @dataclass(frozen=True)
 class StageMove:
-    """A stage that moves.
+    """A stage that moves."""
 
-    Attributes
-    ----------
-    stage : str
-        Its name.
-    core : int
-        CPU that it goes to.
-    at_s : float
-        When, since the first packet [s].
-    node : int or None
-        Memory node of what it allocates there; None is wherever the kernel puts it.
-    """
-
+    #: Its name.
     stage: str
+    #: CPU that it goes to.
     core: int
+    #: When, since the first packet [s].
     at_s: float
+    #: Memory node of what it allocates there; None is wherever the kernel puts it.
     node: int | None = None
 
 
 @dataclass(frozen=True)
 class MoveOutcome:
-    """A move that was made.
+    """A move that was made."""
 
-    Attributes
-    ----------
-    stage : str
-        Which stage.
-    core : int
-        CPU that it runs on since.
-    at_s : float
-        When it was asked for, since the first packet [s].
-    prepared_ms : float
-        Time that its successor took to be ready, while the stage went on [ms].
-    handover_us : float
-        Time in which nobody served its rings; packets waited in them [us].
-    pages : dict of int to int
-        Memory node -> pages of its own there, right after the move; empty where the kernel does not say.
-    """
-
+    #: Which stage.
     stage: str
+    #: CPU that it runs on since.
     core: int
+    #: When it was asked for, since the first packet [s].
     at_s: float
+    #: Time that its successor took to be ready, while the stage went on [ms].
     prepared_ms: float
+    #: Time in which nobody served its rings; packets waited in them [us].
     handover_us: float
+    #: Memory node -> pages of its own there, right after the move; empty where the kernel does not say.
     pages: dict[int, int]
 
 

@@ -24,43 +24,29 @@ _LONGEST_NAME = 31
 
 @dataclass(frozen=True)
 class ChainRunSettings:
-    """How chains are run.
+    """How chains are run."""
 
-    Attributes
-    ----------
-    scheduler : {'normal', 'batch', 'rr'}
-        Of the stages.
-    pressure, local : bool
-        Back-pressure to a chain's entry; stages that stop at a full ring instead of dropping.
-    waiting_us : float
-        How long packets must wait before a ring presses [us].
-    seconds, warm_up_ms : float
-        Measured time [s], and before it [ms].
-    sample_us : float
-        How often costs are sampled [us]; 0 for never.
-    flow_count : int
-        Flows of each chain's traffic.
-    manager_core : int or None
-        CPU of the manager; one without a stage where None.
-    build : {'portable', 'dpdk'}
-        Which build of the native program.
-    looks : bool
-        Whether somebody wants to see the stages every 10 ms.
-    moves : tuple of StageMove
-        Stages that move meanwhile.
-    """
-
+    #: Of the stages; one of 'normal', 'batch', 'rr'.
     scheduler: Scheduler = "normal"
+    #: Back-pressure to a chain's entry; stages that stop at a full ring instead of dropping.
     pressure: bool = False
     local: bool = False
+    #: How long packets must wait before a ring presses [us].
     waiting_us: float = 100.0
+    #: Measured time [s], and before it [ms].
     seconds: float = 2.0
     warm_up_ms: float = 300.0
+    #: How often costs are sampled [us]; 0 for never.
     sample_us: float = 1000.0
+    #: Flows of each chain's traffic.
     flow_count: int = 1024
+    #: CPU of the manager; one without a stage where None.
     manager_core: int | None = None
+    #: Which build of the native program; one of 'portable', 'dpdk'.
     build: Literal["portable", "dpdk"] = "portable"
+    #: Whether somebody wants to see the stages every 10 ms.
     looks: bool = False
+    #: Stages that move meanwhile.
     moves: tuple[StageMove, ...] = ()
 
     def __post_init__(self) -> None:

@@ -22,17 +22,11 @@ _FILES = {1: "cpu.shares", 2: "cpu.weight"}
 
 @dataclass(frozen=True)
 class ProcessorTree:
-    """Where control groups of the processor can be made.
+    """Where control groups of the processor can be made."""
 
-    Attributes
-    ----------
-    root : Path
-        Group of this process.
-    version : int
-        1 or 2.
-    """
-
+    #: Group of this process.
     root: Path
+    #: 1 or 2.
     version: int
 
     @property

@@ -13,27 +13,18 @@ from slomo.vocabulary.vector import MetricVector
 
 @dataclass(frozen=True)
 class CounterSample:
-    """What a reader saw between start and stop.
+    """What a reader saw between start and stop."""
 
-    Attributes
-    ----------
-    cores : mapping of int to MetricVector
-        Core-level vectors by CPU.
-    sockets : mapping of int to MetricVector
-        Socket-level vectors by socket.
-    system : MetricVector or None
-        Of the whole machine.
-    duration_s : float
-        Time between start and stop [s].
-    zero_throughout : mapping of str to sequence of str
-        Scope -> metrics left out because they read 0 throughout: either not read, or less than the tool's rounding
-        (`slomo.records.proved_zeros`).
-    """
-
+    #: Core-level vectors by CPU.
     cores: Mapping[int, MetricVector] = field(default_factory=dict)
+    #: Socket-level vectors by socket.
     sockets: Mapping[int, MetricVector] = field(default_factory=dict)
+    #: Of the whole machine.
     system: MetricVector | None = None
+    #: Time between start and stop [s].
     duration_s: float = 0.0
+    #: Scope -> metrics left out because they read 0 throughout: either not read, or less than the tool's rounding
+    #: (`slomo.records.proved_zeros`).
     zero_throughout: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

@@ -13,27 +13,20 @@ from dataclasses import dataclass, fields
 class Events:
     """Events counted over one time span; None where a counter could not be read.
 
-    Attributes
-    ----------
-    instructions, cycles : float or None
-        Retired instructions and unhalted cycles.
-    reference_cycles : float or None
-        Unhalted cycles at nominal frequency.
-    nominal_cycles : float or None
-        Cycles at nominal frequency, halted or not (time-stamp counter), summed over the cores.
-    l3_misses, l3_hits, l2_misses, l2_hits : float or None
-        Accesses to the caches by outcome.
-
     Examples
     --------
     >>> Events(instructions=2e9, cycles=1e9).metrics(duration_s=2.0)
     {'INST': 1000.0, 'IPC': 2.0}
     """
 
+    #: Retired instructions and unhalted cycles.
     instructions: float | None = None
     cycles: float | None = None
+    #: Unhalted cycles at nominal frequency.
     reference_cycles: float | None = None
+    #: Cycles at nominal frequency, halted or not (time-stamp counter), summed over the cores.
     nominal_cycles: float | None = None
+    #: Accesses to the caches by outcome.
     l3_misses: float | None = None
     l3_hits: float | None = None
     l2_misses: float | None = None

@@ -79,20 +79,13 @@ def fail(group: str, name: str, finding: str, remedy: str) -> Check:
 
 @dataclass(frozen=True)
 class System:
-    """A host's files and tools, as the checks see them.
+    """A host's files and tools, as the checks see them."""
 
-    Attributes
-    ----------
-    root : path
-        Where ``/proc``, ``/sys`` and ``/dev`` are.
-    cores : tuple of int
-        CPUs this process may use.
-    version_of : callable
-        Words of a command -> what it says, None where it is not installed.
-    """
-
+    #: Where ``/proc``, ``/sys`` and ``/dev`` are.
     root: Path
+    #: CPUs this process may use.
     cores: tuple[int, ...]
+    #: Words of a command -> what it says, None where it is not installed.
     version_of: Callable[[tuple[str, ...]], str | None]
 
     def read(self, path: str) -> str | None:

@@ -28,20 +28,13 @@ Watch = Callable[[Sequence[int], float, float], MachineDrift]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found.
+    """What was found."""
 
-    Attributes
-    ----------
-    checks : tuple of Check
-        Findings in order.
-    curve : MemoryCurve or None
-        Memory as measured; None where it was left out or could not be.
-    drift : MachineDrift or None
-        How far the machine moved by itself; None where it was not watched or could not be.
-    """
-
+    #: Findings in order.
     checks: tuple[Check, ...]
+    #: Memory as measured; None where it was left out or could not be.
     curve: MemoryCurve | None
+    #: How far the machine moved by itself; None where it was not watched or could not be.
     drift: MachineDrift | None = None
 
     @property

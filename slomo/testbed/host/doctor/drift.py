@@ -23,11 +23,6 @@ _LOOKS, _PAUSE_S = 8, 0.4
 class MachineDrift:
     """What the sentinel saw.
 
-    Attributes
-    ----------
-    looks : tuple of Look
-        In order, two or more.
-
     Examples
     --------
     >>> drift = MachineDrift((Look({"cache": 2.0, "stream": 1.0}), Look({"cache": 1.6, "stream": 1.02})))
@@ -35,6 +30,7 @@ class MachineDrift:
     (0.25, {'cache': 1.25, 'stream': 1.02})
     """
 
+    #: In order, two or more.
     looks: tuple[Look, ...]
 
     @property
@@ -71,7 +67,7 @@ def watch_drift(
 ) -> MachineDrift:
     """Let the sentinel look at the machine; some five seconds.
 
-    `cores`: cPUs that may be used; the first one is. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
+    `cores`: CPUs that may be used; the first one is. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
     UnstableMeasurementError if it does not get its core; TestbedError if its programs cannot be built or started.
     """
     standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])

@@ -29,27 +29,19 @@ _LEAST_SHARE = 0.1  # of its core: an instance that got less says nothing
 
 @dataclass(frozen=True)
 class MemoryCurve:
-    """What was measured.
+    """What was measured."""
 
-    Attributes
-    ----------
-    sizes_mib, latencies_ns : tuple of float
-        Footprint [MiB] and time per dependent access [ns].
-    l2_ns, llc_ns, dram_ns : float or None
-        Levels; None where the curve does not show them.
-    llc_mib : float or None
-        Footprint up to which accesses hit a cache: L2 and last-level cache together where they exclude each other, L2
-        alone where no shared cache is seen; None where the curve does not tell.
-    read_gb_s : float or None
-        Read bandwidth of the cores of one socket together [GB/s].
-    """
-
+    #: Footprint [MiB] and time per dependent access [ns].
     sizes_mib: tuple[float, ...]
     latencies_ns: tuple[float, ...]
+    #: Levels; None where the curve does not show them.
     l2_ns: float | None
     llc_ns: float | None
     dram_ns: float | None
+    #: Footprint up to which accesses hit a cache: L2 and last-level cache together where they exclude each other, L2
+    #: alone where no shared cache is seen; None where the curve does not tell.
     llc_mib: float | None
+    #: Read bandwidth of the cores of one socket together [GB/s].
     read_gb_s: float | None
 
     def to_dict(self) -> dict[str, Any]:

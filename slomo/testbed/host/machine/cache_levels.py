@@ -17,20 +17,13 @@ _BEYOND = 1.2  # times the size of a cache: a footprint that surely does not fit
 
 @dataclass(frozen=True)
 class CacheLevels:
-    """The levels behind a core's private cache.
+    """The levels behind a core's private cache."""
 
-    Attributes
-    ----------
-    cache_mib : float
-        Footprint up to which accesses hit a cache [MiB]; equal to L2 where no shared cache is seen behind it.
-    llc_ns : float or None
-        Time per access that hits the last-level cache [ns]; None where there is none to see.
-    dram_ns : float or None
-        Time per access that goes to memory [ns]; None where no footprint went beyond the caches.
-    """
-
+    #: Footprint up to which accesses hit a cache [MiB]; equal to L2 where no shared cache is seen behind it.
     cache_mib: float
+    #: Time per access that hits the last-level cache [ns]; None where there is none to see.
     llc_ns: float | None
+    #: Time per access that goes to memory [ns]; None where no footprint went beyond the caches.
     dram_ns: float | None
 
 

@@ -20,26 +20,17 @@ _CHECKSUM_B = 4  # a frame's length counts its checksum, what a program sees doe
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What one instance is given.
+    """What one instance is given."""
 
-    Attributes
-    ----------
-    cores : tuple of int
-        CPUs it is pinned to.
-    directory : str
-        Its own directory; everything in it goes when the run ends.
-    file_prefix : str
-        DPDK's `--file-prefix`, unique to this instance and recognisably ours.
-    pcap : str
-        Capture to replay; empty where the command names none.
-    port : int
-        A free local TCP port; 0 where nobody asked for one.
-    """
-
+    #: CPUs it is pinned to.
     cores: tuple[int, ...]
+    #: Its own directory; everything in it goes when the run ends.
     directory: str
+    #: DPDK's `--file-prefix`, unique to this instance and recognisably ours.
     file_prefix: str
+    #: Capture to replay; empty where the command names none.
     pcap: str = ""
+    #: A free local TCP port; 0 where nobody asked for one.
     port: int = 0
 
     @property

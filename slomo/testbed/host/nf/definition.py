@@ -27,20 +27,13 @@ from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
 @dataclass(frozen=True)
 class ReadySignal:
-    """What shows that an NF is serving.
+    """What shows that an NF is serving."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"json"``, ``"regex"``, ``"tcp_port"``, ``"file"``, ``"telemetry"`` or ``"first_reading"``.
-    value : anything
-        Fields, pattern, port or path; a template where it is text.
-    limit_s : float
-        How long to wait [s].
-    """
-
+    #: ``"json"``, ``"regex"``, ``"tcp_port"``, ``"file"``, ``"telemetry"`` or ``"first_reading"``.
     kind: str = "first_reading"
+    #: Fields, pattern, port or path; a template where it is text.
     value: Any = True
+    #: How long to wait [s].
     limit_s: float = 30.0
 
 
@@ -75,20 +68,13 @@ class ThroughputSource:
 
 @dataclass(frozen=True)
 class Steadiness:
-    """When a throughput counts as steady.
+    """When a throughput counts as steady."""
 
-    Attributes
-    ----------
-    limit_s : float
-        How long to wait at most [s].
-    tolerance : float
-        Share by which the medians of two successive stretches may differ.
-    stretch_s : float
-        Length of a stretch [s]; a slow climb needs long ones to be seen.
-    """
-
+    #: How long to wait at most [s].
     limit_s: float = 30.0
+    #: Share by which the medians of two successive stretches may differ.
     tolerance: float = 0.05
+    #: Length of a stretch [s]; a slow climb needs long ones to be seen.
     stretch_s: float = 0.2
 
 

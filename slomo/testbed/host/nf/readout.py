@@ -28,17 +28,11 @@ _FILE_POLL_S = 0.05
 
 @dataclass(frozen=True)
 class GeneratorSource:
-    """A traffic generator and what it is to send.
+    """A traffic generator and what it is to send."""
 
-    Attributes
-    ----------
-    generator : TrafficGenerator
-        Sends, and counts what comes back.
-    traffic : Traffic
-        Of the workload.
-    """
-
+    #: Sends, and counts what comes back.
     generator: TrafficGenerator
+    #: Of the workload.
     traffic: Traffic
 
     @classmethod

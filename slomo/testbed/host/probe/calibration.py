@@ -27,33 +27,22 @@ _MOST_B = 1 << 20
 
 @dataclass(frozen=True)
 class Calibration:
-    """The reporters of one machine.
+    """The reporters of one machine."""
 
-    Attributes
-    ----------
-    l2_mib, llc_mib : float
-        Caches, the shared one as one core can use it [MiB].
-    reporters : tuple of Reporter
-        Those that tell something here, one per metric.
-    felt : mapping of str to mapping of str to float
-        Metric of a reporter -> metric of a competitor's resource -> extra time beside it.
-    full : float or None
-        Extra time of the shared cache's reporter where it never hits; None where that was not measured.
-    sentinel : Look
-        Speed of the sentinel's programs then.
-    scatter : float
-        By how much two looks of it differ.
-    identity : str
-        Of machine and program it holds for.
-    """
-
+    #: Caches, the shared one as one core can use it [MiB].
     l2_mib: float
     llc_mib: float
+    #: Those that tell something here, one per metric.
     reporters: tuple[Reporter, ...]
+    #: Metric of a reporter -> metric of a competitor's resource -> extra time beside it.
     felt: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    #: Extra time of the shared cache's reporter where it never hits; None where that was not measured.
     full: float | None = None
+    #: Speed of the sentinel's programs then.
     sentinel: Look = field(default_factory=Look)
+    #: By how much two looks of it differ.
     scatter: float = 0.0
+    #: Of machine and program it holds for.
     identity: str = ""
 
     def vector(self, pressure: ProbedPressure, scope: Scope = Scope.SOCKET) -> MetricVector:

@@ -15,20 +15,13 @@ _LEAST = 0.02
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """What one candidate felt.
+    """What one candidate felt."""
 
-    Attributes
-    ----------
-    reporter : Reporter
-        The candidate.
-    extra : mapping of str to float
-        Metric of the competitor's resource -> extra time beside it.
-    error : mapping of str to float
-        Standard error of that.
-    """
-
+    #: The candidate.
     reporter: Reporter
+    #: Metric of the competitor's resource -> extra time beside it.
     extra: Mapping[str, float]
+    #: Standard error of that.
     error: Mapping[str, float]
 
     @property

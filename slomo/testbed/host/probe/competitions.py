@@ -34,23 +34,15 @@ class _Reading:
 
 @dataclass
 class Probe:
-    """Reporter probes, their sentinel, and what they found about competitions.
+    """Reporter probes, their sentinel, and what they found about competitions."""
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Of this machine.
-    definition : HostDefinition
-        Of the synthetic NF.
-    settings : HostSettings
-        Windows and pairs.
-    core : int
-        Where reporters and sentinel stand: the target's.
-    """
-
+    #: Of this machine.
     calibration: Calibration
+    #: Of the synthetic NF.
     definition: HostDefinition
+    #: Windows and pairs.
     settings: HostSettings
+    #: Where reporters and sentinel stand: the target's.
     core: int
     readings: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
 

@@ -33,21 +33,14 @@ SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 
 @dataclass(frozen=True)
 class CalibrationScope:
-    """What is calibrated.
+    """What is calibrated."""
 
-    Attributes
-    ----------
-    l2_mib, largest_llc_mib : float
-        Private cache, and the shared one as the kernel states it [MiB].
-    identity : str
-        Of machine and program.
-    sizes_mib : sequence of float
-        Data sizes over which the shared cache is sought [MiB].
-    """
-
+    #: Private cache, and the shared one as the kernel states it [MiB].
     l2_mib: float
     largest_llc_mib: float
+    #: Of machine and program.
     identity: str
+    #: Data sizes over which the shared cache is sought [MiB].
     sizes_mib: Sequence[float] = SIZES_MIB
 
 

@@ -22,23 +22,15 @@ _MEDIAN_TO_MEAN = 1.2533
 
 @dataclass(frozen=True)
 class ProbedPressure:
-    """What the reporters felt.
+    """What the reporters felt."""
 
-    Attributes
-    ----------
-    ratios : mapping of str to float
-        Reporter -> its throughput beside the competition over that without.
-    widths : mapping of str to float
-        Reporter -> width of the ratio's 90 % interval.
-    pairs : mapping of str to int
-        Reporter -> pairs of windows.
-    rejected : int
-        Windows taken again.
-    """
-
+    #: Reporter -> its throughput beside the competition over that without.
     ratios: Mapping[str, float]
+    #: Reporter -> width of the ratio's 90 % interval.
     widths: Mapping[str, float] = field(default_factory=dict)
+    #: Reporter -> pairs of windows.
     pairs: Mapping[str, int] = field(default_factory=dict)
+    #: Windows taken again.
     rejected: int = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,20 +17,13 @@ _PER_PACKET = 256
 
 @dataclass(frozen=True)
 class Reporter(Stored):
-    """One reporter.
+    """One reporter."""
 
-    Attributes
-    ----------
-    name : str
-        What it does.
-    metric : str
-        The metric that its extra time is.
-    workload : Workload
-        How the synthetic NF is set for it.
-    """
-
+    #: What it does.
     name: str
+    #: The metric that its extra time is.
     metric: str
+    #: How the synthetic NF is set for it.
     workload: Workload
 
 

@@ -75,20 +75,13 @@ def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 
 @dataclass
 class Sentinel:
-    """Looks at the machine while nothing else runs.
+    """Looks at the machine while nothing else runs."""
 
-    Parameters
-    ----------
-    standing : StandingPrograms
-        Where its programs stand.
-    programs : mapping of str to Workload
-        What they are.
-    settings : HostSettings
-        Least share of the core.
-    """
-
+    #: Where its programs stand.
     standing: StandingPrograms
+    #: What they are.
     programs: Mapping[str, Workload]
+    #: Least share of the core.
     settings: HostSettings
 
     def look(self) -> Look:
@@ -116,23 +109,15 @@ def scatter_of(looks: Sequence[Look]) -> float:
 
 @dataclass
 class DriftWatch:
-    """Repeats an experiment during which the machine changed.
+    """Repeats an experiment during which the machine changed."""
 
-    Parameters
-    ----------
-    look : callable
-        Looks at the machine.
-    limit : float
-        Relative change that is none.
-    attempts : int
-        Repetitions, at most.
-    calibrated : Look
-        What was seen at calibration; empty where that is not known.
-    """
-
+    #: Looks at the machine.
     look: Callable[[], Look]
+    #: Relative change that is none.
     limit: float
+    #: Repetitions, at most.
     attempts: int
+    #: What was seen at calibration; empty where that is not known.
     calibrated: Look = field(default_factory=Look)
     _last: tuple[float, Look] = (float("-inf"), Look())
 

@@ -24,23 +24,15 @@ _TYPICAL_L2_MIB, _TYPICAL_LLC_MIB = 1.0, 64.0
 
 @dataclass
 class ProbeSource:
-    """Makes the probes of this machine.
+    """Makes the probes of this machine."""
 
-    Parameters
-    ----------
-    cores : sequence of int
-        Core of the reporters, core of the competitor.
-    settings : HostSettings
-        Windows and pairs.
-    synthetic : str or NetworkFunction
-        The synthetic competitor.
-    calibration : Calibration, optional
-        To use instead of this machine's.
-    """
-
+    #: Core of the reporters, core of the competitor.
     cores: Sequence[int]
+    #: Windows and pairs.
     settings: HostSettings
+    #: The synthetic competitor.
     synthetic: str | NetworkFunction = "synthetic"
+    #: To use instead of this machine's.
     calibration: Calibration | None = None
     made: Probe | None = None
 

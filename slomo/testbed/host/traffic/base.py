@@ -18,25 +18,19 @@ _CHECKSUM_B = 4  # a frame's length counts its checksum, what programs are told 
 class TrafficStatistics:
     """What a generator sent and got back since it was started.
 
-    Attributes
-    ----------
-    sent_packets, received_packets : int
-        Since the start.
-    sent_mpps, received_mpps : float
-        Rates over the generator's own last interval [Mpps].
-    latency_us : mapping of str to float
-        Percentiles such as ``p99`` or ``mean`` [us], where the generator measures them.
-
     Examples
     --------
     >>> TrafficStatistics(1000, 990).lost
     10
     """
 
+    #: Since the start.
     sent_packets: int
     received_packets: int
+    #: Rates over the generator's own last interval [Mpps].
     sent_mpps: float = 0.0
     received_mpps: float = 0.0
+    #: Percentiles such as ``p99`` or ``mean`` [us], where the generator measures them.
     latency_us: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -47,14 +41,9 @@ class TrafficStatistics:
 
 @runtime_checkable
 class TrafficGenerator(Protocol):
-    """Sends a workload's traffic to the machine under test.
+    """Sends a workload's traffic to the machine under test."""
 
-    Attributes
-    ----------
-    name : str
-        As it stands in the provenance.
-    """
-
+    #: As it stands in the provenance.
     name: str
 
     def available(self) -> tuple[bool, str]:
