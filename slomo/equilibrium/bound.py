@@ -43,7 +43,8 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
     Returns
     -------
     ndarray, shape (servers,)
-        Not proven where slopes vary too much nearby, or where the box holds both full and other caches.
+        Not proven where slopes vary too much nearby, where the box holds both full and other caches, or where the
+        memory channel may be full: how long requests wait is then one more unknown.
     """
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     here, _ = _derivatives(servers, vector, reference, np.zeros(len(vector)))
@@ -63,7 +64,9 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
 
 def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
     """Return C (F(x) - x), in shares of the reference."""
-    rest = ((within_capacities(servers, answer(servers, vector)) - vector) / reference).reshape(len(vector), -1, 1)
+    following = answer(servers, vector, np.ones(len(vector)))
+    within_capacities(servers, following)
+    rest = ((following - vector) / reference).reshape(len(vector), -1, 1)
     left: Floats = np.matmul(inverse, rest).reshape(vector.shape)
     return left
 
@@ -107,7 +110,7 @@ def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Flo
     ends = [each * size for each in part for size in scale]
     least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
     free = (wanted[0] == lowest) & (wanted[1] == highest)
-    mixed = ~free & (wanted[0] != wanted[1])
+    mixed = ~free & ((wanted[0] != wanted[1]) | (column == servers.socket.channel))
     middle = np.where(free, same, 0.5 * (least + most))
     return middle, np.where(mixed, _HOPELESS, np.where(free, 0.0, 0.5 * (most - least)))
 

@@ -2,7 +2,8 @@
 
 Neighbours that write more to memory or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
 competitor of the profile make the answer an extrapolation, whatever the pressure is. Where a memory channel is full,
-what each NF has of it depends on how many requests the others have waiting, which no counter of traffic tells.
+what each NF has of it depends on how long requests wait, which no counter of traffic tells: from the memory's latency
+it is an extrapolation, for cards wait longer than cores; without it nothing is predicted there.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.rounds import in_order
+from slomo.equilibrium.rounds import in_order, waited
 from slomo.equilibrium.server import AtRest, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
@@ -35,6 +36,7 @@ class Standing:
 
     pressure: Floats
     load: Floats
+    waiting: Floats
 
 
 def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
@@ -49,20 +51,19 @@ def moved_beside(each: Floats, place: int) -> Floats:
     return total
 
 
-def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], pressure: Floats) -> Floats:
+def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
     """Return the share of its memory channel that each server's NFs move together, shape ``(servers,)``.
 
     Each one's pressure is what the others move, so that all pressures together count everybody once per neighbour.
     0 for an NF alone, and where it is not known.
     """
-    bench = response_table(tuple(models))
-    names = bench.responses[0].pressure_names
-    if "LMB" not in names:
+    socket = response_table(tuple(models)).socket
+    if socket.channel is None:
         return np.zeros(len(members))
-    column = names.index("LMB")
-    felt = in_order(np.sort(pressure[:, :, [column]], axis=1))[:, 0, 0]
+    moved = (at_rest.pressure - waited(socket, at_rest.waiting))[:, :, [socket.channel]] * (members >= 0)[:, :, None]
+    beside = in_order(np.sort(moved, axis=1))[:, 0, 0]
     neighbours = np.maximum((np.asarray(members) >= 0).sum(axis=1) - 1, 1)
-    load: Floats = felt / neighbours / bench.socket.caps[column]
+    load: Floats = beside / neighbours / socket.caps[socket.channel]
     return load
 
 
@@ -89,8 +90,11 @@ def judged(
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
     if channel > FULL:
-        full = f"the memory channel is {100.0 * channel:.0f} % full; above {100.0 * FULL:.0f} % its division is unknown"
-        return Verdict.UNSUPPORTED, (*reasons, *more, full)
+        known = "is predicted from how long requests wait" if response.knows_waiting else "is unknown"
+        full = f"the memory channel is {100.0 * channel:.0f} % full; above {100.0 * FULL:.0f} % its division {known}"
+        more = (*more, full)
+        if not response.knows_waiting:
+            return Verdict.UNSUPPORTED, (*reasons, *more)
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 
 
@@ -118,10 +122,12 @@ def codes_of_first(
         limit = np.array(response.most_moved.limits)
         doubtful = rows[(own_most[members[rows, 1:]].sum(axis=1) > limit).any(axis=1)]
         if len(doubtful):
-            there = Standing(at_rest.pressure[doubtful], at_rest.load[doubtful])
+            there = Standing(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
             moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
             codes[doubtful] = np.maximum(codes[doubtful], (moved > limit).any(axis=1))
-    codes[company & (channel_load(models, members, at_rest.pressure) > FULL)] = 2
+    waits = np.array([model.response is not None and model.response.knows_waiting for model in models])
+    full = company & (channel_load(models, members, at_rest) > FULL)
+    codes[full] = np.maximum(codes[full], np.where(waits[members[full, 0]], 1, 2))
     unknown = [doubted(model, coverage) is not None for model in models]
     codes[company & np.array(unknown, dtype=bool)[members[:, 0]]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes

@@ -1,67 +1,104 @@
-"""The rounds of `slomo.equilibrium.rounds` for many saturated servers side by side: one server per lane of a vector.
+"""The rounds of `slomo.equilibrium.rounds`, compiled, for servers side by side: one server per lane of a vector.
 
-The same additions in that order in every lane, so the same bits as one server after the other; the innermost loops run
-over lanes, which lie side by side in memory, and compile to vector instructions. A lane whose server is at rest takes
-the next one; where none waits, the last lane moves into its place. Servers at part load take
-`slomo.equilibrium.compiled_rounds`.
+The same additions in that order in every lane, without fast-math, so the same bits as the arrays give; the innermost
+loops run over lanes, which lie side by side in memory, and compile to vector instructions. A lane whose server is at
+rest takes the next one; where none waits, the last lane moves into its place.
+
+Compiling takes seconds the first time on a machine, loading what was compiled a tenth of a second: too long for one
+question, little for many. So the loop is taken from the moment on when rounds in numpy have cost as much.
 """
 
+import sys
+from collections.abc import Callable
+
 import numpy as np
+
+from slomo.models.functions.compilation import compiled
 
 #: Lanes: enough that loops over them pay, few enough that what they read stays in the second-level cache; an odd number
 #: of cache lines, so that the numbers of one lane do not fall into the same few sets of the first-level cache.
 LANES = 56
-#: From so many servers on filling lanes pays.
-LEAST_SERVERS = 4 * LANES
+#: So many servers solved in numpy take as long as loading the loop; where numba was loaded already, far fewer do.
+LOADING_SERVERS, LOADED_SERVERS = 1024, 64
+
+
+class _Spent:
+    """How many servers were solved in numpy since the process began."""
+
+    servers = 0
+
+
+def loop_for(servers: int) -> Callable[..., None] | None:
+    """Return the compiled loop where it pays for so many servers more; else None, and they are counted.
+
+    Examples
+    --------
+    >>> loop_for(0) is None or callable(loop_for(0))
+    True
+    """
+    _Spent.servers += servers
+    if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
+        return None
+    return compiled(settle_side_by_side)
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
-    rows, members, _, pace, socket, full_kib, tries, vectors, went
+    rows, members, offered, reduced, pace, socket, full_kib, tries, vectors, status, waiting
 ):
-    """Bring saturated servers to rest; arguments and results as of `slomo.equilibrium.compiled_rounds`."""
-    tolerance, tiny, held = socket[0], socket[1], int(socket[3])
+    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
+
+    Empty places come last. `reduced` says that somebody is offered less than it could serve. `vectors`, shape
+    (2, servers, places, pressures), and `waiting` hold where to begin, and then where it ended and what each NF feels
+    there; `status`, shape (servers, 4), whether it converged, the rounds, the ratio of the last two steps, the last
+    step. Of an NF at part load two answers are read: at full load, and (`again` 1) at part load or, where it was not
+    profiled there, at full load beside faster neighbours.
+    """
+    tolerance, tiny, least_load, held, busy = socket[0], socket[1], socket[2], int(socket[3]), socket[4]
+    channel = int(socket[5])
     pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
-    width = (rows.shape[1] // 2 - 3 * pressures) // (terms + 2)
-    caps, rates = socket[5 : 5 + pressures], socket[5 + pressures :]
+    part_at = rows.shape[1] // 2
+    width = (part_at - 3 * pressures) // (terms + 2)
+    caps, rates = socket[6 : 6 + pressures], socket[6 + pressures :]
     low, high, weights = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
-    weight = np.zeros((places, terms, pressures + 1, LANES))
-    each = (places, pressures, LANES)  # taken apart from one array, these would not be known to lie side by side
-    vector, following, scale, limit = np.zeros(each), np.zeros(each), np.zeros(each), np.zeros(each)
-    answers = (places, pressures + 1, LANES)
-    least_answer, most_answer, felt = np.zeros(answers), np.zeros(answers), np.zeros((pressures, LANES))
-    paces, possible = np.ones((places, LANES)), np.zeros(LANES)
-    total, least, reference = np.zeros((pressures, LANES)), np.zeros((pressures, LANES)), np.zeros((pressures, LANES))
-    basis, answer = np.ones((terms, LANES)), np.zeros(LANES)
-    damping, step, moved, wanted = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
-    server_of, number = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=np.int64)
-    attempt, taken = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=np.int64)
+    lanes, answers = min(LANES, members.shape[0]), pressures + 1
+    tables = 2 if reduced else 1
+    weight = np.zeros((tables, places, terms, answers, lanes))
+    scale, limit = np.zeros((tables, places, pressures, lanes)), np.zeros((tables, places, pressures, lanes))
+    bottom, top = np.zeros((tables, places, answers, lanes)), np.zeros((tables, places, answers, lanes))
+    vector, following = np.zeros((places, pressures, lanes)), np.zeros((places, pressures, lanes))
+    paces, loads, known = np.ones((places, lanes)), np.zeros((places, lanes)), np.zeros((places, lanes))
+    felt, basis = np.zeros((pressures, lanes)), np.ones((terms, lanes))
+    answered, saturated = np.zeros((answers, lanes)), np.zeros((answers, lanes))
+    total, least, reference = np.zeros((pressures, lanes)), np.zeros((pressures, lanes)), np.zeros((pressures, lanes))
+    served, full, stretch = np.zeros(lanes), np.zeros(lanes), np.ones(lanes)
+    wait, most_wait, added = np.ones(lanes), np.ones(lanes), np.zeros(lanes)
+    damping, step, moved, wanted = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    server_of, number = np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
+    attempt, taken = np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
     counts = np.zeros(members.shape[0], dtype=np.int64)
     for server in range(members.shape[0]):
         while counts[server] < places and members[server, counts[server]] >= 0:
             counts[server] += 1
         if counts[server] == 0:  # nobody moves
-            went[server, 0], went[server, 1], went[server, 2], went[server, 3] = 1.0, 1.0, 0.0, 0.0
+            status[server, 0], status[server, 1], status[server, 2], status[server, 3] = 1.0, 1.0, 0.0, 0.0
     for count in range(1, places + 1):
-        waiting, active = 0, 0
+        waiting_server, active = 0, 0
         while True:
-            while active < LANES:  # the next server that waits takes the first free lane
-                while waiting < members.shape[0] and counts[waiting] != count:
-                    waiting += 1
-                if waiting == members.shape[0]:
+            while active < lanes:  # the next server that waits takes the first free lane
+                while waiting_server < members.shape[0] and counts[waiting_server] != count:
+                    waiting_server += 1
+                if waiting_server == members.shape[0]:
                     break
-                lane, server = active, waiting
-                waiting, active = waiting + 1, active + 1
+                lane, server = active, waiting_server
+                waiting_server, active = waiting_server + 1, active + 1
                 server_of[lane], number[lane], attempt[lane], taken[lane] = server, 0, 0, 0
-                damping[lane], step[lane] = tries[0, 0], np.inf
+                damping[lane], step[lane], wait[lane], most_wait[lane] = tries[0, 0], np.inf, waiting[server], 1.0
                 for k in range(pressures):
                     reference[k, lane] = tiny
                     for i in range(count):
-                        who = members[server, i]
                         vector[i, k, lane] = vectors[0, server, i, k]
-                        reference[k, lane] = max(reference[k, lane], rows[who, k])
-                        scale[i, k, lane] = rows[who, pressures + k]
-                        limit[i, k, lane] = min(rows[who, 2 * pressures + k], caps[k])
+                        reference[k, lane] = max(reference[k, lane], rows[members[server, i], k])
                     everything, solo = vector[0, k, lane], rows[members[server, 0], k]
                     for i in range(1, count):
                         everything += vector[i, k, lane]
@@ -70,12 +107,27 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     share = min(max(everything, least[k, lane]), caps[k]) / max(everything, tiny)
                     for i in range(count):
                         vector[i, k, lane] *= share
+                furthest = 0.0
                 for i in range(count):
-                    who, paces[i, lane] = members[server, i], pace[server, i]
-                    for a in range(pressures + 1):
-                        least_answer[i, a, lane], most_answer[i, a, lane] = rows[who, low + a], rows[who, high + a]
-                        for t in range(terms):
-                            weight[i, t, a, lane] = rows[who, weights + t * width + a]
+                    who = members[server, i]
+                    paces[i, lane], loads[i, lane] = pace[server, i], offered[server, i]
+                    known[i, lane] = 1.0 if rows[who, part_at] > 0.0 else 0.0
+                    if channel >= 0:
+                        furthest = max(furthest, rows[who, 2 * pressures + channel])
+                    for table in range(tables):
+                        at = part_at if table == 1 and known[i, lane] > 0.0 else 0
+                        for k in range(pressures):
+                            scale[table, i, k, lane] = rows[who, at + pressures + k]
+                            limit[table, i, k, lane] = rows[who, at + 2 * pressures + k]
+                        for a in range(answers):
+                            bottom[table, i, a, lane], top[table, i, a, lane] = (
+                                rows[who, at + low + a],
+                                rows[who, at + high + a],
+                            )
+                            for t in range(terms):
+                                weight[table, i, t, a, lane] = rows[who, at + weights + t * width + a]
+                if channel >= 0:
+                    most_wait[lane] = 1.0 + furthest / caps[channel]
             if active == 0:
                 break
             for k in range(pressures):
@@ -86,44 +138,81 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     one = vector[i, k]
                     for lane in range(active):
                         sums[lane] += one[lane]
+            if channel >= 0:
+                for lane in range(active):
+                    added[lane] = caps[channel] * (wait[lane] - 1.0)
             for i in range(count):
-                for k in range(pressures):
-                    sums, one, most, half, part = total[k], vector[i, k], limit[i, k], scale[i, k], felt[k]
-                    line = basis[1 + k]
-                    for lane in range(active):
-                        kept = min(max(sums[lane] - one[lane], 0.0), most[lane])
-                        part[lane] = kept / (kept + half[lane])
-                        line[lane] = part[lane]
-                term = 1 + pressures
-                for k in range(pressures):
-                    for m in range(k + 1):
-                        line, part, other = basis[term], felt[k], felt[m]
+                for table in range(tables):
+                    for k in range(pressures):
+                        sums, one, most, half, part = (
+                            total[k],
+                            vector[i, k],
+                            limit[table, i, k],
+                            scale[table, i, k],
+                            felt[k],
+                        )
                         for lane in range(active):
-                            line[lane] = part[lane] * other[lane]
-                        term += 1
-                for a in range(pressures, -1, -1):  # speed first: rates are what a packet moves times it
-                    factor = weight[i, 0, a]
-                    for lane in range(active):
-                        answer[lane] = factor[lane]
-                    for t in range(1, terms):
-                        line, factor = basis[t], weight[i, t, a]
+                            part[lane] = sums[lane] - one[lane]
+                        if table == 1 and rates[k] > 0.0:
+                            for lane in range(active):
+                                part[lane] *= stretch[lane]
+                        if k == channel:
+                            for lane in range(active):
+                                part[lane] += added[lane]
+                        line = basis[1 + k]
                         for lane in range(active):
-                            answer[lane] += line[lane] * factor[lane]
-                    bottom, top = least_answer[i, a], most_answer[i, a]
-                    if a == pressures:
-                        own = paces[i]
+                            kept = min(max(part[lane], 0.0), most[lane])
+                            part[lane] = kept / (kept + half[lane])
+                            line[lane] = part[lane]
+                    term = 1 + pressures
+                    for k in range(pressures):
+                        for m in range(k + 1):
+                            line, part, other = basis[term], felt[k], felt[m]
+                            for lane in range(active):
+                                line[lane] = part[lane] * other[lane]
+                            term += 1
+                    for a in range(answers if table == 0 else pressures):
+                        answer, factor = answered[a], weight[table, i, 0, a]
                         for lane in range(active):
-                            possible[lane] = min(max(answer[lane], bottom[lane]), top[lane]) * own[lane]
+                            answer[lane] = factor[lane]
+                        for t in range(1, terms):
+                            line, factor = basis[t], weight[table, i, t, a]
+                            for lane in range(active):
+                                answer[lane] += line[lane] * factor[lane]
+                        least_answer, most_answer = bottom[table, i, a], top[table, i, a]
+                        for lane in range(active):
+                            answer[lane] = min(max(answer[lane], least_answer[lane]), most_answer[lane])
+                    if table == 1:
+                        break
+                    own, speed = paces[i], answered[pressures]
+                    if tables == 1:
+                        for lane in range(active):
+                            served[lane] = speed[lane] * own[lane]
                         continue
-                    one, new = vector[i, a], following[i, a]
-                    if rates[a] > 0.0:
+                    fastest = top[0, i, pressures]
+                    for lane in range(active):
+                        possible = speed[lane] * own[lane]
+                        load = min(max(loads[i, lane] / max(possible, tiny), least_load), 1.0)
+                        share, served[lane] = load, load * possible
+                        if known[i, lane] > 0.0:
+                            share = min(max(served[lane] / max(fastest[lane], tiny), least_load), 1.0)
+                        stretch[lane] = 1.0 / share
+                        full[lane] = max((load - busy) / (1.0 - busy), 0.0)
+                    for a in range(pressures):
+                        whole, answer = saturated[a], answered[a]
                         for lane in range(active):
-                            reached = min(max(answer[lane], bottom[lane]), top[lane]) * possible[lane]
-                            new[lane] = one[lane] + damping[lane] * (reached - one[lane])
-                    else:
+                            whole[lane] = answer[lane]
+                for k in range(pressures):
+                    one, new, answer, whole = vector[i, k], following[i, k], answered[k], saturated[k]
+                    if tables == 2:
                         for lane in range(active):
-                            reached = min(max(answer[lane], bottom[lane]), top[lane])
-                            new[lane] = one[lane] + damping[lane] * (reached - one[lane])
+                            if known[i, lane] > 0.0:
+                                answer[lane] = full[lane] * whole[lane] + (1.0 - full[lane]) * answer[lane]
+                    if rates[k] > 0.0:
+                        for lane in range(active):
+                            answer[lane] *= served[lane]
+                    for lane in range(active):
+                        new[lane] = one[lane] + damping[lane] * (answer[lane] - one[lane])
             for lane in range(active):
                 moved[lane] = 0.0
             for k in range(pressures):
@@ -143,6 +232,11 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         value = new[lane] * wanted[lane]
                         moved[lane] = max(moved[lane], abs(value - one[lane]) / scaled_by[lane])
                         one[lane] = value
+                if k == channel:
+                    for lane in range(active):
+                        longer = min(max(wait[lane] * (sums[lane] / cap), 1.0), most_wait[lane])
+                        moved[lane] = max(moved[lane], abs(longer - wait[lane]))
+                        wait[lane] = longer
             lane = 0
             while lane < active:
                 number[lane] += 1
@@ -152,14 +246,15 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     lane += 1
                     continue
                 server = server_of[lane]
-                went[server, 2] = min(moved[lane] / max(before, tiny), 1e9)
+                status[server, 2] = min(moved[lane] / max(before, tiny), 1e9)
                 taken[lane] += number[lane]
                 number[lane], attempt[lane] = 0, attempt[lane] + 1
                 if not done and attempt[lane] < tries.shape[0]:
                     damping[lane] = tries[attempt[lane], 0]
                     lane += 1
                     continue
-                went[server, 0], went[server, 1], went[server, 3] = done, taken[lane], step[lane]
+                status[server, 0], status[server, 1], status[server, 3] = done, taken[lane], step[lane]
+                waiting[server] = wait[lane]
                 for k in range(pressures):
                     everything = vector[0, k, lane]
                     for i in range(1, count):
@@ -167,21 +262,28 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     for i in range(count):
                         vectors[0, server, i, k] = vector[i, k, lane]
                         vectors[1, server, i, k] = max(everything - vector[i, k, lane], 0.0)
+                        if k == channel:
+                            vectors[1, server, i, k] += caps[channel] * (wait[lane] - 1.0)
                 active -= 1  # the last lane moves here; it is looked at next
                 server_of[lane], number[lane] = server_of[active], number[active]
                 attempt[lane], taken[lane] = attempt[active], taken[active]
                 damping[lane], step[lane], moved[lane] = damping[active], step[active], moved[active]
+                wait[lane], most_wait[lane] = wait[active], most_wait[active]
                 for k in range(pressures):
                     least[k, lane], reference[k, lane] = least[k, active], reference[k, active]
                     for i in range(count):
                         vector[i, k, lane] = vector[i, k, active]
-                        scale[i, k, lane], limit[i, k, lane] = scale[i, k, active], limit[i, k, active]
                 for i in range(count):
-                    paces[i, lane] = paces[i, active]
-                    for a in range(pressures + 1):
-                        least_answer[i, a, lane], most_answer[i, a, lane] = (
-                            least_answer[i, a, active],
-                            most_answer[i, a, active],
-                        )
-                        for t in range(terms):
-                            weight[i, t, a, lane] = weight[i, t, a, active]
+                    paces[i, lane], loads[i, lane] = paces[i, active], loads[i, active]
+                    known[i, lane] = known[i, active]
+                    for table in range(tables):
+                        for k in range(pressures):
+                            scale[table, i, k, lane] = scale[table, i, k, active]
+                            limit[table, i, k, lane] = limit[table, i, k, active]
+                        for a in range(answers):
+                            bottom[table, i, a, lane], top[table, i, a, lane] = (
+                                bottom[table, i, a, active],
+                                top[table, i, a, active],
+                            )
+                            for t in range(terms):
+                                weight[table, i, t, a, lane] = weight[table, i, t, a, active]

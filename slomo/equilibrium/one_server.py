@@ -51,13 +51,13 @@ class OneServer:
         self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
         self._bench = response_table(kinds)
         self.rest: Rest = self._bench.settle(self._members, self._offered)
-        self.pressure = self.rest.felt
+        self.pressure, self.waiting = self.rest.pressure, self.rest.waiting
         self._read: dict[int, float] = {}
 
     @property
     def converged(self) -> bool:
         """Whether the rounds came to rest."""
-        return bool(self.rest.went[0, 0] > 0.0)
+        return bool(self.rest.status[0, 0] > 0.0)
 
     def felt(self, number: int) -> Floats:
         """Return what an NF feels from the others, shape ``(pressures,)``."""
@@ -134,7 +134,7 @@ class OneServer:
     @cached_property
     def channel_load(self) -> float:
         """Share of the memory channel that all NFs move together."""
-        return float(channel_load(self._bench.models, self._members, self.pressure)[0])
+        return float(channel_load(self._bench.models, self._members, self)[0])
 
     def _commonest_beside(self, place: int) -> int:
         """Return how many neighbours are of the commonest kind."""

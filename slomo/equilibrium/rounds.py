@@ -1,6 +1,8 @@
 """The damped rounds in which the NFs of many servers come to rest, in arrays.
 
-Serves `slomo.equilibrium.server`, which says why there is a fixed point. A server that has come to rest is put aside,
+Serves `slomo.equilibrium.server`, which says why there is a fixed point. Where all that NFs ask for is more than the
+memory channel moves, requests wait, until what is asked for is what is moved: everybody feels that waiting beside the
+others' traffic, as so much more traffic (`slomo.training.waiting`). A server that has come to rest is put aside,
 so that its numbers are those it has when solved alone, to the last bit, whoever else is still moving.
 """
 
@@ -68,6 +70,8 @@ class Servers:
         The same at part load; None where nobody was profiled there.
     pace : ndarray, shape (servers, places)
         Throughput over what the smooth speed says of it.
+    most_waiting : ndarray, shape (servers,)
+        Waiting beyond which no NF's answer changes.
     """
 
     start: Floats
@@ -80,11 +84,12 @@ class Servers:
     socket: SharedSocket
     least: Floats
     pace: Floats
+    most_waiting: Floats
     part_load: PartLoad | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
-        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least", "pace")
+        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least", "pace", "most_waiting")
         part = self.part_load
         if part is not None:
             part = PartLoad(*(getattr(part, name)[rows] for name in PartLoad.__dataclass_fields__))
@@ -99,30 +104,35 @@ class Rest:
     ----------
     vectors : ndarray, shape (2, servers, places, pressures)
         Everybody's vector, and what each feels from the others.
-    went : ndarray, shape (servers, 4)
+    status : ndarray, shape (servers, 4)
         Whether it converged, rounds taken, ratio of the last two steps, last step.
     pace : ndarray, shape (servers, places)
         As in :class:`Servers`.
+    waiting : ndarray, shape (servers,)
+        How many times that of a channel just full the memory's latency is; 1 where it is not full.
     """
 
     vectors: Floats
-    went: Floats
+    status: Floats
     pace: Floats
+    waiting: Floats
 
     @classmethod
-    def untouched(cls, servers: int, places: int, pressures: int, pace: Floats) -> "Rest":
-        """Return room for where rounds end."""
-        return cls(np.zeros((2, servers, places, pressures)), np.tile(_UNTOUCHED, (servers, 1)), pace)
+    def beginning(cls, begin: Floats, pace: Floats, waiting: Floats | None = None) -> "Rest":
+        """Return where rounds begin, at vectors of shape (servers, places, pressures), and room for where they end."""
+        waiting = np.ones(len(begin)) if waiting is None else waiting.copy()
+        return cls(np.array([begin, np.zeros_like(begin)]), np.tile(_UNTOUCHED, (len(begin), 1)), pace, waiting)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return where the rounds of these servers ended."""
-        return Rest(self.vectors[:, rows], self.went[rows], self.pace[rows])
+        return Rest(self.vectors[:, rows], self.status[rows], self.pace[rows], self.waiting[rows])
 
     @classmethod
     def joined(cls, parts: Sequence["Rest"]) -> "Rest":
         """Return where the rounds of all parts' servers ended, in that order."""
         vectors = np.concatenate([part.vectors for part in parts], axis=1)
-        return cls(vectors, *(np.concatenate([getattr(part, name) for part in parts]) for name in ("went", "pace")))
+        names = ("status", "pace", "waiting")
+        return cls(vectors, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
     def vector(self) -> Floats:
@@ -131,31 +141,31 @@ class Rest:
         return vector
 
     @property
-    def felt(self) -> Floats:
-        """What each feels from the others, shape (servers, places, pressures)."""
-        felt: Floats = self.vectors[1]
-        return felt
+    def pressure(self) -> Floats:
+        """What each feels of the others' traffic and of the channel's waiting, shape (servers, places, pressures)."""
+        pressure: Floats = self.vectors[1]
+        return pressure
 
     @property
     def converged(self) -> NDArray[np.bool_]:
         """Which servers came to rest."""
-        return self.went[:, 0] > 0.0
+        return self.status[:, 0] > 0.0
 
     @property
     def rounds(self) -> NDArray[np.int64]:
         """Rounds each took."""
-        return self.went[:, 1].astype(np.int64)
+        return self.status[:, 1].astype(np.int64)
 
     @property
     def ratio(self) -> Floats:
         """Last step over the one before."""
-        ratio: Floats = self.went[:, 2]
+        ratio: Floats = self.status[:, 2]
         return ratio
 
     @property
     def step(self) -> Floats:
         """Last step."""
-        step: Floats = self.went[:, 3]
+        step: Floats = self.status[:, 3]
         return step
 
 
@@ -188,10 +198,13 @@ def laid_out(
     if socket.held is not None:
         solo = in_order(start[:, :, [socket.held]])[:, 0, 0]
         least[:, 0, socket.held] = np.minimum(solo, full_kib)
+    limit, most_waiting = table.limit[members], np.ones(len(members))
+    if socket.channel is not None and members.shape[1]:
+        most_waiting += (limit[:, :, socket.channel] * here[:, :, 0]).max(axis=1) / socket.caps[socket.channel]
     return Servers(
         start,
         table.scale[members],
-        np.minimum(table.limit[members], socket.caps),
+        limit,
         table.weight[members] * here[:, :, :, None],
         table.low[members] * here,
         table.high[members] * here,
@@ -199,6 +212,7 @@ def laid_out(
         socket,
         least,
         np.ones(members.shape) if pace is None else pace,
+        most_waiting,
         None if table.part_load is None or not np.isfinite(offered).any() else _part_load(table.part_load, members),
     )
 
@@ -229,81 +243,102 @@ def in_order(values: Floats) -> Floats:
     return total
 
 
-def come_to_rest(servers: Servers, tries: Sequence[tuple[float, int]], begin: Floats | None = None) -> Rest:
+def come_to_rest(
+    servers: Servers, tries: Sequence[tuple[float, int]], rest: Rest | None = None, tolerance: float = TOLERANCE
+) -> Rest:
     """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before.
 
-    They begin at the vectors `begin`, shape (servers, places, pressures), by default everybody's alone.
+    They begin where `rest` says and write there where they end; by default everybody's vector alone.
     """
-    count, places, pressures = servers.start.shape
-    rest = Rest.untouched(count, places, pressures, servers.pace)
-    rest.vector[:] = within_capacities(servers, (servers.start if begin is None else begin).copy())
+    count, places, _ = servers.start.shape
+    rest = Rest.beginning(servers.start, servers.pace) if rest is None else rest
+    within_capacities(servers, rest.vector)
     active = np.arange(count)
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     if not places or not count:
-        rest.went[:, 0] = 1.0
+        rest.status[:, 0] = 1.0
         return rest
     for damping, rounds in tries:
-        active = _tried(servers, reference, rest, active, damping, rounds)
+        active = _tried(servers, reference, rest, active, (damping, rounds, tolerance))
         if not len(active):
             break
-    rest.felt[:] = np.maximum(in_order(rest.vector) - rest.vector, 0.0)
+    rest.pressure[:] = np.maximum(in_order(rest.vector) - rest.vector, 0.0) + waited(servers.socket, rest.waiting)
     return rest
 
 
 def _tried(
-    servers: Servers, reference: Floats, rest: Rest, active: NDArray[np.int64], damping: float, rounds: int
+    servers: Servers, reference: Floats, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]
 ) -> NDArray[np.int64]:
     """Run one try on the servers `active`, write into `rest`, and return those still moving."""
+    damping, rounds, tolerance = how
     every = len(active) == len(servers.start)
     part, scale = (servers, reference) if every else (servers.only(active), reference[active])
-    vector, step = rest.vector[active], rest.step[active]
+    vector, step, waiting = rest.vector[active], rest.step[active], rest.waiting[active]
     still, before = np.ones(len(active), dtype=bool), rest.rounds[active]
     for number in range(1, rounds + 1):
-        following = within_capacities(part, vector + damping * (answer(part, vector) - vector))
-        moved = (np.abs(following - vector) / scale).max(axis=(1, 2))
-        done = still & (moved <= TOLERANCE * damping)
+        following = vector + damping * (answer(part, vector, waiting) - vector)
+        longer = within_capacities(part, following, waiting)
+        moved = np.maximum((np.abs(following - vector) / scale).max(axis=(1, 2)), np.abs(longer - waiting))
+        done = still & (moved <= tolerance * damping)
         last = number == rounds
         if last or done.any():
             for leaving, converged in ((done, True), (still & ~done, False)) if last else ((done, True),):
                 at = active[leaving]
                 ratio = np.minimum(moved[leaving] / np.maximum(step[leaving], TINY), 1e9)
-                rest.vector[at], rest.went[at, 0] = following[leaving], converged
-                rest.went[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
+                rest.vector[at], rest.waiting[at] = following[leaving], longer[leaving]
+                rest.status[at, 0] = converged
+                rest.status[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
             still = still & ~done
             if last or not still.any():
                 break
             if still.mean() < _SPARSE:
                 kept = np.flatnonzero(still)
                 part, scale, active, before = part.only(kept), scale[kept], active[kept], before[kept]
-                following, moved, still = following[kept], moved[kept], still[kept]
-        vector, step = following, moved
+                following, moved, still, longer = following[kept], moved[kept], still[kept], longer[kept]
+        vector, step, waiting = following, moved, longer
     return active[still]
 
 
-def within_capacities(servers: Servers, vector: Floats) -> Floats:
-    """Scale vectors, in place, so that all NFs together hold and move no more than there is, and fill a full cache."""
-    total = in_order(vector)
+def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None = None) -> Floats:
+    """Scale vectors, in place, so that all NFs together hold and move no more than there is, and fill a full cache.
+
+    Returns how long requests wait next: longer where more was asked of the memory channel than it moves.
+    """
+    total, channel = in_order(vector), servers.socket.channel
     wanted = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
     vector *= wanted / np.maximum(total, TINY)
-    return vector
+    waiting = np.ones(len(vector)) if waiting is None else waiting
+    if channel is None:
+        return waiting
+    return np.minimum(
+        np.maximum(waiting * (total[:, 0, channel] / servers.socket.caps[channel]), 1.0), servers.most_waiting
+    )
 
 
-def answer(servers: Servers, vector: Floats) -> Floats:
+def waited(socket: SharedSocket, waiting: Floats) -> Floats:
+    """Return what waiting adds to the pressure on everybody, shape (servers, 1, pressures)."""
+    added = np.zeros((len(waiting), 1, len(socket.caps)))
+    if socket.channel is not None:
+        added[:, 0, socket.channel] = socket.caps[socket.channel] * (waiting - 1.0)
+    return added
+
+
+def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
     """Return everybody's answer to everybody else: what a packet moves, times the packets served."""
     size = vector.shape[2]
-    pressure = in_order(vector) - vector
-    answers, rates = _under(servers, pressure), servers.socket.rates
+    beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
+    answers, rates = _under(servers, beside + added), servers.socket.rates
     possible = answers[:, :, size] * servers.pace
     if not np.isfinite(servers.offered).any():
         saturated: Floats = answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0)
         return saturated
     load = load_of(servers.offered, possible)[:, :, None]
     served = load * possible[:, :, None]
-    faster = _under(servers, pressure * np.where(rates, 1.0 / load, 1.0))
+    faster = _under(servers, beside * np.where(rates, 1.0 / load, 1.0) + added)
     moved: Floats = faster[:, :, :size]
     if servers.part_load is not None:
         part = served_part(served, servers.high[:, :, [size]])
-        idle = _under(servers.part_load, pressure * np.where(rates, 1.0 / part, 1.0))[:, :, :size]
+        idle = _under(servers.part_load, beside * np.where(rates, 1.0 / part, 1.0) + added)[:, :, :size]
         busy = busy_part(load)
         moved = np.where(servers.part_load.known, busy * answers[:, :, :size] + (1.0 - busy) * idle, moved)
     return moved * np.where(rates, served, 1.0)

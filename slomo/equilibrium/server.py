@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
 from slomo.equilibrium.settling import TRIES, ResponseTable, response_table, responses_of
 from slomo.equilibrium.tables import Tables, kinds, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
@@ -61,6 +61,8 @@ class Joint:
         Bound on what is left, as a share of the largest solo value.
     proven : ndarray of bool, shape (servers,)
         Whether the bound is proven, or estimated from the last two steps.
+    waiting : ndarray, shape (servers,)
+        How many times that of a channel just full the memory's latency is; 1 where it is not full. Part of `pressure`.
     """
 
     pressure: Floats
@@ -73,6 +75,7 @@ class Joint:
     ratio: Floats
     bound: Floats
     proven: NDArray[np.bool_]
+    waiting: Floats
 
 
 class AtRest(Protocol):
@@ -84,6 +87,10 @@ class AtRest(Protocol):
 
     @property
     def load(self) -> Floats:
+        """As :class:`Joint` has it."""
+
+    @property
+    def waiting(self) -> Floats:
         """As :class:`Joint` has it."""
 
 
@@ -233,12 +240,14 @@ def joint_vectors(
     served = np.zeros((*who.shape, 1))
     possible: Floats = read_mpps(responses, who[here], at_rest.pressure[here], beside)
     served[here, 0] = np.multiply(at_rest.load[here], possible)
-    moved = _under(bench, who, at_rest.pressure, load, (weight, low, high))
+    added = waited(bench.socket, at_rest.waiting)
+    beside = np.maximum(at_rest.pressure - added, 0.0), added
+    moved = _under(bench, who, beside, load, (weight, low, high))
     if inner.part_load is not None and (load[here] < 1.0).any():
         part = served_part(served, inner.high[who][..., [inner.pressures]])
         ends = [each[who] for each in vector_tables(responses, names, part_load=True)[1:]]
-        idle = _under(bench, who, at_rest.pressure, part, ends, inner.part_load)
-        full, busy = _under(bench, who, at_rest.pressure, np.ones_like(load), (weight, low, high)), busy_part(load)
+        idle = _under(bench, who, beside, part, ends, inner.part_load)
+        full, busy = _under(bench, who, beside, np.ones_like(load), (weight, low, high)), busy_part(load)
         known = (inner.part_load.start[who][:, :, :1] > 0.0) & (load < 1.0)
         moved = np.where(known, busy * full + (1.0 - busy) * idle, moved)
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
@@ -257,14 +266,17 @@ def joint_vectors(
 def _under(
     bench: ResponseTable,
     members: NDArray[np.integer],
-    pressure: Floats,
+    pressure: tuple[Floats, Floats],
     share: Floats,
     answers: Sequence[Floats],
     table: Tables | None = None,
 ) -> Floats:
-    """Read answers (weights, low, high) where packets come at a share of the speed at which they were measured."""
+    """Read answers (weights, low, high) where packets come at a share of the speed at which they were measured.
+
+    The pressure is the others' traffic, which counts more then, and the channel's waiting, which does not.
+    """
     table, rates = table or bench.table, kinds(bench.responses[0].pressure_names)[0]
-    stretched = pressure * np.where(rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0)
+    stretched = pressure[0] * np.where(rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0) + pressure[1]
     basis = pressure_basis(stretched, table.scale[members], table.limit[members])
     read: Floats = np.matmul(basis[:, :, None, :], answers[0])[:, :, 0, :]
     return np.minimum(np.maximum(read, answers[1]), answers[2])
@@ -274,7 +286,7 @@ def _read(bench: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     """Read every NF's throughput where the rounds ended."""
     models, members, rest, read, present = bench.models, part.members, part.rest, part.read, part.members >= 0
     most = np.where(np.isfinite(part.offered), part.offered, np.inf)
-    pressure = rest.felt * present[:, :, None]
+    pressure = rest.pressure * present[:, :, None]
     count = present.sum(axis=1)
     mpps, below, above = np.zeros(members.shape), np.zeros(members.shape), np.zeros(members.shape)
     neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)
@@ -289,7 +301,9 @@ def _read(bench: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     high = np.minimum(above, most + spread)
     bound, proven = bounds(bench, members, most, rest, prove=settings.prove)
     served = np.minimum(mpps, most)
-    return Joint(pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven)
+    return Joint(
+        pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven, rest.waiting
+    )
 
 
 def bounds(

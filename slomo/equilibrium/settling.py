@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.competition import distinct_mixes
-from slomo.equilibrium.compiled_rounds import loop_for
-from slomo.equilibrium.lanes import LEAST_SERVERS
+from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out, speed_of
 from slomo.equilibrium.tables import SharedSocket, Tables, read_mpps, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
@@ -23,9 +22,10 @@ from slomo.models.responses.server_response import ServerResponse
 #: Share of the way to the answer that a round goes, and most rounds: a usual try (0.5 takes half as many rounds again),
 #: and two for servers that swing around their fixed point.
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
+#: The first time the rounds end when nothing moves by more than so many times :data:`TOLERANCE`.
+_LOOSE = 10.0
 #: Share by which counted occupancies may add up to more than the cache.
 _ROUNDING = 0.02
-_TRIES = np.array(TRIES)
 #: Servers that rounds in numpy take at a time, so that what they read stays in a cache.
 _LAID_OUT = 1_024
 
@@ -54,8 +54,8 @@ class ResponseTable:
     @cached_property
     def numbers(self) -> Floats:
         """The socket and the rounds' constants, as the compiled loop reads them."""
-        held = -1 if self.socket.held is None else self.socket.held
-        return np.array([TOLERANCE, TINY, LEAST_LOAD, held, BUSY, *self.socket.caps, *self.socket.rates])
+        held, channel = (-1 if column is None else column for column in (self.socket.held, self.socket.channel))
+        return np.array([TOLERANCE, TINY, LEAST_LOAD, held, BUSY, channel, *self.socket.caps, *self.socket.rates])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
         """Return what a full cache holds at the least [KiB], as most NFs of each server saw it, shape (servers,).
@@ -95,22 +95,20 @@ class ResponseTable:
         """Lay servers out in arrays; places in canonical order, loads infinite where saturated."""
         return laid_out(self.table, members, offered, self.socket, self.full_kib(members), pace)
 
-    def settle(
-        self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] | None = None
-    ) -> Rest:
+    def settle(self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
         """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`.
 
         The smooth speed of the rounds is some percent off where much is lost: it is corrected to the throughput read
-        where the rounds ended, and they go on from there.
+        where rounds first ended, and they go on from there.
         """
-        back, saturated = None, len(members) >= LEAST_SERVERS and not np.isfinite(offered).any()
-        if saturated:
+        back = None
+        if not np.isfinite(offered).any():
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
         begin = self.table.start[members] * (members >= 0)[:, :, None]
-        rest = self._settled(members, offered, np.ones(members.shape), begin, tries, saturated=saturated)
-        pace = self._pace(members, rest.felt)
-        rest = self._settled(members, offered, pace, rest.vector, tries, saturated=saturated)
+        rest = self._settled(members, offered, Rest.beginning(begin, np.ones(members.shape)), tries, _LOOSE * TOLERANCE)
+        pace = self._pace(members, rest.pressure)
+        rest = self._settled(members, offered, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
         return rest if back is None else rest.rows(back)
 
     def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
@@ -125,25 +123,26 @@ class ResponseTable:
         self,
         members: NDArray[np.int64],
         offered: Floats,
-        pace: Floats,
-        begin: Floats,
-        tries: Sequence[tuple[float, int]] | None,
-        *,
-        saturated: bool,
+        rest: Rest,
+        tries: Sequence[tuple[float, int]],
+        tolerance: float,
     ) -> Rest:
-        loop = loop_for(len(members), saturated=saturated)
+        """Run the rounds from where `rest` says to a tolerance, and write there where they end."""
+        loop = loop_for(len(members))
         if loop is None or not members.size:
             parts = [slice(at, at + _LAID_OUT) for at in range(0, len(members), _LAID_OUT)] or [slice(0, 0)]
             rests = [
-                come_to_rest(self.laid_out(members[part], offered[part], pace[part]), tries or TRIES, begin[part])
+                come_to_rest(
+                    self.laid_out(members[part], offered[part], rest.pace[part]), tries, rest.rows(part), tolerance
+                )
                 for part in parts
             ]
             return rests[0] if len(rests) == 1 else Rest.joined(rests)
-        rest = Rest.untouched(members.shape[0], members.shape[1], self.table.pressures, pace)
-        rest.vector[:] = begin
-        given = _TRIES if tries is None else np.array(tries, dtype=float)
-        full = self.full_kib(members)
-        loop(self.table.rows, members, offered, pace, self.numbers, full, given, rest.vectors, rest.went)
+        numbers = self.numbers.copy()
+        numbers[0] = tolerance
+        how = (np.array(tries, dtype=float), rest.vectors, rest.status, rest.waiting)
+        reduced = bool(np.isfinite(offered).any())
+        loop(self.table.rows, members, offered, reduced, rest.pace, numbers, self.full_kib(members), *how)
         return rest
 
 

@@ -135,6 +135,8 @@ class SharedSocket:
         Pressures that scale with served packets.
     held : int or None
         Column of the cache's occupancy.
+    channel : int or None
+        Column of the memory channel's traffic, where the machine's is known.
     capacities : Capacities or None
         The same by metric.
     """
@@ -142,6 +144,7 @@ class SharedSocket:
     caps: Floats
     rates: NDArray[np.bool_]
     held: int | None
+    channel: int | None
     capacities: Capacities | None
 
 
@@ -150,7 +153,8 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
     """Return what a machine has of the pressures `names`; no end of anything where it is not known."""
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
     held = names.index("L3OCC") if "L3OCC" in names else None
-    return SharedSocket(caps, kinds(names)[0], held, capacities)
+    channel = names.index("LMB") if "LMB" in names and np.isfinite(caps[names.index("LMB")]) else None
+    return SharedSocket(caps, kinds(names)[0], held, channel, capacities)
 
 
 @lru_cache(maxsize=128)

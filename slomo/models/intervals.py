@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.stored import Stored
 from slomo.models.base import Floats
-from slomo.models.checked_json import finite
 from slomo.models.error_shape import ErrorShape, proportional
 from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
@@ -178,20 +177,14 @@ class ConformalCalibration(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
-        """Rebuild from :meth:`to_dict`'s mapping, or from that of a version that knew less.
+        """Rebuild from :meth:`to_dict`'s mapping.
 
-        Such files hold a floor, to which the loss was added, or sizes of errors only. Raises ConfigurationError for
-        scores that are not in ascending order, or spreads that are not above 0.
+        Raises ConfigurationError for scores that are not in ascending order, or spreads that are not above 0.
         """
-        floor = {} if "shape" in data else {"shape": proportional(_floor(data)).to_dict()}
-        made = super().from_dict({**data, **floor})
+        made = super().from_dict(data)
         scores, centre, spread, kinds = made.scores, made.centre, made.spread, made.kinds
         if scores.ndim != 1 or (np.diff(scores) < 0).any():
             raise ConfigurationError("conformal scores must be in ascending order", hint="train the model again")
-        if "centre" not in data:
-            if (scores < 0).any():
-                raise ConfigurationError("sizes of errors must be positive", hint="train the model again")
-            return symmetric(scores, made.source, made.shape)
         if len(kinds) not in (0, len(scores)) or not np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all():
             raise ConfigurationError("kinds of neighbourhood do not belong to the scores", hint="train the model again")
         if not centre.shape == spread.shape == (len(NEIGHBOURHOODS),) or (spread <= 0).any():
@@ -200,15 +193,6 @@ class ConformalCalibration(Stored):
                 hint="train the model again",
             )
         return replace(made, kinds=kinds.astype(np.int64))
-
-
-def _floor(data: Mapping[str, Any]) -> float:
-    floor = finite(data, "floor")
-    if floor <= 0.0:
-        raise ConfigurationError(
-            f"the smallest size of an error is {floor}, needed above 0", hint="train the model again"
-        )
-    return floor
 
 
 def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> ConformalCalibration:

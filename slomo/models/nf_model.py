@@ -27,8 +27,8 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: 4: vectors beside running neighbours are per packet. What earlier versions learned cannot be turned into that.
-SCHEMA_VERSION = 4
+#: 5: pressures contain how long requests wait. What earlier versions learned cannot be turned into that.
+SCHEMA_VERSION = 5
 
 
 @dataclass(frozen=True, eq=False)

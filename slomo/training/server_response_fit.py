@@ -32,6 +32,7 @@ from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
+from slomo.training.waiting import with_waiting
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -49,12 +50,17 @@ _FEWEST_ROWS, _FEWEST_IDLE = 24, 10
 _MILD, _FEWEST_MILD = 8, 12
 
 
-def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
-    """Return a subject's answer to running neighbours; None where they were not measured beside it."""
+def fit_server_response(
+    subject: Subject, seed: int, channel: tuple[float, float] = (0.0, np.inf)
+) -> ServerResponse | None:
+    """Return a subject's answer to running neighbours; None where they were not measured beside it.
+
+    `channel` is the memory channel's as `slomo.training.waiting` has it.
+    """
     names = tuple(name for name in PRESSURES if name in subject.beside_names and name in subject.own_names)
     if not names or not subject.own_names:
         return None
-    pressure = subject.beside[:, [subject.beside_names.index(name) for name in names]]
+    pressure = _pressure(subject, names, subject.beside, 1.0, channel)
     whole = np.isfinite(pressure).all(axis=1) & np.isfinite(subject.own).all(axis=1) & (subject.mpps > 0.0)
     if whole.sum() < _FEWEST_ROWS or not (subject.counts[whole] > 0).any():
         return None
@@ -83,8 +89,17 @@ def fit_server_response(subject: Subject, seed: int) -> ServerResponse | None:
         full_kib=_full_kib(subject, names, pressure, own),
         arrivals=_repeats(mpps, guess, subject.solo_mpps),
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
-        part_load=_part_load(subject, names, float(mpps.max())),
+        part_load=_part_load(subject, names, float(mpps.max()), channel),
+        full_channel_ns=channel[0] if "LLCMISSLAT" in subject.beside_names else 0.0,
     )
+
+
+def _pressure(
+    subject: Subject, names: tuple[str, ...], beside: Floats, stretch: Floats | float, channel: tuple[float, float]
+) -> Floats:
+    """Return the pressures `names` in rows of `beside`: rates stretched, then what waiting adds."""
+    pressure = beside[:, [subject.beside_names.index(name) for name in names]]
+    return with_waiting(names, pressure * np.where(kinds(names)[0], stretch, 1.0), subject, beside, channel)
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
@@ -97,14 +112,15 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
     return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps))
 
 
-def _part_load(subject: Subject, names: tuple[str, ...], fastest_mpps: float) -> ContentiousnessProfile | None:
+def _part_load(
+    subject: Subject, names: tuple[str, ...], fastest_mpps: float, channel: tuple[float, float]
+) -> ContentiousnessProfile | None:
     """Return the vector at part load; None where too few runs were made there."""
     rows = subject.part_load
     if rows is None or len(rows.mpps) < _FEWEST_IDLE:
         return None
     stretch = (fastest_mpps / rows.mpps)[:, np.newaxis]
-    pressure = rows.beside[:, [subject.beside_names.index(name) for name in names]]
-    pressure = np.where(kinds(names)[0], stretch, 1.0) * pressure
+    pressure = _pressure(subject, names, rows.beside, stretch, channel)
     own = _per_packet(subject.own_names, rows.own, rows.mpps)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     weights = ridge(pressure_basis(pressure, scale, limit), own, STRENGTH)

@@ -35,6 +35,7 @@ from slomo.training.pairs import with_pairs
 from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import contradictions, fit_server_response, widened
+from slomo.training.waiting import full_channel_ns
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import METRICS
@@ -93,6 +94,10 @@ def train(
     for_tables = (*families, *make_families(table_model_names())) if models is None else families
     dataset = plausible_rows(dataset)
     facts = _facts(dataset, seed)
+    facts["full_channel_ns"] = {
+        str(machine): full_channel_ns(rows, _capacities(str(machine), dataset.environment))
+        for machine, rows in dataset.frame.groupby("machine")
+    }
     fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
     fitted = list(each(fit, subjects(dataset, targets)))
     finished = with_pairs(dataset, _with_intervals(dataset, fitted))
@@ -138,10 +143,12 @@ def _fit_subject(
         calibration[family.name] = _calibration(subject, mpps, guess)
         errors[family.name] = relative_errors(mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
+    capacities = _capacities(subject.machine, facts["environment"])
+    most = np.inf if capacities is None else capacities.limit(METRICS["LMB"])
     return NFModel(
         workload=subject.workload,
         machine=subject.machine,
-        capacities=_capacities(subject.machine, facts["environment"]),
+        capacities=capacities,
         solo_mpps=subject.solo_mpps,
         solo_vector=(profile := fit_profile(subject, facts["seed"])).solo,
         sensitivity=sensitivity,
@@ -159,7 +166,7 @@ def _fit_subject(
             against_mean=against_mean(subject.mpps, _beside_others(subject, guesses), subject.solo_mpps, weights),
         ),
         traffic=subject.traffic,
-        response=fit_server_response(subject, facts["seed"]),
+        response=fit_server_response(subject, facts["seed"], (facts["full_channel_ns"][subject.machine], most)),
     )
 
 

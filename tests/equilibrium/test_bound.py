@@ -30,7 +30,8 @@ def servers(models):
 def settled(servers, vector):
     """Go on for thousands of small rounds, far beyond the tolerance."""
     for _ in range(5000):
-        vector = within_capacities(servers, vector + 0.2 * (answer(servers, vector) - vector))
+        vector = vector + 0.2 * (answer(servers, vector, np.ones(len(vector))) - vector)
+        within_capacities(servers, vector)
     return vector
 
 

@@ -1,5 +1,6 @@
 """One server, arrays of servers, and the compiled loop: the same bits whichever way the rounds are run."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.equilibrium import compiled_rounds
+from slomo.equilibrium import lanes
 from slomo.equilibrium.one_server import OneServer
-from slomo.equilibrium.server import Joint, solve_joint
+from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
 from slomo.models.error_shape import ErrorShape, shapes_at
 from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
+from slomo.models.responses.server_response import ServerResponse
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.metrics import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +29,33 @@ def models(toy_library):
 
 def by(way, models, members, offered, **how):
     """Solve with the loop, or without it however many servers there are."""
-    enough = compiled_rounds.LOADING_SERVERS, compiled_rounds.LOADED_SERVERS
-    compiled_rounds.LOADING_SERVERS = compiled_rounds.LOADED_SERVERS = {"loop": 0, "arrays": 10**18}[way]
+    enough = lanes.LOADING_SERVERS, lanes.LOADED_SERVERS
+    lanes.LOADING_SERVERS = lanes.LOADED_SERVERS = {"loop": 0, "arrays": 10**18}[way]
     try:
         return solve_joint(models, members, offered, **how)
     finally:
-        compiled_rounds.LOADING_SERVERS, compiled_rounds.LOADED_SERVERS = enough
+        lanes.LOADING_SERVERS, lanes.LOADED_SERVERS = enough
 
 
-def test_the_loop_and_the_arrays_give_the_same_bits(models):
-    """Full and reduced load, full servers and empty ones."""
+@pytest.fixture(scope="module")
+def crowded(models):
+    """Return the same with accesses in place of memory traffic, where the channel moves what two of them would."""
+    renamed = [_of_memory(model.response) for model in models]
+    most = 2.0 * max(float(response.profile.solo["LMB"]) for response in renamed)
+    capacities = Capacities(8, memory_gb_s=most * 2**20 / 1e9)
+    both = zip(models, renamed, strict=True)
+    return [replace(model, capacities=capacities, response=response) for model, response in both]
+
+
+def _of_memory(response):
+    data = json.loads(json.dumps(response.to_dict()).replace("L2MISS", "LMB"))
+    return replace(ServerResponse.from_dict(data), full_channel_ns=190.0)
+
+
+@pytest.mark.parametrize("kind", ["models", "crowded"])
+def test_the_loop_and_the_arrays_give_the_same_bits(kind, request):
+    """Full and reduced load, full servers and empty ones, full memory channels and others."""
+    models = request.getfixturevalue(kind)
     pytest.importorskip("numba")
     draw = np.random.default_rng(0)
     members = draw.integers(-1, len(models), (300, 9))
@@ -44,6 +65,20 @@ def test_the_loop_and_the_arrays_give_the_same_bits(models):
         for name in Joint.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
         assert loop.converged.all()
+        assert (loop.waiting > 1.0).any() == (kind == "crowded")
+
+
+def test_no_more_is_moved_than_the_channel_has_and_waiting_is_what_makes_it_so(crowded):
+    """Six of them ask for more than the channel moves: requests wait until what is asked for is what is moved."""
+    members = np.array([[0, 0, 1, 1, 2, 2]])
+    joint = solve_joint(crowded, members)
+    moved = joint_vectors(crowded, members, joint, ("LMB",))[0].sum()
+    most = crowded[0].capacities.limit(METRICS["LMB"])
+    alone = sum(float(crowded[number].response.profile.solo["LMB"]) for number in members[0])
+    assert joint.converged[0]
+    assert joint.waiting[0] > 1.0
+    assert moved == pytest.approx(most, rel=0.02)
+    assert alone > most
 
 
 @pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.4, 1), (0.15, 1), (0.15, 1))], ids=["enough", "too few"])
@@ -52,12 +87,12 @@ def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries
     pytest.importorskip("numba")
     members = np.random.default_rng(1).integers(-1, len(models), (900, 5))
     members = np.concatenate([members, members[::3]])
-    lanes, arrays = (by(way, models, members, None, tries=tries) for way in ("loop", "arrays"))
+    loop, arrays = (by(way, models, members, None, tries=tries) for way in ("loop", "arrays"))
     one_by_one = by("loop", models, members[:50], None, tries=tries)
     for name in Joint.__dataclass_fields__:
-        np.testing.assert_array_equal(getattr(lanes, name), getattr(arrays, name), err_msg=name)
-        np.testing.assert_array_equal(getattr(lanes, name)[:50], getattr(one_by_one, name), err_msg=name)
-    assert lanes.converged.all() if len(tries) == 2 else not lanes.converged.all()
+        np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
+        np.testing.assert_array_equal(getattr(loop, name)[:50], getattr(one_by_one, name), err_msg=name)
+    assert loop.converged.all() if len(tries) == 2 else not loop.converged.all()
 
 
 def test_an_nf_at_part_load_puts_on_others_what_its_short_queue_does(models):

@@ -22,14 +22,11 @@ def test_one_and_many_are_the_same_bits() -> None:
 
 
 def test_a_shape_survives_its_file() -> None:
-    """A calibration read back gives the bounds it gave, to the bit; a floor of an older file is a shape, too."""
+    """A calibration read back gives the bounds it gave, to the bit."""
     calibration = ConformalCalibration(np.linspace(-1.0, 1.0, 99), "mixes", SHAPE)
     again = ConformalCalibration.from_dict(calibration.to_dict())
     predicted = np.linspace(0.1, 10.0, 50)
     assert np.array_equal(again.interval_mpps(predicted, 10.0, 0.9), calibration.interval_mpps(predicted, 10.0, 0.9))
-    older = {**calibration.to_dict(), "floor": 0.03}
-    del older["shape"]
-    assert ConformalCalibration.from_dict(older).shape.at_one(0.5) == (0.0, 0.53)
 
 
 @pytest.mark.parametrize(

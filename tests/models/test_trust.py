@@ -68,15 +68,6 @@ def test_missing_scores_are_counted() -> None:
     assert not np.isfinite(calibration.bounds(0.9)).any()
 
 
-def test_a_file_that_knew_sizes_only_still_reads() -> None:
-    """Sizes of errors, as files before signed scores held them, give an interval of the same width on both sides."""
-    sizes = [size / 100 for size in range(1, 100)]
-    old = ConformalCalibration.from_dict({"scores": sizes, "source": "mixes", "floor": 0.02})
-    low, high = old.interval_mpps(np.array([9.0]), 10.0, 0.9)
-    assert high[0] - 9.0 == pytest.approx(9.0 - low[0])
-    assert 9.0 - low[0] == pytest.approx(0.9 * 1.2, rel=0.03)
-
-
 @given(st.floats(0.01, 0.98), st.integers(0, 300))
 @settings(max_examples=60, deadline=None)
 def test_more_coverage_never_narrows(coverage: float, count: int) -> None:

@@ -39,7 +39,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         Range of throughput measured [Mpps].
     sensitivity : SensitivityModel
         Throughput as a function of the same pressure and, last, of :data:`NEIGHBOURS`; exact, read once the fixed
-        point is found. Models of earlier versions read the pressure alone.
+        point is found.
     calibration : ConformalCalibration
         Widths of its intervals.
     applicability : Applicability
@@ -49,11 +49,14 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     arrivals : ndarray, shape (n,)
         Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load.
     most_moved : MostMoved
-        What neighbours moved past the cache at the most; models of earlier versions do not know.
+        What neighbours moved past the cache at the most; without end where it was not measured.
     part_load : ContentiousnessProfile or None
         The same of an NF that has less to do than it could serve, so that its queue is short, as a function of the
         pressure whose rates are taken over served / `fastest_mpps`, for packets find the caches as many packets
         later as at full speed beside faster neighbours. None where it was not profiled at part load.
+    full_channel_ns : float
+        Latency of the memory where its channel is just full [ns]. A longer one is waiting, part of the pressure: so
+        much more traffic (`slomo.training.waiting`). 0 where it was not measured, and traffic alone is the pressure.
     """
 
     profile: ContentiousnessProfile
@@ -67,6 +70,12 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     arrivals: Floats = field(default_factory=lambda: np.zeros(0))
     most_moved: MostMoved = field(default_factory=MostMoved)
     part_load: ContentiousnessProfile | None = None
+    full_channel_ns: float = 0.0
+
+    @property
+    def knows_waiting(self) -> bool:
+        """Whether its answer to a full memory channel was learned from how long requests wait."""
+        return self.full_channel_ns > 0.0
 
     @property
     def pressure_names(self) -> tuple[str, ...]:
@@ -83,9 +92,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         return self.sensitivity.predict_mpps(self.inputs(pressure, neighbours))
 
     def inputs(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours where it does."""
-        if self.sensitivity.feature_names[-1:] != (NEIGHBOURS,):
-            return pressure
+        """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours."""
         rows = np.empty((len(pressure), pressure.shape[1] + 1))
         rows[:, :-1], rows[:, -1] = pressure, neighbours
         return rows
@@ -99,8 +106,9 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
         """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError where the tables do not fit each other."""
         made = super().from_dict(data)
-        reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
-        fits = reads == made.applicability.feature_names == made.profile.pressure_names
+        *read, last = made.sensitivity.feature_names
+        reads = tuple(read)
+        fits = last == NEIGHBOURS and reads == made.applicability.feature_names == made.profile.pressure_names
         fits = fits and (made.part_load is None or made.part_load.pressure_names == reads)
         if not fits or made.speed.shape != (len(made.profile.weights),):
             raise ConfigurationError(

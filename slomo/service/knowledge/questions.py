@@ -385,9 +385,9 @@ class _PlainMachine:
         """Say why the answer about the first of some NFs is not supported."""
         response, joint = self.models[members[0]].response, solved.joint
         assert response is not None
-        standing = Standing(joint.pressure[[row]], joint.load[[row]])
+        standing = Standing(joint.pressure[[row]], joint.load[[row]], joint.waiting[[row]])
         moved = moved_beside(moved_by_each(self.models, solved.members[[row]], standing), 0)[0]
-        channel = channel_load(self.models, solved.members[[row]], standing.pressure)[0]
+        channel = channel_load(self.models, solved.members[[row]], standing)[0]
         why = doubted(self.models[members[0]], coverage)
         reasons = judged(response, joint.pressure[row, 0], moved.tolist(), float(channel))[1]
         return reasons if why is None else (why, *reasons)

@@ -1,0 +1,69 @@
+"""How long requests wait before a full memory channel, from the memory's latency beside a target.
+
+Traffic alone does not tell: whatever is asked for, a full channel moves what it can, and what each function has of it
+depends on how many requests of the others wait before its own. The latency tells, and is the same for all of them. It
+is put on one scale with traffic: a latency twice that of a channel just full counts as one more channel's traffic.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from slomo.models.base import Floats
+from slomo.training.features import Subject
+from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.metrics import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: A channel that moves this share of what it can is full.
+FULL = 0.985
+#: So many runs with a full channel tell its latency, which is this quantile of theirs: just full, hardly waiting.
+_FEWEST, _JUST_FULL = 5, 0.1
+_TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
+
+
+def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
+    """Return the memory's latency where one machine's channel is just full [ns]; 0 where too few runs tell.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Rows of a dataset.
+    capacities : Capacities or None
+        What the machine has.
+    """
+    names = [f"own.{_TRAFFIC}", f"beside.{_TRAFFIC}", f"beside.{_LATENCY}"]
+    if capacities is None or not set(names) <= set(frame.columns):
+        return 0.0
+    own, beside, latency = (frame[name].to_numpy(dtype=float) for name in names)
+    full = (own + beside > FULL * capacities.limit(METRICS[_TRAFFIC])) & (latency > 0.0)
+    return float(np.quantile(latency[full], _JUST_FULL)) if full.sum() >= _FEWEST else 0.0
+
+
+def with_waiting(
+    names: tuple[str, ...], pressure: Floats, subject: Subject, beside: Floats, channel: tuple[float, float]
+) -> Floats:
+    """Return pressures, shape ``(n, len(names))``, with waiting as so much more traffic.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the pressures.
+    pressure : ndarray, shape (n, len(names))
+        What was measured.
+    subject : Subject
+        Names the columns of `beside`.
+    beside : ndarray, shape (n, len(subject.beside_names))
+        The competition beside the target.
+    channel : (float, float)
+        Latency of a channel just full [ns], 0 where it is not known, and what it moves [MiB/s].
+    """
+    full_ns, most = channel
+    if not full_ns or _TRAFFIC not in names or _LATENCY not in subject.beside_names:
+        return pressure
+    latency = beside[:, subject.beside_names.index(_LATENCY)]
+    added = np.zeros(pressure.shape)
+    added[:, names.index(_TRAFFIC)] = most * np.maximum(np.nan_to_num(latency) / full_ns - 1.0, 0.0)
+    return pressure + added
