@@ -92,7 +92,9 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         return self.sensitivity.predict_mpps(self.inputs(pressure, neighbours))
 
     def inputs(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours."""
+        """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours where it does."""
+        if self.sensitivity.feature_names[-1:] != (NEIGHBOURS,):
+            return pressure
         rows = np.empty((len(pressure), pressure.shape[1] + 1))
         rows[:, :-1], rows[:, -1] = pressure, neighbours
         return rows
@@ -106,9 +108,8 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
         """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError where the tables do not fit each other."""
         made = super().from_dict(data)
-        *read, last = made.sensitivity.feature_names
-        reads = tuple(read)
-        fits = last == NEIGHBOURS and reads == made.applicability.feature_names == made.profile.pressure_names
+        reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
+        fits = reads == made.applicability.feature_names == made.profile.pressure_names
         fits = fits and (made.part_load is None or made.part_load.pressure_names == reads)
         if not fits or made.speed.shape != (len(made.profile.weights),):
             raise ConfigurationError(
