@@ -310,9 +310,9 @@ def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None =
     waiting = np.ones(len(vector)) if waiting is None else waiting
     if channel is None:
         return waiting
-    return np.minimum(
-        np.maximum(waiting * (total[:, 0, channel] / servers.socket.caps[channel]), 1.0), servers.most_waiting
-    )
+    longer = np.maximum(waiting * (total[:, 0, channel] / servers.socket.caps[channel]), 1.0)
+    following: Floats = np.minimum(longer, servers.most_waiting)
+    return following
 
 
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:

@@ -236,9 +236,9 @@ def joint_vectors(
     solo, weight, low, high = (part[who] for part in vector_tables(responses, names))
     inner, load, present = bench.table, at_rest.load[:, :, None], (who >= 0)[:, :, None]
     here, count = present[:, :, 0], present.sum(axis=1, keepdims=True)
-    beside = np.broadcast_to(count[:, :, 0] - 1.0, who.shape)[here]
+    neighbours = np.broadcast_to(count[:, :, 0] - 1.0, who.shape)[here]
     served = np.zeros((*who.shape, 1))
-    possible: Floats = read_mpps(responses, who[here], at_rest.pressure[here], beside)
+    possible: Floats = read_mpps(responses, who[here], at_rest.pressure[here], neighbours)
     served[here, 0] = np.multiply(at_rest.load[here], possible)
     added = waited(bench.socket, at_rest.waiting)
     beside = np.maximum(at_rest.pressure - added, 0.0), added
