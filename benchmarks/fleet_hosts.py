@@ -1,7 +1,7 @@
 """Twenty hosts behind a real sshd, and what goes wrong with them: who is busy, who measures, what is lost.
 
-    python benchmarks/fleet_hosts.py                                     20 hosts x 200 functions, 30 + 5 kills
-    python benchmarks/fleet_hosts.py --hosts 4 --functions 20 --quick    a few minutes
+    python benchmarks/fleet_hosts.py            20 hosts x 200 functions, 30 + 5 kills: half an hour
+    python benchmarks/fleet_hosts.py --quick    4 hosts: four minutes
 
 Stand-in hosts wait for as long as a run is said to take instead of measuring, so that twenty share two cores;
 SSH, locks, tokens, stores, workers and coordinators are the real ones. Every third kill takes the process that workers
@@ -79,27 +79,22 @@ class Played:
     core_s: float
 
 
-def play(folder: Path, given: argparse.Namespace) -> Played:
+def play(folder: Path, given: argparse.Namespace, daemon: RealSshd) -> Played:
     """Run a plan on stand-in hosts while things go wrong; compare with what one host makes undisturbed."""
-    (folder / "sshd").mkdir()
-    daemon = RealSshd(folder / "sshd")
-    try:
-        colocations = [
-            Colocation(MACHINE, Workload("lpm", {"rules": 1 + one}), (Workload("synthetic", {"data_size_mib": size}),))
-            for size in range(1, given.runs + 1)
-            for one in range(given.functions)
-        ]
-        plan = ExperimentPlan("stand-in", tuple(colocations))
-        command = _prepared(folder, plan, given)
-        environment = os.environ | {
-            "PATH": f"{daemon.bin}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join((str(folder), *filter(None, [os.environ.get("PYTHONPATH")]))),
-        }
-        begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        calls, did, dead = _plagued(command, environment, folder, given)
-        wall_s, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    finally:
-        daemon.close()
+    colocations = [
+        Colocation(MACHINE, Workload("lpm", {"rules": 1 + one}), (Workload("synthetic", {"data_size_mib": size}),))
+        for size in range(1, given.runs + 1)
+        for one in range(given.functions)
+    ]
+    plan = ExperimentPlan("stand-in", tuple(colocations))
+    command = _prepared(folder, plan, given)
+    environment = os.environ | {
+        "PATH": f"{daemon.bin}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join((str(folder), *filter(None, [os.environ.get("PYTHONPATH")]))),
+    }
+    begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    calls, did, dead = _plagued(command, environment, folder, given)
+    wall_s, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     spans, made = _spans(folder, dead), ProfileDataset.read_parquet(folder / "out.parquet")
     at_once = sum(b[0] < a[1] for rows in spans.values() for a, b in itertools.pairwise(rows))
     compared = colocations[0].key  # all hosts make this one, besides
@@ -240,8 +235,8 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=20)
     parser.add_argument("--functions", type=int, default=200)
-    parser.add_argument("--runs", type=int, default=15, help="of each function")
-    parser.add_argument("--delay", type=float, default=4.0, help="How long a run is said to take [s].")
+    parser.add_argument("--runs", type=int, default=10, help="of each function")
+    parser.add_argument("--delay", type=float, default=14.0, help="How long a run is said to take [s].")
     parser.add_argument("--kills", type=int, default=30, help="Workers killed.")
     parser.add_argument("--coordinators", type=int, default=5, help="Coordinators (and their schedulers) killed.")
     parser.add_argument("--stops", type=int, default=5, help="Workers stopped for three seconds.")
@@ -249,17 +244,22 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--long-s", type=float, default=90.0, help="Such a stop [s].")
     parser.add_argument("--full", type=int, default=200_000, help="No file of the second host may grow beyond [B].")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="4 hosts, 160 runs of a second, 6 + 1 kills")
+    parser.add_argument("--quick", action="store_true", help="4 hosts, 160 runs of 4 s, 4 + 1 kills")
     return parser
 
 
 def main() -> None:
     given = options().parse_args()
     if given.quick:
-        given.hosts, given.functions, given.runs, given.delay = 4, 20, 8, 1.0
-        given.kills, given.coordinators, given.stops, given.long_stops = 6, 1, 1, 0
+        given.hosts, given.functions, given.runs, given.delay = 4, 20, 8, 4.0
+        given.kills, given.coordinators, given.stops, given.long_stops = 4, 1, 1, 0
     with tempfile.TemporaryDirectory(prefix="slomo-fleet-bench-") as name:
-        played = play(Path(name), given)
+        (Path(name) / "sshd").mkdir()
+        daemon = RealSshd(Path(name) / "sshd")
+        try:
+            played = play(Path(name), given, daemon)
+        finally:
+            daemon.close()
     runs = given.functions * given.runs
     print(f"{given.hosts} stand-in hosts, {given.functions} functions, {runs} runs said to take {given.delay:g} s each")
     print(f"{played.did}; {played.calls} calls of the command")

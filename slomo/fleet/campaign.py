@@ -188,7 +188,9 @@ class FleetDescription(Stored):
     hosts, runs, finished : int
         Hosts there are; runs the plan is sure to need, and those in the store.
     wall_s, cost : float
-        Expected, from what a run is estimated to take [s].
+        Expected of what is left, from what a run is estimated to take [s].
+    shares : tuple of HostShare
+        What each host would do of that.
     """
 
     hosts: int
@@ -196,11 +198,13 @@ class FleetDescription(Stored):
     finished: int
     wall_s: float
     cost: float
+    shares: tuple[HostShare, ...] = ()
 
     def __str__(self) -> str:
+        ends = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + self.wall_s))
         return (
             f"{self.runs} runs, {self.finished} finished, on {self.hosts} hosts: about {self.wall_s:.0f} s, "
-            f"cost {self.cost:.2f}"
+            f"until {ends} if begun now, cost left {self.cost:.2f}"
         )
 
 
@@ -212,8 +216,13 @@ def describe_on_hosts(
         finished = len(opened)
         pending = Schedule(plan, opened.records()).pending()
     wall_s = sum(estimate_s(run.colocation) for run in pending) / len(fleet.hosts)
-    cost = sum(host.cost_per_h for host in fleet.hosts) * wall_s / 3600.0
-    return FleetDescription(len(fleet.hosts), len(plan.runs()), finished, wall_s, cost)
+    more, hours = len(pending) % len(fleet.hosts), wall_s / 3600.0
+    shares = tuple(
+        HostShare(host.name, len(pending) // len(fleet.hosts) + (at < more), wall_s, host.cost_per_h * hours)
+        for at, host in enumerate(fleet.hosts)
+    )
+    cost = sum(share.cost for share in shares)
+    return FleetDescription(len(fleet.hosts), len(plan.runs()), finished, wall_s, cost, shares)
 
 
 @contextmanager
@@ -253,6 +262,8 @@ def _listening(fleet: Fleet, store: CampaignStore) -> Iterator[str]:
         # a run that kills its worker is tried on another one; what is wrong with it is told by the testbed
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         "distributed.scheduler.worker-ttl": f"{SILENT_S:g} s",
+        "distributed.comm.timeouts.tcp": "300 s",  # on a machine that is very busy
+        "distributed.comm.timeouts.connect": "60 s",
     }
     made: Any = LocalCluster
     port = free_port(fleet.listen, int(store.settings().get("port", 0)))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: How long hosts may take to start their worker [s].
 START_S = 180.0
-#: How long workers of an earlier coordinator may take to come back by themselves, and to let others in [s].
-RETURN_S, LEFT_S = 5.0, 30.0
+#: How long after the last one another worker of an earlier coordinator may come back by itself [s].
+RETURN_S = 10.0
 #: How often workers are looked at, and at most between two starts of one [s]; how often one is started.
 _LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.5, 10.0, 100
 
@@ -41,8 +41,8 @@ class Starter:
         self._scheduler = ""
         self._present: Callable[[], set[str]] = set
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._begin_at = dict.fromkeys(fleet.names, time.monotonic() + (RETURN_S if returning else 0.0))
-        self._returned_by = time.monotonic() + (LEFT_S if returning else 0.0)
+        self._begin_at = dict.fromkeys(fleet.names, 0.0)
+        self._patience_s = RETURN_S if returning else 0.0
         self._deaths = dict.fromkeys(fleet.names, 0)
         self._ended = threading.Event()
         self.left_out: dict[str, str] = {}
@@ -58,18 +58,19 @@ class Starter:
             Tells the names of workers that are connected.
         """
         self._scheduler, self._present = scheduler, present
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline and (missing := self._missing()):
+        begun = arrived = time.monotonic()
+        waiting = len(self._fleet.hosts)
+        while (now := time.monotonic()) < begun + START_S and (missing := self._missing()):
+            arrived, waiting = (now if len(missing) < waiting else arrived), len(missing)
             for host in missing:
                 process = self._processes.get(host)
-                if process is not None and process.poll() is not None:
-                    if time.monotonic() < self._returned_by:  # the one before it is about to leave
-                        del self._processes[host]
-                        self._begin_at[host] = time.monotonic() + 1.0
-                    else:
-                        self.left_out[host] = self._said(host)
-                elif process is None and time.monotonic() >= self._begin_at[host]:
+                if process is None and now >= arrived + self._patience_s:
                     self._begin(host)
+                elif process is not None and process.poll() is not None:
+                    if now >= begun + 6.0 * self._patience_s:
+                        self.left_out[host] = self._said(host)
+                    elif now >= self._begin_at[host] + self._patience_s:  # the one before it is about to leave
+                        self._begin(host)
             time.sleep(0.05)
         self.left_out |= dict.fromkeys(sorted(self._missing()), f"its worker did not come within {START_S:g} s")
         return self.left_out
@@ -86,17 +87,20 @@ class Starter:
             thread.join()
 
     def _keep_up(self, client: "Client") -> None:
+        gone: dict[str, float] = {}
         while not self._ended.wait(_LOOK_S):
             if idle := self._present() & self.left_out.keys():
                 client.retire_workers(names=[*idle], close_workers=True)
-            for host in self._missing():
+            gone = {host: gone.get(host, time.monotonic()) for host in self._missing()}
+            for host, since in gone.items():
                 process = self._processes.get(host)
                 if process is not None and process.poll() is None:
                     continue  # it forks another one, or stands still
-                if time.monotonic() < self._begin_at[host]:
+                if process is None and time.monotonic() < since + RETURN_S:
+                    continue  # so may whatever an earlier coordinator started
+                if time.monotonic() < self._begin_at[host] + min(self._deaths[host], _MOST_PAUSE_S):
                     continue
                 self._deaths[host] += 1
-                self._begin_at[host] = time.monotonic() + min(self._deaths[host], _MOST_PAUSE_S)
                 if self._deaths[host] > _MOST_STARTS:
                     self.left_out[host] = self._said(host)
                 else:
@@ -123,6 +127,7 @@ class Starter:
 
     def _begin(self, host: str) -> None:
         entry: FleetHost = self._fleet.names[host]
+        self._begin_at[host] = time.monotonic()
         words = [entry.python, "-m", "slomo.fleet.worker", self._scheduler, "--name", host, "--state", entry.state]
         with (self._folder / f"{host}.log").open("wb") as log:
             self._processes[host] = subprocess.Popen(

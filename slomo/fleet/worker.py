@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import dask
 from distributed import Worker
 from distributed.comm.addressing import get_address_host_port
 
@@ -81,7 +82,12 @@ def _await(scheduler: str) -> None:
     raise TestbedError(f"no scheduler answered at {scheduler} for {AWAY_S:g} s")
 
 
+#: Dask looks at what a worker does a hundred times a second: 3 % of a core beside whatever is measured.
+_QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "10 s"}
+
+
 async def _serve(scheduler: str, host: FleetHost) -> int:
+    dask.config.set(_QUIET)
     resources = {RESOURCE: 1.0, own_resource(host.name): 1.0}
     worker = HostWorker(
         scheduler, name=host.name, nthreads=1, resources=resources, memory_limit=0, death_timeout=AWAY_S

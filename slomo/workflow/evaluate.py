@@ -49,6 +49,7 @@ def evaluate(
     store: str | Path | None = None,
     jobs: int | None = None,
     progress: "Progress | bool | None" = None,
+    scheduler: str | None = None,
 ) -> "Evaluation":
     """Check every model against mixes that were never trained on.
 
@@ -70,7 +71,7 @@ def evaluate(
         Nominal coverage of the intervals, above 0 and below 1.
     compat : {"published"}, optional
         Compose by the published rule.
-    testbed, own, store, jobs, progress
+    testbed, own, store, jobs, progress, scheduler
         As in :func:`profile`, for mixes that are run now.
 
     Raises
@@ -104,6 +105,7 @@ def evaluate(
             store=store,
             jobs=jobs,
             progress=listening(progress, "running mixes"),
+            scheduler=scheduler,
         )
     else:
         dataset = dataset_of(dataset)

@@ -4,10 +4,13 @@ SLOMO (SIGCOMM'20) section 4.1.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
+from slomo.fleet.engine import on_engine
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan
@@ -96,6 +99,7 @@ def profile(
     report: "Callable[[AdaptiveOutcome], object] | None" = None,
     latency: bool | Sequence[float] = False,
     reduced_mixes: int = 0,
+    scheduler: str | None = None,
 ) -> "ProfileDataset":
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
@@ -138,6 +142,8 @@ def profile(
         Measure latency at several loads afterwards; a sequence gives the loads.
     reduced_mixes : int
         Mixes at reduced load to run afterwards.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers make the runs instead; the dataset does not depend on it.
 
     Raises
     ------
@@ -159,11 +165,15 @@ def profile(
     running = RunSettings(testbed, own, store, jobs, listener, report, latency, reduced_mixes)
     running.check(wanted.plan)
     host = machine_of(running.testbed, machine, DEFAULT_MACHINE)
-    opened = make_testbed(running.testbed, host, running.own)
-    measured = _measured(workloads_of(network_functions), host, wanted, running, opened)
-    for name, following in _following(measured, host, wanted, running).items():
-        beside = None if store is None else f"{store}.{name}"
-        measured = measured.merge(run_campaign(following, opened, beside, running.jobs, running.progress))
+    with ExitStack() as stack:
+        opened = make_testbed(running.testbed, host, running.own)
+        if scheduler is not None:
+            opened = engine = stack.enter_context(on_engine(opened, scheduler))
+            running = replace(running, jobs=jobs or engine.workers)
+        measured = _measured(workloads_of(network_functions), host, wanted, running, opened)
+        for name, following in _following(measured, host, wanted, running).items():
+            beside = None if store is None else f"{store}.{name}"
+            measured = measured.merge(run_campaign(following, opened, beside, running.jobs, running.progress))
     return measured
 
 

@@ -2,14 +2,17 @@
 
 import json
 import os
-import signal
 import sys
-import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
 pytest.importorskip("distributed", reason="needs the extra fleet")
+
+import fleet_hosts
 
 import slomo.fleet.campaign as fleet_campaign
 import slomo.fleet.measuring as measuring
@@ -189,6 +192,9 @@ def test_files_that_are_none_are_told(capsys, tmp_path):
     described = json.loads(capsys.readouterr().out)
     assert (described["runs"], described["hosts"]) == (1, 1)
     assert described["cost"] == pytest.approx(described["wall_s"])
+    assert [(share["name"], share["runs"]) for share in described["shares"]] == [("a", 1)]
+    assert main(["fleet", "profile", plan, "--hosts", hosts, "--dry-run"]) == 0
+    assert "cost left" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -207,30 +213,31 @@ def small_plan():
     return plan_experiments(["lpm"], machine="e5-2620v4", plan="pressure", design="sobol", runs=8)
 
 
-def test_a_worker_killed_over_ssh_costs_its_run(sshd, tmp_path):
-    """One host here, one behind a real sshd, whose worker is killed: the dataset is as without that."""
-    from slomo.testbed.simulated import SimulatedTestbed
-
-    plan, python, state = small_plan(), sys.executable, str(tmp_path / "state")
-    hosts = Fleet([FleetHost("near", None, python, state), FleetHost("far", "gen1", python, state)], "simulated")
-    killed = threading.Event()
-
-    class Killing:
-        def start(self, total):
-            pass
-
-        def advance(self, run):
-            """Kill the far host's worker once it has kept a run."""
-            if not killed.is_set() and (tmp_path / "state" / "far" / f"{plan.fingerprint}.sqlite").exists():
-                killed.set()
-                os.kill(int((tmp_path / "state" / "far" / "lock").read_text()), signal.SIGKILL)
-
-        def finish(self):
-            pass
-
-    done = profile_on_hosts(plan, hosts, tmp_path / "runs.sqlite", progress=Killing())
-    assert killed.is_set()
-    same(done.dataset, run_campaign(plan, SimulatedTestbed("e5-2620v4")))
+def test_kills_over_ssh_cost_runs_under_way_alone(sshd, tmp_path):
+    """A worker, what it is forked from, and a coordinator are killed; a clock is a day ahead, a disk is full."""
+    given = fleet_hosts.options().parse_args(
+        [
+            "--hosts",
+            "3",
+            "--functions",
+            "6",
+            "--runs",
+            "5",
+            "--delay",
+            "0.5",
+            "--kills",
+            "3",
+            "--coordinators",
+            "1",
+            "--stops",
+            "0",
+            "--long-stops",
+            "0",
+        ]
+    )
+    given.full = 40_000
+    played = fleet_hosts.play(tmp_path, given, sshd)
+    assert (played.at_once, played.differs, played.calls) == (0, False, 2)
 
 
 def test_a_host_that_lets_nobody_in_is_told(sshd, capsys, tmp_path):

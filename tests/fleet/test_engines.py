@@ -4,8 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from slomo.errors import UsageError
 from slomo.fleet.batches import PREDICTED, BulkQuestion, predict_batches
 from slomo.fleet.bulk import predict_file
+from slomo.fleet.engine import on_engine
+from slomo.profiling.campaign.run import run_campaign
+from slomo.testing.builders import ToyTestbed, toy_plan
 
 MACHINE = "e5-2620v4"
 
@@ -63,3 +67,15 @@ def test_spark_and_ray_hand_over_what_it_takes(toy_models, toy_table):
     assert len(made) == len(plain) > 1
     for one, other in zip(made, plain, strict=True):
         np.testing.assert_array_equal(one["throughput_mpps"], other["throughput_mpps"])
+
+
+def test_a_testbed_on_an_engine_makes_the_same_runs(cluster):
+    """Made by a scheduler's workers, or here: the same dataset; one machine cannot be moved."""
+    with on_engine(ToyTestbed(), cluster.scheduler_address) as there:
+        assert there.workers == 1
+        assert run_campaign(toy_plan(), there) == run_campaign(toy_plan(), ToyTestbed())
+    exclusive = ToyTestbed()
+    exclusive.exclusive = True
+    with pytest.raises(UsageError, match="one machine") as told, on_engine(exclusive, cluster.scheduler_address):
+        pass
+    assert told.value.exit_code == 2

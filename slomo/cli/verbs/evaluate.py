@@ -14,6 +14,7 @@ from slomo.cli.options import (
     models_option,
     own_network_functions,
     own_nf_option,
+    scheduler_option,
     seed_option,
     settings,
 )
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 @compat_option
 @own_nf_option
 @jobs_option
+@scheduler_option
 @seed_option
 @json_option
 def command(
@@ -133,6 +135,7 @@ def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: An
             store=given["store"],
             jobs=chosen.jobs or None,
             progress=bar,
+            scheduler=given["scheduler"],
             **shown,
         )
 
@@ -157,6 +160,7 @@ def _evaluated(
     store: str | None,
     compat: Any,
     nf_files: tuple[str, ...],
+    scheduler: str | None,
     **given: Any,
 ) -> "Evaluation":
     from slomo.cli.progress import announce_compilation
@@ -187,6 +191,7 @@ def _evaluated(
             store=store,
             jobs=chosen.jobs or None,
             progress=bar,
+            scheduler=scheduler,
             **common,
         )
 

@@ -61,7 +61,10 @@ def profile(
         if as_json:
             emit_json(described.to_dict())
         else:
-            click.echo(str(described))
+            emit_table(
+                ("host", "runs", "busy [s]", "cost"), [(s.name, s.runs, s.busy_s, s.cost) for s in described.shares]
+            )
+            note(str(described))
         return
     assert out is not None
     with ProgressBar("measuring") as bar:

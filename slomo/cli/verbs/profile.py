@@ -13,6 +13,7 @@ from slomo.cli.options import (
     machine_option,
     own_network_functions,
     own_nf_option,
+    scheduler_option,
     seed_option,
     settings,
 )
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
 )
 @own_nf_option
 @jobs_option
+@scheduler_option
 @seed_option
 @json_option
 def command(
@@ -202,7 +204,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
 
     arguments = _arguments(**given)
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
-    reduced = arguments.pop("reduced_mixes")
+    reduced, _ = arguments.pop("reduced_mixes"), arguments.pop("scheduler")
     plan = plan_experiments(**arguments)
     if save_plan is not None:
         write_durably(save_plan, json.dumps(plan.to_dict()) + "\n")

@@ -1,0 +1,72 @@
+"""A testbed whose runs are made by the workers of a Dask scheduler: whatever takes a testbed computes there."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from slomo.errors import UsageError
+from slomo.fleet.spread import connected
+from slomo.records.run import RunRecord
+from slomo.testbed.base import Testbed
+from slomo.vocabulary.colocation import Colocation
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+class EngineTestbed:
+    """A testbed that hands each run to a scheduler; a worker that dies costs its run, which another one makes again.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        What runs are made on, by whoever computes; it is sent along.
+    client : distributed.Client
+        Of the scheduler.
+    """
+
+    exclusive = False
+
+    def __init__(self, testbed: Testbed, client: "Client") -> None:
+        if testbed.exclusive:
+            raise UsageError(
+                f"testbed '{testbed.name}' is one machine, which a scheduler cannot move",
+                hint="for campaigns over hosts: slomo fleet profile",
+            )
+        self.name, self._testbed, self._client = testbed.name, testbed, client
+
+    @property
+    def workers(self) -> int:
+        """How many runs the workers make at a time."""
+        return sum(self._client.nthreads().values())  # type: ignore[no-untyped-call]
+
+    def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+        """Have a run made; see `Testbed.run`."""
+        record: RunRecord = self._client.submit(self._testbed.run, colocation, seed=seed, pure=False).result()
+        return record
+
+    def environment(self) -> Mapping[str, Any]:
+        """Return the environment of the testbed: who computes is no part of it."""
+        return self._testbed.environment()
+
+    def estimate_s(self, colocation: Colocation) -> float:
+        """Return the testbed's estimate [s]."""
+        return self._testbed.estimate_s(colocation)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_testbed"], name)
+
+
+@contextmanager
+def on_engine(testbed: Testbed, scheduler: str) -> Iterator[EngineTestbed]:
+    """Let a testbed's runs be made by the workers of a scheduler, for as long as the context lasts.
+
+    Raises
+    ------
+    TestbedError
+        Where no scheduler answers.
+    UsageError
+        For a testbed that is one machine.
+    """
+    with connected(scheduler) as client:
+        yield EngineTestbed(testbed, client)
