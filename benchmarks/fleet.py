@@ -1,22 +1,17 @@
-"""Fleets: hosts under kills, mixes in bulk, and ten thousand hosts in virtual time; each figure beside its goal.
+"""Fleets: mixes in bulk, engines, and ten thousand hosts in virtual time; each figure beside its goal.
 
-    python benchmarks/fleet.py hosts --hosts 20 --runs 1200 --kills 30    real worker processes on stand-in hosts
+    python benchmarks/fleet.py                                            all of the following, a million mixes
     python benchmarks/fleet.py bulk --mixes 10000000 --models DIR         parquet to parquet, killed and resumed
     python benchmarks/fleet.py virtual --hosts 10000 --runs 600           the order of runs, failures, makespan
     python benchmarks/fleet.py computing                                  overhead per task, identical models, speed-up
 
-Stand-in hosts wait instead of measuring, so that they share this machine's cores; each writes down when it measured.
+Hosts that die, are stopped or have a full disk: fleet_hosts.py.
 """
 
 import argparse
 import hashlib
 import heapq
-import itertools
-import json
-import os
-import random
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,112 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-STAND_IN = """#!{python}
-import os, runpy, sys, time
-import slomo.fleet.measuring as measuring
-from slomo.testing.builders import ToyTestbed
-
-class StandIn(ToyTestbed):
-    def run(self, colocation, *, seed=0):
-        begun = time.monotonic()
-        record = super().run(colocation, seed=seed)
-        with open("{log}", "a") as file:
-            file.write(f"{{begun}} {{time.monotonic()}} {{os.getpid()}}\\n")
-        return record
-
-measuring._opened_testbed = lambda *_: made
-made = StandIn(delay_s={delay})
-sys.argv = sys.argv[2:]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
-
 
 def line(what: str, figure: float, unit: str, goal: float | None = None, *, least: bool = False) -> None:
     """Print one figure beside its goal."""
     off = "" if goal is None else ("  OFF" if (figure < goal if least else figure > goal) else "  ok")
     print(f"{what:64}{figure:14.4g} {unit:10}{'' if goal is None else f'goal {goal:g}'}{off}", flush=True)
-
-
-def hosts(given: argparse.Namespace) -> None:
-    """Run a plan on stand-in hosts while workers and coordinators are killed and one host stands still."""
-    from slomo.profiling.campaign.run import run_campaign
-    from slomo.profiling.plans.plan import ExperimentPlan
-    from slomo.records.dataset import ProfileDataset
-    from slomo.testing.builders import ToyTestbed
-    from slomo.vocabulary.colocation import Colocation
-    from slomo.vocabulary.workload import Workload
-
-    pressure = [Workload("synthetic", {"data_size_mib": size}) for size in range(1, given.runs + 1)]
-    plan = ExperimentPlan("stand-in", tuple(Colocation("toy", Workload("lpm"), (each,)) for each in pressure))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "plan.json").write_text(json.dumps(plan.to_dict()))
-        entries = []
-        for number in range(given.hosts):
-            program = folder / f"python{number}"
-            program.write_text(STAND_IN.format(python=sys.executable, log=folder / f"h{number}.log", delay=given.delay))
-            program.chmod(0o755)
-            entries.append({"name": f"h{number}", "python": str(program), "state": str(folder / "state")})
-        (folder / "hosts.yaml").write_text(json.dumps({"testbed": "toy", "hosts": entries}))
-        command = [sys.executable, "-m", "slomo", "fleet", "profile", str(folder / "plan.json")]
-        command += ["--hosts", str(folder / "hosts.yaml"), "--out", str(folder / "out.parquet"), "--json"]
-        faults, started, calls = _plagued(command, folder, given)
-        logs = {f"h{n}": folder / f"h{n}.log" for n in range(given.hosts)}
-        spans = {
-            h: sorted(tuple(map(float, row.split())) for row in p.read_text().splitlines()) for h, p in logs.items()
-        }
-        overlaps = sum(b[0] < a[1] for rows in spans.values() for a, b in itertools.pairwise(rows))
-        busy = sum(end - begin for rows in spans.values() for begin, end, _ in rows)
-        working = max(r[-1][1] for r in spans.values()) - min(r[0][0] for r in spans.values())
-        made = ProfileDataset.read_parquet(folder / "out.parquet")
-        expected = run_campaign(plan, ToyTestbed())
-    print(f"{given.hosts} stand-in hosts, {given.runs} runs of {given.delay} s; {faults}; {calls} calls of the command")
-    line("runs at the same time on one host", overlaps, "", 0)
-    line("dataset differs from one host's (0: the same)", 1 - int(made.frame.equals(expected.frame)), "", 0)
-    line("runs made more than once", sum(map(len, spans.values())) - given.runs - given.hosts * calls, "")
-    line("hosts busy, while anybody measures", 100 * busy / (working * given.hosts), "%", 90, least=True)
-    line("wall time in all", time.monotonic() - started, "s")
-
-
-def _plagued(command: list[str], folder: Path, given: argparse.Namespace) -> tuple[str, float, int]:
-    """Repeat the command until it ends well; meanwhile kill coordinators and workers, and stop one for a while."""
-    draw, started = random.Random(0), time.monotonic()  # noqa: S311
-    kills, ends, stops, calls = given.kills, given.coordinators, given.stops, 0
-    while True:
-        calls += 1
-        coordinator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        before, until = _lines(folder), draw.randint(10, 60)
-        while coordinator.poll() is None:
-            time.sleep(draw.uniform(0.2, 1.0))
-            pids = [int(text) for p in (folder / "state").glob("*/lock") if (text := p.read_text().strip())]
-            alive = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-            if len(alive) < given.hosts / 2 or _lines(folder) < before + 5:
-                continue
-            if kills > 0:
-                os.kill(draw.choice(alive), signal.SIGKILL)
-                kills -= 1
-            elif stops > 0:
-                victim = draw.choice(alive)
-                os.kill(victim, signal.SIGSTOP)
-                time.sleep(3.0)
-                os.kill(victim, signal.SIGCONT) if Path(f"/proc/{victim}").exists() else None
-                stops -= 1
-            if ends > 0 and _lines(folder) > before + until:
-                coordinator.kill()
-                ends -= 1
-        if coordinator.wait() == 0:
-            did = [given.kills - kills, calls - 1, given.stops - stops]
-            return "killed {} workers, {} coordinators; stopped {}".format(*did), started, calls
-        told = coordinator.stderr.read().decode().strip().splitlines() if coordinator.stderr else []
-        print(f"  call {calls} ended with {coordinator.returncode}: {told[0][:150] if told else 'killed'}", flush=True)
-        if coordinator.returncode not in (-signal.SIGKILL, 3) or calls > 10 + 5 * given.coordinators:
-            raise SystemExit("\n".join(told))
-        time.sleep(1.0)
-
-
-def _lines(folder: Path) -> int:
-    """Return how many runs hosts have made."""
-    return sum(len(log.read_text().splitlines()) for log in folder.glob("h*.log"))
 
 
 def virtual(given: argparse.Namespace) -> None:
@@ -290,15 +184,7 @@ def computing(given: argparse.Namespace) -> None:  # noqa: ARG001
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = parser.add_subparsers(required=True)
-    one = parts.add_parser("hosts")
-    one.add_argument("--hosts", type=int, default=4)
-    one.add_argument("--runs", type=int, default=200)
-    one.add_argument("--delay", type=float, default=0.5, help="How long a run takes [s].")
-    one.add_argument("--kills", type=int, default=3, help="Workers killed.")
-    one.add_argument("--coordinators", type=int, default=1, help="Coordinators killed.")
-    one.add_argument("--stops", type=int, default=1, help="Workers stopped for three seconds.")
-    one.set_defaults(part=hosts)
+    parts = parser.add_subparsers()
     two = parts.add_parser("virtual")
     two.add_argument("--hosts", type=int, default=10_000)
     two.add_argument("--runs", type=int, default=600)
@@ -310,7 +196,12 @@ def main() -> None:
     three.set_defaults(part=bulk)
     parts.add_parser("computing").set_defaults(part=computing)
     given = parser.parse_args()
-    given.part(given)
+    if hasattr(given, "part"):
+        given.part(given)
+        return
+    for words in ("computing", "virtual", "bulk"):
+        given = parser.parse_args([words])
+        given.part(given)
 
 
 if __name__ == "__main__":
