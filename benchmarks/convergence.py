@@ -1,14 +1,18 @@
 """Whether simulations have converged: random partitions beside hogs, a warm-up eight times as long, other seeds.
 
-Run ``python benchmarks/convergence.py [PARTITIONS]`` (200 by default). Each partition draws a machine, one to three
+Run ``python benchmarks/convergence.py ROWS.jsonl [PARTITIONS]`` (200 by default); rows lie in the file as they are
+done, and what lies there is not run again. Each partition draws a machine, one to three
 network functions, two to five synthetic hogs, their way masks (none, apart, nested, overlapping) and the load. It is
 simulated at the default fidelity with five seeds, and once more precisely with a warm-up eight times as long. Leaves
 with 1 if a tenant that says it has converged changes by more than 1 % with the warm-up, or by more than 2 % between
 seeds.
 """
 
+import json
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -85,37 +89,56 @@ def rates(result: SimulationResult) -> np.ndarray:
     return np.array([each.throughput_mpps for each in result.tenants])
 
 
-def main(count: int) -> int:
+def row(number: int) -> dict[str, Any]:
+    """Play one partition; return how much its tenants change, in per cent, and the processor time."""
+    machine, tenants, label = partition(number)
+    start = time.process_time()
+    runs = [simulate(machine, tenants, seed=seed) for seed in range(SEEDS)]
+    middle = time.process_time()
+    longer = simulate(
+        machine, tenants, seed=0, least_warm_up_us=8 * runs[0].warm_up_us, tolerance=0.003, budget=400_000_000
+    )
+    every = np.array([rates(run) for run in runs])
+    return {
+        "number": number,
+        "label": label,
+        "tenants": [each.workload.nf for each in tenants],
+        "converged": np.all([[each.converged for each in run.tenants] for run in runs], axis=0).tolist(),
+        "change": (100 * np.abs(rates(longer) / rates(runs[0]) - 1)).tolist(),
+        "spread": (100 * (every.max(axis=0) - every.min(axis=0)) / every.mean(axis=0)).tolist(),
+        "run_s": (middle - start) / SEEDS,
+        "longer_s": time.process_time() - middle,
+    }
+
+
+def main(path: Path, count: int) -> int:
     """Print what changed and how much; return the exit code."""
-    changes, spreads, open_ended, spent = [], [], 0, [0.0, 0.0]
+    lines = path.read_text().splitlines() if path.exists() else []
+    known = {each["number"]: each for each in map(json.loads, lines)}
     for number in range(count):
-        machine, tenants, label = partition(number)
-        start = time.process_time()
-        runs = [simulate(machine, tenants, seed=seed) for seed in range(SEEDS)]
-        spent[0] += (time.process_time() - start) / SEEDS
-        start = time.process_time()
-        longer = simulate(
-            machine, tenants, seed=0, least_warm_up_us=8 * runs[0].warm_up_us, tolerance=0.003, budget=400_000_000
-        )
-        spent[1] += time.process_time() - start
-        sure = np.all([[each.converged for each in run.tenants] for run in runs], axis=0)
-        open_ended += int((~sure).sum())
-        change = 100 * np.abs(rates(longer) / rates(runs[0]) - 1)
-        every = np.array([rates(run) for run in runs])
-        spread = 100 * (every.max(axis=0) - every.min(axis=0)) / every.mean(axis=0)
-        changes += list(change[sure])
-        spreads += list(spread[sure])
-        if (change > 1).any() or (spread > 2).any() or not sure.all():
-            names = [f"{each.workload.nf} {c:.2f} {s:.2f}" for each, c, s in zip(tenants, change, spread, strict=True)]
-            print(number, label, "NOT ALL CONVERGED" if not sure.all() else "", "; ".join(names), flush=True)
-    print(f"{count} partitions, {len(changes)} tenants; {open_ended} more say that they have not converged")
-    print(f"warm-up eight times as long: mean {np.mean(changes):.2f} %, most {max(changes):.2f} %, limit 1 %")
-    print(f"{SEEDS} seeds, largest less smallest: mean {np.mean(spreads):.2f} %, most {max(spreads):.2f} %, limit 2 %")
-    print(f"processor time: {spent[0] / count:.2f} s a run, {spent[1] / count:.2f} s with the longer warm-up")
-    good = max(changes) <= 1.0 and max(spreads) <= 2.0
+        if number not in known:
+            known[number] = row(number)
+            with path.open("a") as file:
+                file.write(json.dumps(known[number]) + "\n")
+        each = known[number]
+        if max(each["change"]) > 1 or max(each["spread"]) > 2 or not all(each["converged"]):
+            told = zip(each["tenants"], each["change"], each["spread"], strict=True)
+            names = "; ".join(f"{name} {change:.2f} {spread:.2f}" for name, change, spread in told)
+            print(number, each["label"], "" if all(each["converged"]) else "NOT ALL CONVERGED", names, flush=True)
+    rows = [known[number] for number in range(count)]
+    sure = np.concatenate([each["converged"] for each in rows])
+    changes, spreads = (np.concatenate([each[name] for each in rows])[sure] for name in ("change", "spread"))
+    print(f"{count} partitions, {sure.sum()} tenants; {(~sure).sum()} more say that they have not converged")
+    print(f"warm-up eight times as long: mean {changes.mean():.2f} %, most {changes.max():.2f} %, limit 1 %")
+    print(f"{SEEDS} seeds, largest less smallest: mean {spreads.mean():.2f} %, most {spreads.max():.2f} %, limit 2 %")
+    spent = [np.mean([each[name] for each in rows]) for name in ("run_s", "longer_s")]
+    print(f"processor time: {spent[0]:.2f} s a run, {spent[1]:.2f} s with the longer warm-up")
+    good = changes.max() <= 1.0 and spreads.max() <= 2.0
     print("ok" if good else "OFF")
     return 0 if good else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200))
+    if not 2 <= len(sys.argv) <= 3:
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 200))

@@ -37,6 +37,7 @@ PREPARED = {
 LESS_PREPARED = " --runs 16 --mixes 40 --repeats 40"
 #: Script -> words; `{name}` is the folder made so, `{work}` that of all results. Others run without words.
 WORDS = {
+    "convergence.py": "{work}/convergence.jsonl",
     "host.py": "--json {work}/host.json",
     "stand_in.py": "{work}/host.json {work}/machine.yaml",
     "placement/churn.py": "{sockets}",
@@ -47,6 +48,7 @@ WORDS = {
     "placement/numasfp.py": "{numasfp}",
     "placement/resq.py": "{resq}",
     "placement/scale.py": "--models {resq}/models",
+    "robustness.py": "{work}/robustness.jsonl",
 }
 #: Script -> words of a quick run, where it has no `--quick`.
 FEWER = {
@@ -57,6 +59,7 @@ FEWER = {
     "campaign.py": "--runs 60",
     "competitor.py": "--repeats 1",
     "configuration.py": "--runs 8 --points 4",
+    "convergence.py": "{work}/convergence.jsonl 8",
     "control.py": "2 30",
     "coverage.py": "--machine e5-2620v4 --mixes 30",
     "equilibrium.py": "e5-2620v4 --mixes 30 --calibration 60",
@@ -77,7 +80,7 @@ FEWER = {
     "placement/resq.py": "{resq} --family combination --terms 20",
     "placement/scale.py": "--size 1000",
     "placement/solvers.py": "--size 50 --limit 5",
-    "robustness.py": "--runs 16 --mixes 20 --seeds 11",
+    "robustness.py": "{work}/robustness.jsonl --runs 16 --mixes 20",
     "shared_port.py": "--runs 16 --mixes 5 --ports 80",
     "resq/latency.py": "--packet 1518 --terms 10",
     "service.py": "speed",

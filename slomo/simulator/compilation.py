@@ -36,6 +36,7 @@ KERNEL_SOURCES = (
     "hardware/memory",
     "hardware/port",
     "hardware/prefetch",
+    "programs/prefill",
     "random_numbers",
     "state",
     "programs/traffic",

@@ -201,7 +201,9 @@ class _Meter:
     def __init__(self, state: s.State) -> None:
         self._state = state
         ddio = int(state.machine[s.M_DDIO_MASK])
-        self._ddio = [way for way in range(s.LLC_LANES) if (ddio >> way) & 1]
+        self._owners = state.llc_owner.reshape(-1, s.LLC_LANES)[
+            :, ddio.bit_length() - ddio.bit_count() : ddio.bit_length()
+        ]
         # of each tenant, the accesses of a packet up to the end of each operation
         self._accesses = [
             np.cumsum(
@@ -209,7 +211,7 @@ class _Meter:
                     row[s.T_TOUCHED_LINES] + 1.0,
                     state.demand[row[s.T_FIRST_STRUCTURE] : row[s.T_LAST_STRUCTURE], s.D_ACCESSES],
                 )
-            )
+            ).tolist()
             for row in state.tenants
         ]
         self._before = self._look()
@@ -248,10 +250,9 @@ class _Meter:
 
     def _ddio_lines(self) -> s.Floats:
         """Count, per tenant, the packet-buffer lines that sit in the ways devices fill."""
-        sets = self._state.llc_owner.reshape(-1, s.LLC_LANES)
-        owners = np.concatenate([sets[:, way] for way in self._ddio] or [sets[:0, 0]])
-        inside = owners[(owners & 1) == 0] >> 1  # no line: -1, which is odd
-        return np.bincount(inside, minlength=self._state.clock.size).astype(float)
+        count = 2 * self._state.clock.size
+        lines = np.bincount(self._owners.ravel() + 1, minlength=count + 1)  # no line, then buffers and data in turns
+        return lines[1:count:2].astype(float)
 
 
 def _latest(ring: s.Floats, end: int, count: int) -> s.Floats:

@@ -159,12 +159,11 @@ def run_until(state: State, end: float) -> None:
         earliest = clock[0]
         second = end
         for other in range(1, clock.size):
-            if clock[other] < earliest:
-                second = min(second, earliest)
-                earliest = clock[other]
-                tenant = other
-            else:
-                second = min(second, clock[other])
+            due = clock[other]
+            later = due if due > earliest else earliest
+            second = later if later < second else second
+            tenant = other if due < earliest else tenant
+            earliest = due if due < earliest else earliest
         if earliest >= end:
             return
         advance(state, tenant, min(second + slack, end))

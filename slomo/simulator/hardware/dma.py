@@ -93,16 +93,16 @@ def memory_lines(state: State, tenant: int) -> float:
 @compiled
 def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None:
     """Let the card write a whole packet into its buffer; remember how many lines that moved in memory."""
-    before = memory_lines(state, tenant)
-    for part in range(1, state.tenants[tenant, T_DATA_LINES] + 1):
-        receive_line(state, tenant, buffer_line(state, tenant, sequence, part), now)
+    before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
+    for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
+        receive_line(state, tenant, line, now)
     state.rates[tenant, F_RECEIVE_LINES] = memory_lines(state, tenant) - before
 
 
 @compiled
 def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
     """Let the card read a whole packet from its buffer; remember how many lines that moved in memory."""
-    before = memory_lines(state, tenant)
-    for part in range(1, state.tenants[tenant, T_DATA_LINES] + 1):
-        send_line(state, tenant, buffer_line(state, tenant, sequence, part), now)
+    before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
+    for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
+        send_line(state, tenant, line, now)
     state.rates[tenant, F_SEND_LINES] = memory_lines(state, tenant) - before

@@ -8,12 +8,15 @@ tenant beside fast ones keeps what only it may evict. What the caches then hold 
 import numpy as np
 
 from slomo.simulator import state as s
+from slomo.simulator.compilation import kernel
+from slomo.simulator.hardware.cache import set_of
 
 _ROUNDS = 64
 
 
 def prefill(state: s.State) -> None:
     """Put lines into the empty LLCs of `state`, within each tenant's ways."""
+    sets = int(state.machine[s.M_LLC_SETS])
     for domain in np.unique(state.tenants[:, s.T_DOMAIN]):
         inside = np.flatnonzero(state.tenants[:, s.T_DOMAIN] == domain)
         masks = state.tenants[inside, s.T_WAY_MASK]
@@ -21,42 +24,57 @@ def prefill(state: s.State) -> None:
         for mask in sorted({int(mask) for mask in masks}, key=lambda mask: (-mask.bit_count(), mask)):
             ways = [way for way in range(s.LLC_LANES) if (mask >> way) & 1]
             ways.sort(key=rivals.__getitem__)
-            _lay_down(state, int(domain), np.array(ways), *_touched(state, inside[masks == mask]))
+            touched, filled = _touched(state, inside[masks == mask]), np.zeros(sets, dtype=np.int64)
+            most = 2 * sets * int(state.machine[s.M_LLC_WAYS])
+            steps = _ROUNDS * int(touched[:, 2].max(initial=-1) + 1)
+            first = int(domain) * sets
+            _lay_down(state.llc, state.llc_owner, first, np.array(ways), touched, filled, most, steps)
+            state.llc_clock[domain * sets : (domain + 1) * sets] = s.LLC_LANES
     held = state.llc_owner[state.llc_owner >= 0]
     state.occupancy[:] = np.bincount(held, minlength=state.occupancy.size)
 
 
-def _touched(state: s.State, group: s.Ints) -> tuple[s.Ints, s.Ints]:
-    """Return the lines the tenants of a group touch, in order, and the tenant of each."""
+def _touched(state: s.State, group: s.Ints) -> s.Ints:
+    """Return first line, lines, place from the tenant's last and owner of each structure of a group's tenants."""
     capacity = int(state.machine[s.M_LLC_SETS] * state.machine[s.M_LLC_WAYS])
-    lines, owners, order = [], [], []
+    rows = []
     for tenant in group:
-        first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
-        for structure in range(first, last):
-            count = min(capacity, int(state.structures[structure, s.S_LINES]))
-            lines.append(state.structures[structure, s.S_BASE] + np.arange(count)[::-1])
-            owners.append(np.full(count, 2 * tenant + 1))
-            rank = (structure - last) * _ROUNDS
-            order.append((rank + np.arange(count) * _ROUNDS // count).astype(np.int16))  # short keys sort faster
-    if not lines:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    turn = np.argsort(np.concatenate(order), kind="stable")[-2 * capacity :]
-    return np.concatenate(lines)[turn], np.concatenate(owners)[turn]
+        last = state.tenants[tenant, s.T_LAST_STRUCTURE]
+        for structure in range(state.tenants[tenant, s.T_FIRST_STRUCTURE], last):
+            base, lines = state.structures[structure, [s.S_BASE, s.S_LINES]]
+            rows.append([base, min(capacity, lines), last - 1 - structure, 2 * tenant + 1])
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
-def _lay_down(state: s.State, domain: int, ways: s.Ints, lines: s.Ints, owners: s.Ints) -> None:
-    """Put the last lines of each set into `ways`, the latest into the first."""
-    sets, lanes = int(state.machine[s.M_LLC_SETS]), s.LLC_LANES
-    index = ((lines * 2654435769 & 0xFFFFFFFF) * sets) >> 32
-    short = np.uint16 if sets <= 2**16 else np.int64
-    by_set = np.argsort(index.astype(short), kind="stable")[::-1]  # latest first within a set
-    chosen = index[by_set]
-    starts = np.flatnonzero(np.r_[True, chosen[1:] != chosen[:-1]]) if chosen.size else np.zeros(0, dtype=np.int64)
-    rank = np.arange(chosen.size) - np.repeat(starts, np.diff(np.r_[starts, chosen.size]))
-    kept = rank < ways.size
-    row, way = domain * sets + chosen[kept], ways[rank[kept]]
-    state.llc[row * 2 * lanes + way] = lines[by_set][kept]
-    age = ways.size - rank[kept]
-    state.llc[row * 2 * lanes + lanes + way] = (age << s.WAY_BITS) | way
-    state.llc_owner[row * lanes + way] = owners[by_set][kept]
-    state.llc_clock[domain * sets : (domain + 1) * sets] = lanes
+@kernel
+def _lay_down(
+    llc: s.Shorts,
+    owners: s.Owners,
+    first: int,
+    ways: s.Ints,
+    touched: s.Ints,
+    filled: s.Ints,
+    left: int,
+    steps: int,
+) -> None:
+    """Put the `left` lines touched last into `ways` of the sets from `first` on, the latest into the first ways."""
+    for step in range(steps):
+        place, turn = step // _ROUNDS, _ROUNDS - 1 - step % _ROUNDS
+        for row in range(len(touched) - 1, -1, -1):
+            if touched[row, 2] != place:
+                continue
+            lines = touched[row, 1]
+            for number in range(-(-(turn + 1) * lines // _ROUNDS) - 1, -(-turn * lines // _ROUNDS) - 1, -1):
+                if left == 0:
+                    return
+                left -= 1
+                line = touched[row, 0] + lines - 1 - number
+                index = set_of(line, filled.size)
+                rank = filled[index]
+                if rank == ways.size:
+                    continue
+                filled[index] = rank + 1
+                way, tags = ways[rank], (first + index) * (2 * s.LLC_LANES)
+                llc[tags + way] = line
+                llc[tags + s.LLC_LANES + way] = ((ways.size - rank) << s.WAY_BITS) | way
+                owners[(first + index) * s.LLC_LANES + way] = touched[row, 3]
