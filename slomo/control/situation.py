@@ -29,23 +29,15 @@ LEVERS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What one tenant has.
+    """What one tenant has."""
 
-    Attributes
-    ----------
-    mask : int
-        Cache ways it may fill.
-    bandwidth_percent : float
-        Memory bandwidth throttle [%]; 100 is none.
-    weight : float
-        CPU weight on a core that it shares, above 0.
-    remote : bool
-        Whether its memory is on another node than its core.
-    """
-
+    #: Cache ways it may fill.
     mask: int
+    #: Memory bandwidth throttle [%]; 100 is none.
     bandwidth_percent: float = 100.0
+    #: CPU weight on a core that it shares, above 0.
     weight: float = 1.0
+    #: Whether its memory is on another node than its core.
     remote: bool = False
 
 

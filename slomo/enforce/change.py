@@ -17,18 +17,9 @@ class Backend(Knobs, Protocol):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
         """Return what a plan asks of this backend's knobs, in the order in which it must be done.
 
-        Parameters
-        ----------
-        plan : EnforcementPlan
-            What is asked for.
-        own : sequence of str
-            Knobs that the same receipt holds; those that are not wished again are given back. Beside them what setting
-            another knob takes along (a core leaves the groups that count it), whichever receipt holds it.
-
-        Raises
-        ------
-        SlomoError
-            If the machine does not offer it; nothing is changed.
+        `plan`: what is asked for. `own`: knobs that the same receipt holds; those that are not wished again are given
+        back. Beside them what setting another knob takes along (a core leaves the groups that count it), whichever
+        receipt holds it. Raises SlomoError if the machine does not offer it; nothing is changed.
         """
         ...
 

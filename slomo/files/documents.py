@@ -38,13 +38,6 @@ _WORDS = {
 class Document:
     r"""What a text says, in plain mappings, lists, texts and numbers.
 
-    Attributes
-    ----------
-    data : object
-        The value.
-    name : str
-        File, for messages.
-
     Examples
     --------
     >>> parse("- 4\n- many\n", "cores.yaml").to(list[int])
@@ -52,7 +45,9 @@ class Document:
     slomo.errors.ConfigurationError: cores.yaml:2: field '1': got 'many', needed a whole number
     """
 
+    #: The value.
     data: Any
+    #: File, for messages.
     name: str
     find_lines: Callable[[], Mapping[Position, int]]
 
@@ -134,12 +129,8 @@ def convert(
 ) -> T:
     """Make a value of a class from plain data.
 
-    Raises
-    ------
-    ConfigurationError
-        For a field that is missing, not known, of another type, or out of its range.
-    SlomoError
-        What the class itself refuses, with the file's name before it.
+    Raises ConfigurationError for a field that is missing, not known, of another type, or out of its range; SlomoError:
+    what the class itself refuses, with the file's name before it.
     """
     try:
         named: Any = kind

@@ -77,23 +77,11 @@ class Knobs(Protocol):
         ...
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds.
-
-        Raises
-        ------
-        TestbedError
-            If the machine does not say.
-        """
+        """Return what a knob holds; TestbedError if the machine does not say."""
         ...
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob.
-
-        Raises
-        ------
-        TestbedError
-            If the machine refuses.
-        """
+        """Set a knob; TestbedError if the machine refuses."""
         ...
 
     def lock(self) -> AbstractContextManager[object]:

@@ -37,20 +37,13 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class Finished:
-    """How a tool ended.
+    """How a tool ended."""
 
-    Attributes
-    ----------
-    words : tuple of str
-        Its command.
-    code : int
-        Exit code; negative for the signal that killed it.
-    stdout, stderr : str
-        What it printed, up to 16 MiB each.
-    """
-
+    #: Its command.
     words: tuple[str, ...]
+    #: Exit code; negative for the signal that killed it.
     code: int
+    #: What it printed, up to 16 MiB each.
     stdout: str
     stderr: str
 

@@ -119,20 +119,13 @@ def numasfp_chains(
 
 @dataclass(frozen=True)
 class Event:
-    """A request that comes or goes.
+    """A request that comes or goes."""
 
-    Attributes
-    ----------
-    time_s : float
-        When [s].
-    arrives : bool
-        Comes; else goes.
-    request : Request
-        Which.
-    """
-
+    #: When [s].
     time_s: float
+    #: Comes; else goes.
     arrives: bool
+    #: Which.
     request: Request
 
 

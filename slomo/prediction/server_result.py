@@ -59,26 +59,17 @@ class TenantPrediction(Stored, derived=("slowdown",)):
 
 @dataclass(frozen=True)
 class Convergence:
-    """How the fixed point of one socket was found.
+    """How the fixed point of one socket was found."""
 
-    Attributes
-    ----------
-    converged : bool
-        Whether the rounds came to rest.
-    rounds : int
-        Rounds taken.
-    ratio : float
-        Last step over the one before; below 1 the rounds contract.
-    bound : float
-        Bound on what is left to go, as a share of the largest solo value; infinite where steps do not shrink.
-    proven : bool
-        Whether the bound is proven (`slomo.equilibrium.bound`), or estimated from the last two steps.
-    """
-
+    #: Whether the rounds came to rest.
     converged: bool
+    #: Rounds taken.
     rounds: int
+    #: Last step over the one before; below 1 the rounds contract.
     ratio: float
+    #: Bound on what is left to go, as a share of the largest solo value; infinite where steps do not shrink.
     bound: float
+    #: Whether the bound is proven (`slomo.equilibrium.bound`), or estimated from the last two steps.
     proven: bool = False
 
 

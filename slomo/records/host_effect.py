@@ -119,12 +119,8 @@ def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecor
 def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the environment of runs of several hosts.
 
-    Parameters
-    ----------
-    environment : mapping
-        What they share.
-    calibrated : mapping of str to mapping
-        Calibration -> ``factors`` and what the host states of its ``reporters``.
+    `environment`: what they share. `calibrated`: calibration -> ``factors`` and what the host states of its
+    ``reporters``.
     """
     reporters = [(each.get("reporters") or {}, each["factors"]) for each in calibrated.values()]
     full = [each["full"] * factors.get(FELT[0], 1.0) for each, factors in reporters if each.get("full") is not None]

@@ -70,12 +70,7 @@ def mixes_rows(predictions: "Sequence[Prediction]", measured_mpps: Sequence[floa
 def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
     """Return what to read first: how far a model is off, how often its intervals hold, its worst case and why.
 
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Predictions beside what was measured.
-    model : str
-        Whose predictions.
+    `evaluation`: predictions beside what was measured. `model`: whose predictions.
     """
     errors = evaluation.models[model]
     names = tuple(evaluation.rows)

@@ -50,15 +50,7 @@ MOST_PLACED_SERIES = 500
 class Service:
     """Everything one service has.
 
-    Parameters
-    ----------
-    settings : ServiceSettings
-        How it runs.
-
-    Raises
-    ------
-    ConfigurationError, StoreError
-        For models, state, cluster or tokens that cannot be read.
+    Raises ConfigurationError, StoreError for models, state, cluster or tokens that cannot be read.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:

@@ -116,6 +116,8 @@ class Jobs:
     async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
         """Write a job down and begin it; one of the same key is begun once.
 
+        Raises Problem: 429 where too many wait.
+
         Parameters
         ----------
         kind : str
@@ -124,11 +126,6 @@ class Jobs:
             What is asked, ready for JSON: with it the job is taken up again.
         key : str, optional
             Names the wish.
-
-        Raises
-        ------
-        Problem
-            429 where too many wait.
         """
         name = secrets.token_hex(8) if key is None else hashlib.sha256(f"{kind}\0{key}".encode()).hexdigest()[:16]
         if key is not None:
@@ -141,10 +138,7 @@ class Jobs:
     async def resume(self, name: str) -> Job:
         """Take an interrupted job up where it was; one that is at work again is left alone.
 
-        Raises
-        ------
-        Problem
-            404 for one there is none of, 409 for one that is over or of which is not known what was asked.
+        Raises Problem: 404 for one there is none of, 409 for one that is over or of which is not known what was asked.
         """
         job = self.get(name)
         if not job.has_ended:
@@ -173,13 +167,7 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def get(self, name: str) -> Job:
-        """Return a job.
-
-        Raises
-        ------
-        Problem
-            404 for one there is none of.
-        """
+        """Return a job; Problem: 404 for one there is none of."""
         if name in self._live:
             return self._live[name].job
         rows = self._store.read(lambda connection: journal.jobs(connection, 1, name))

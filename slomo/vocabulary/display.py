@@ -61,20 +61,12 @@ class Result:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw throughputs with their intervals, beside those alone and those promised.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; new axes by default.
+        `ax`: where to draw; new axes by default. Raises MissingExtraError without matplotlib.
 
         Returns
         -------
         matplotlib Axes
             Where it was drawn.
-
-        Raises
-        ------
-        MissingExtraError
-            Without matplotlib.
         """
         return drawn("throughputs", self.columns(), self.row_labels(), ax)
 

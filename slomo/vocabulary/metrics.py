@@ -56,49 +56,33 @@ class Cap(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One contentiousness metric.
+    """One contentiousness metric."""
 
-    Attributes
-    ----------
-    name : str
-        PCM's name, the key everywhere.
-    unit : str
-        Unit of every value stored under this name.
-    kind : Kind
-        Sort of quantity.
-    scopes : tuple of Scope
-        Where PCM reports it.
-    definition : str
-        One sentence.
-    rule : Rule
-        How the values of tenants compose to the socket's.
-    weight : str or None
-        For a weighted mean, the metric that weighs (``"L2REF"`` stands for L2MISS / (1 - L2HIT)).
-        For a quotient, ``"numerator/denominator"``.
-    cap : Cap
-        Capacity that bounds the composed value.
-    pcm_columns : tuple of str
-        Names of the column in row 2 of ``pcm -csv``, oldest first; empty where PCM's main tool has none.
-    per_interval : bool
-        PCM prints the amount per sampling interval; divide by the interval to get this unit.
-    pressure : bool
-        Whether more of it means more pressure on a neighbour (used for monotone models).
-    resource : str
-        What is fought over where it tells of a loss: ``"cache"``, ``"DDIO"``, ``"memory bandwidth"``,
-        ``"interconnect"`` or ``"core"``.
-    """
-
+    #: PCM's name, the key everywhere.
     name: str
+    #: Unit of every value stored under this name.
     unit: str
+    #: Sort of quantity.
     kind: Kind
+    #: Where PCM reports it.
     scopes: tuple[Scope, ...]
+    #: One sentence.
     definition: str
+    #: How the values of tenants compose to the socket's.
     rule: Rule
+    #: For a weighted mean, the metric that weighs (``"L2REF"`` stands for L2MISS / (1 - L2HIT)). For a quotient,
+    #: ``"numerator/denominator"``.
     weight: str | None = None
+    #: Capacity that bounds the composed value.
     cap: Cap = Cap.NONE
+    #: Names of the column in row 2 of ``pcm -csv``, oldest first; empty where PCM's main tool has none.
     pcm_columns: tuple[str, ...] = ()
+    #: PCM prints the amount per sampling interval; divide by the interval to get this unit.
     per_interval: bool = False
+    #: Whether more of it means more pressure on a neighbour (used for monotone models).
     pressure: bool = False
+    #: What is fought over where it tells of a loss: ``"cache"``, ``"DDIO"``, ``"memory bandwidth"``, ``"interconnect"``
+    #: or ``"core"``.
     resource: str = "core"
 
 

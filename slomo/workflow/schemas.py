@@ -40,15 +40,7 @@ VERSION = 1
 def document_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document.
 
-    Parameters
-    ----------
-    name : str
-        One of ``DOCUMENTS``.
-
-    Raises
-    ------
-    UnknownNameError
-        For another name.
+    `name`: one of ``DOCUMENTS``. Raises UnknownNameError for another name.
 
     Examples
     --------

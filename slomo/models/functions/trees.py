@@ -126,11 +126,8 @@ class TreeEnsemble:
 def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
     """Lay trees out as complete binary trees, checking that they are trees.
 
-    Raises
-    ------
-    ConfigurationError
-        For children out of range, cycles, nodes with two parents, features out of range, values that are not finite,
-        or an ensemble deeper or larger than any of slomo's.
+    Raises ConfigurationError for children out of range, cycles, nodes with two parents, features out of range, values
+    that are not finite, or an ensemble deeper or larger than any of slomo's.
 
     Examples
     --------

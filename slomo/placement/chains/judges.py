@@ -19,23 +19,15 @@ Keeps = Callable[[RatedChain, Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Judges:
-    """What chain policies go by: NUMASFP's lookup table, and predictions with the cost of hand-overs for `slomo-numa`.
+    """What chain policies go by: a lookup table of needs; for `slomo-numa` predictions and the cost of hand-overs."""
 
-    Attributes
-    ----------
-    table : callable
-        What a chain takes at a rate.
-    estimate : callable or None
-        What the stages of a node serve beside each other; `slomo-numa` needs it.
-    keeps : callable or None
-        Share that a chain keeps of its throughput, given the nodes of its stages.
-    moving : callable or None
-        Share of an interval's service that moving costs a chain; nothing where None.
-    """
-
+    #: What a chain takes at a rate.
     table: Table
+    #: What the stages of a node serve beside each other; `slomo-numa` needs it.
     estimate: Estimate | None = None
+    #: Share that a chain keeps of its throughput, given the nodes of its stages.
     keeps: Keeps | None = None
+    #: Share of an interval's service that moving costs a chain; nothing where None.
     moving: Moving | None = None
 
 

@@ -19,27 +19,18 @@ MOST_SIGNATURES = 400_000
 
 @dataclass(frozen=True)
 class Host:
-    """A kind of socket: what the sockets of all servers of one type and set-up have.
+    """A kind of socket: what the sockets of all servers of one type and set-up have."""
 
-    Attributes
-    ----------
-    machine : str
-        Machine type.
-    cores, ways : int
-        Cores and cache ways for NFs.
-    cost : float
-        What it costs to use one.
-    threads : int
-        Hyper-threads of each core that are places.
-    port_gbps : float or None
-        Line rate of the NIC port that all share [Gbit/s]; None where each has one.
-    """
-
+    #: Machine type.
     machine: str
+    #: Cores and cache ways for NFs.
     cores: int
     ways: int
+    #: What it costs to use one.
     cost: float = 1.0
+    #: Hyper-threads of each core that are places.
     threads: int = 1
+    #: Line rate of the NIC port that all share [Gbit/s]; None where each has one.
     port_gbps: float | None = None
 
     @property

@@ -9,26 +9,17 @@ from slomo.placement.feasibility.mixes import Host, Signature
 
 @dataclass
 class Socket:
-    """One socket of one server, and what runs on its cores.
+    """One socket of one server, and what runs on its cores."""
 
-    Attributes
-    ----------
-    server : int
-        Number of the server.
-    socket : int
-        Number within the server.
-    host : Host
-        Kind of socket.
-    signature : Signature
-        Its mix.
-    cores : dict of int to (str, int, int)
-        Core -> request, piece, stage.
-    """
-
+    #: Number of the server.
     server: int
+    #: Number within the server.
     socket: int
+    #: Kind of socket.
     host: Host
+    #: Its mix.
     signature: Signature = ()
+    #: Core -> request, piece, stage.
     cores: dict[int, tuple[str, int, int]] = field(default_factory=dict)
 
 

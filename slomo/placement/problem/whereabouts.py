@@ -100,20 +100,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Requests by their labels, which another one wants near or away.
+    """Requests by their labels, which another one wants near or away."""
 
-    Attributes
-    ----------
-    labels : mapping of str to str
-        All of which they carry.
-    within : str
-        Label whose domain counts as near; ``host`` for the same server.
-    weight : float or None
-        A preference of this weight; None: a must.
-    """
-
+    #: All of which they carry.
     labels: Pairs
+    #: Label whose domain counts as near; ``host`` for the same server.
     within: str = HOST
+    #: A preference of this weight; None: a must.
     weight: float | None = None
 
     def __post_init__(self) -> None:
@@ -148,17 +141,11 @@ class Preference:
 
 @dataclass(frozen=True)
 class Reserved:
-    """Cores of a server that are kept for requests of some labels.
+    """Cores of a server that are kept for requests of some labels."""
 
-    Attributes
-    ----------
-    cores : int
-        Of all its sockets together, 1 or more.
-    labels : mapping of str to str
-        What a request carries that may use them.
-    """
-
+    #: Of all its sockets together, 1 or more.
     cores: int
+    #: What a request carries that may use them.
     labels: Pairs
 
     def __post_init__(self) -> None:

@@ -18,13 +18,6 @@ _MEAN_ABSOLUTE = math.sqrt(2.0 / math.pi)
 class Noise:
     """Noise of single runs.
 
-    Attributes
-    ----------
-    relative : float
-        Standard deviation of one run over the mean of its setting, pooled over all settings that were repeated.
-    degrees : int
-        Degrees of freedom of that estimate; 0 where nothing was repeated.
-
     Examples
     --------
     >>> noise = estimate_noise([[1.0, 1.1], [2.0], [3.0, 3.0]])
@@ -32,7 +25,9 @@ class Noise:
     (0.0476, 2, 0.038)
     """
 
+    #: Standard deviation of one run over the mean of its setting, pooled over all settings that were repeated.
     relative: float
+    #: Degrees of freedom of that estimate; 0 where nothing was repeated.
     degrees: int
 
     @property

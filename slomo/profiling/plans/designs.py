@@ -65,10 +65,7 @@ DESIGNS = ("grid", "slomo-grid", "sobol", "sources")
 class Pressure:
     """One point of a design: a competitor, and how many instances of it.
 
-    Raises
-    ------
-    InvalidValueError
-        For less than one instance.
+    Raises InvalidValueError for less than one instance.
 
     Examples
     --------

@@ -150,17 +150,8 @@ def is_probe_mapping(mapping: str | Path) -> bool:
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
     """Read a folder of probe measurements.
 
-    Parameters
-    ----------
-    folder : path
-        Where the files are.
-    mapping : path or mapping
-        Which file holds what: a YAML file, or the same document.
-
-    Raises
-    ------
-    ConfigurationError
-        For a mapping or table that is wrong; names file, line and field or value.
+    `folder`: where the files are. `mapping`: which file holds what: a YAML file, or the same document. Raises
+    ConfigurationError for a mapping or table that is wrong; names file, line and field or value.
     """
     place, document = Path(folder), _document(mapping)
     levels, reporter = _curve(place, document["reporter"])

@@ -44,23 +44,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class Interval:
-    """True sampling interval of every sample.
+    """True sampling interval of every sample."""
 
-    Attributes
-    ----------
-    seconds : array of float, shape (n_samples,)
-        Length of each interval [s].
-    ticks : array of float, shape (n_samples,)
-        TIME(ticks) [millions]; NaN where the file has none.
-    source : str
-        ``given``, ``nominal frequency``, ``timestamps`` or ``assumed``.
-    nominal_mhz : float or None
-        Frequency of the time-stamp counter, where known or inferred [MHz].
-    """
-
+    #: Length of each interval [s], shape (n_samples,).
     seconds: Floats
+    #: TIME(ticks) [millions]; NaN where the file has none, shape (n_samples,).
     ticks: Floats
+    #: ``given``, ``nominal frequency``, ``timestamps`` or ``assumed``.
     source: str
+    #: Frequency of the time-stamp counter, where known or inferred [MHz].
     nominal_mhz: float | None
 
 

@@ -77,55 +77,36 @@ class LongWork:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation.
+    """One operation."""
 
-    Attributes
-    ----------
-    method, path : str
-        ``"POST"``, ``"/v1/predict"``; parameters of the path in braces.
-    handle : callable
-        Answers.
-    summary : str
-        One sentence for the OpenAPI document.
-    scope : str
-        Who may call it.
-    body : type or None
-        Schema of the body; None for none.
-    answers : type or None
-        Schema of the answer; None where it is described in words only.
-    success : int
-        Status where all goes well.
-    statuses : tuple of int
-        Further statuses it may have.
-    query : dict
-        Query parameter -> what it means.
-    form : dict
-        Field of a form -> what it means; for bodies that a browser sends.
-    media_type : str
-        Of the answer.
-    tag : str
-        Group in the OpenAPI document.
-    writes : bool
-        Whether it changes state: then it takes ``Idempotency-Key`` and ``If-Match``, and is written to the audit log.
-    repeated : callable or None
-        Takes the service and the bytes of a body; returns the answer to the same bytes where it is still known.
-    job : LongWork or None
-        What goes on in the background.
-    """
-
+    #: ``"POST"``, ``"/v1/predict"``; parameters of the path in braces.
     method: str
     path: str
+    #: Answers.
     handle: Handler
+    #: One sentence for the OpenAPI document.
     summary: str
+    #: Who may call it.
     scope: Scope = "read"
+    #: Schema of the body; None for none.
     body: Any = None
+    #: Schema of the answer; None where it is described in words only.
     answers: Any = None
+    #: Status where all goes well.
     success: int = 200
+    #: Further statuses it may have.
     statuses: tuple[int, ...] = ()
+    #: Query parameter -> what it means.
     query: dict[str, str] = field(default_factory=dict)
+    #: Field of a form -> what it means; for bodies that a browser sends.
     form: dict[str, str] = field(default_factory=dict)
+    #: Of the answer.
     media_type: str = "application/json"
+    #: Group in the OpenAPI document.
     tag: str = "service"
+    #: Whether it changes state: then it takes ``Idempotency-Key`` and ``If-Match``, and is written to the audit log.
     writes: bool = False
+    #: Takes the service and the bytes of a body; returns the answer to the same bytes where it is still known.
     repeated: Callable[[Any, bytes], bytes | None] | None = None
+    #: What goes on in the background.
     job: LongWork | None = None

@@ -24,13 +24,7 @@ _WEIGHT = 0.05
 
 
 class Outcomes:
-    """Judges outcomes.
-
-    Parameters
-    ----------
-    library : ModelLibrary
-        The models in force.
-    """
+    """Judges outcomes."""
 
     def __init__(self, library: ModelLibrary) -> None:
         self._lock = threading.Lock()
@@ -47,10 +41,7 @@ class Outcomes:
 
         An outcome that does not tell its machine is taken for one of the machine that the models were measured on.
 
-        Raises
-        ------
-        SlomoError
-            Where nothing can be predicted for it, or it cannot have been.
+        Raises SlomoError where nothing can be predicted for it, or it cannot have been.
         """
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)

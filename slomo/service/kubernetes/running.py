@@ -22,15 +22,7 @@ _NEVER = (-1, RunningServer("", "", 0))
 
 
 class Running:
-    """Judges what runs, node by node as they change.
-
-    Parameters
-    ----------
-    view : ClusterView
-        What runs where.
-    judge : NodeJudge
-        The models in force.
-    """
+    """Judges what runs, node by node as they change."""
 
     def __init__(self, view: ClusterView, judge: NodeJudge) -> None:
         self._view, self._judge = view, judge

@@ -23,20 +23,13 @@ from slomo.vocabulary.workload import Workload
 
 @dataclass(frozen=True)
 class Window:
-    """What one tenant did in one window.
+    """What one tenant did in one window."""
 
-    Attributes
-    ----------
-    rate_mpps : float
-        Packets served [Mpps].
-    cpu_share : float
-        CPU time over wall time, per core it was given.
-    latency_us : dict of str to float
-        Medians of the percentiles reported [us].
-    """
-
+    #: Packets served [Mpps].
     rate_mpps: float
+    #: CPU time over wall time, per core it was given.
     cpu_share: float
+    #: Medians of the percentiles reported [us].
     latency_us: dict[str, float] = field(default_factory=dict)
 
 

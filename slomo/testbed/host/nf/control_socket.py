@@ -16,13 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class ControlSocket:
-    """A client that connects when first asked and again after a failure.
-
-    Parameters
-    ----------
-    port : int
-        Local TCP port.
-    """
+    """A client that connects when first asked and again after a failure."""
 
     def __init__(self, port: int) -> None:
         self.port = port

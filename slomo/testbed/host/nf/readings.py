@@ -17,23 +17,15 @@ _MOST_READINGS = 100_000
 
 @dataclass(frozen=True)
 class Reading:
-    """A cumulative count at a time.
+    """A cumulative count at a time."""
 
-    Attributes
-    ----------
-    arrived_s : float
-        When we learnt it [s, monotonic clock].
-    packets : float
-        Packets served since the start.
-    stated_s : float or None
-        When the NF says it was [s, the NF's clock].
-    latency_us : mapping of str to float
-        Percentiles over the interval that ends here [us].
-    """
-
+    #: When we learnt it [s, monotonic clock].
     arrived_s: float
+    #: Packets served since the start.
     packets: float
+    #: When the NF says it was [s, the NF's clock].
     stated_s: float | None = None
+    #: Percentiles over the interval that ends here [us].
     latency_us: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -49,6 +49,8 @@ def calibrate(
 ) -> Calibration:
     """Choose the reporters of this machine as it is now.
 
+    Raises UnstableMeasurementError if no reporter feels anything.
+
     Parameters
     ----------
     definition : HostDefinition
@@ -59,11 +61,6 @@ def calibrate(
         Windows and pairs.
     scope : CalibrationScope
         What is calibrated.
-
-    Raises
-    ------
-    UnstableMeasurementError
-        If no reporter feels anything.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     llc_mib = _cache(definition, cores[1], taker, scope)
