@@ -97,7 +97,7 @@ def test_a_policy_is_one_class_and_one_row(monkeypatch: pytest.MonkeyPatch) -> N
     """A class that ranks servers, with a row in the registry, places by its own ranking under its name."""
     module = "slomo.placement.policies.emptiest"
     monkeypatch.setitem(sys.modules, module, SimpleNamespace(EmptiestFirst=EmptiestFirst))  # type: ignore[arg-type]
-    monkeypatch.setitem(registry._HOME, "emptiest-first", ("emptiest", "EmptiestFirst"))
+    monkeypatch.setitem(registry._POLICIES, "emptiest-first", "emptiest:EmptiestFirst")
     placer = Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 3), "emptiest-first", fallback="alone")
     decisions = [placer.admit(Request(name, ("lpm",))) for name in "abc"]
 
