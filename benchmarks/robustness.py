@@ -14,6 +14,7 @@ Rows lie in the file as they are done; what lies there is not run again.
 import argparse
 import json
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,11 @@ def row(machine: Machine, chosen: argparse.Namespace, seed: int) -> dict[str, An
     best = min(baselines, key=baselines.__getitem__)
     names = [NETWORK_FUNCTIONS[number % len(NETWORK_FUNCTIONS)] for number in range(REQUESTS)]
     requests = [Request(f"r{number}", name, SLO(min_share=SHARE)) for number, name in enumerate(names)]
-    placed = compare(Cluster.uniform(machine, REQUESTS), requests, library, POLICIES)
+    with tempfile.TemporaryDirectory() as folder:  # a cluster names machines by their files
+        stated = Path(folder) / f"{machine.name}.yaml"
+        fields = {name: value for name, value in machine.to_dict().items() if name not in ("name", "schema_version")}
+        stated.write_text(json.dumps(fields))
+        placed = compare(Cluster.uniform(str(stated), REQUESTS), requests, library, POLICIES)
     return {
         "unconverged": len(dataset) - len(dataset.converged()),
         "predictions": default.predictions,
