@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError
@@ -26,6 +27,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 #: Workers that one item may take with it, and items given out ahead per worker.
 _DEATHS, _AHEAD = 3, 2
+#: Items that a scheduler is given, and asked for, at a time; groups given out ahead.
+_IN_GROUP, _GROUPS = 32, 3
 #: How long to wait for a scheduler [s], and how often a child looks whether it has a parent.
 CONNECTING_S, _LOOK_S = 10.0, 0.5
 
@@ -65,7 +68,7 @@ def spread(
     workers = jobs or len(os.sched_getaffinity(0))
     if scheduler is not None:
         with connected(scheduler) as client:
-            yield from _in_order(lambda item: client.submit(function, item, pure=False), items, 64)
+            yield from _in_order(client, function, items)
     elif workers == 1:
         yield from map(function, items)
     else:
@@ -91,15 +94,16 @@ def connected(address: str) -> "Iterator[Client]":
         yield client
 
 
-def _in_order(submit: Callable[[T], Any], items: Iterable[T], ahead: int) -> Iterator[Any]:
-    """Keep so many items given out, and yield results in order."""
-    waiting: deque[Any] = deque()
-    for item in items:
-        waiting.append(submit(item))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+def _in_order(client: "Client", function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Give items out in groups, some ahead; yield results in order. One by one they cost twice as much."""
+    groups: deque[list[Any]] = deque()
+    source = iter(items)
+    while True:
+        while len(groups) < _GROUPS and (group := list(islice(source, _IN_GROUP))):
+            groups.append(client.map(function, group, pure=False))
+        if not groups:
+            return
+        yield from client.gather(groups.popleft())  # type: ignore[no-untyped-call]
 
 
 def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
