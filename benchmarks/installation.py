@@ -18,15 +18,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET_MB = {"core": 95, "all": 700}
 TIMES = 1.5
+INSTALLER = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
 PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
 def size_mb(folder: Path) -> float:
     """Return what an environment's packages weigh [MB], without the installer."""
-    own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
-    parts = [part for part in folder.iterdir() if not part.name.startswith(own)]
+    parts = [part for part in folder.iterdir() if not part.name.startswith(INSTALLER)]
     files = [file for part in parts for file in ([part] if part.is_file() else part.rglob("*")) if file.is_file()]
     return sum(file.stat().st_size for file in files) / 1e6
+
+
+def byte_code_mb(folder: Path) -> float:
+    """Return what of it is byte code, which pip writes and uv does not [MB]."""
+    return size_mb(folder) - sum(size for _, size in weights(folder))
+
+
+def weights(folder: Path) -> list[tuple[str, float]]:
+    """Return each package's weight without byte code [MB], the heaviest first; a package's `.libs` count as it."""
+    found: dict[str, float] = {}
+    for file in folder.rglob("*"):
+        name = file.relative_to(folder).parts[0].partition(".")[0]
+        if file.is_file() and file.suffix != ".pyc" and not name.startswith(INSTALLER):
+            found[name] = found.get(name, 0.0) + file.stat().st_size / 1e6
+    return sorted(found.items(), key=lambda item: -item[1])
 
 
 def seconds(command: list[str], rounds: int = 7) -> float:
@@ -57,7 +72,9 @@ def main(extras: list[str]) -> None:
             size, budget = size_mb(packages), BUDGET_MB.get(extra)
             off = "  OFF" if budget is not None and size > budget else ""
             needed = "" if budget is None else f" (budget {budget})"
-            print(f"{extra:<10} {size:6.0f} MB{needed}, installed in {took:.0f} s{off}")
+            code = byte_code_mb(packages)
+            print(f"{extra:<10} {size:6.0f} MB{needed}, {code:.0f} of it byte code, installed in {took:.0f} s{off}")
+            print("           " + ", ".join(f"{name} {weight:.0f}" for name, weight in weights(packages)[:12]))
             if extra == "core":
                 click = seconds([python, "-c", "import click"])
                 for name, command in (

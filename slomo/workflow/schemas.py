@@ -37,6 +37,17 @@ DOCUMENTS: dict[str, tuple[str, str, str]] = {
 VERSION = 1
 
 
+def schema_id(name: str) -> str:
+    """Return the ``$id`` of a document's schema.
+
+    Examples
+    --------
+    >>> schema_id("cluster")
+    'urn:slomo:schema:cluster:1'
+    """
+    return f"urn:slomo:schema:{name}:{VERSION}"
+
+
 def document_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document.
 
@@ -59,7 +70,7 @@ def document_schema(name: str) -> dict[str, Any]:
         return found
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:slomo:schema:{name}:{VERSION}",
+        "$id": schema_id(name),
         "title": f"{title[0].upper()}{title[1:]}",
     }
     return head | msgspec.json.schema(found)

@@ -12,11 +12,9 @@ def command(name: str | None) -> None:
 
     An editor that speaks JSON Schema completes and checks the document: slomo schema requests > requests.schema.json.
     """
-    from slomo.workflow.schemas import DOCUMENTS, document_schema
+    from slomo.workflow.schemas import DOCUMENTS, document_schema, schema_id
 
     if name is None:
-        emit_table(
-            ("name", "document", "$id"), [(key, row[0], document_schema(key)["$id"]) for key, row in DOCUMENTS.items()]
-        )
+        emit_table(("name", "document", "$id"), [(key, row[0], schema_id(key)) for key, row in DOCUMENTS.items()])
     else:
         emit_json(document_schema(name))
