@@ -192,8 +192,9 @@ def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
         f"| **off** | {counts[OFF]} |\n"
         f"| figures not measured with this script yet | {', '.join(missing) or 0} |\n"
         f"| not possible here | {impossible} |\n\n"
-        "`±` is the standard error over seeds; with one seed there is none. A commit with a plus had changes besides. "
-        "Simulated unless said\notherwise: no rack was at hand.\n"
+        "`±` is the standard error over seeds; with one seed there is none. "
+        "A plus after a commit means changes that were not committed. Simulated unless said\n"
+        "otherwise: no rack was at hand.\n"
     )
     papers = dict.fromkeys(figure.paper for figure in figures)
     return text + "".join(_section(paper, [f for f in figures if f.paper == paper], kept) for paper in papers)

@@ -141,7 +141,7 @@ class _Connection:
     def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
         import httpx
 
-        self.url, self._broken = url.rstrip("/"), httpx.TransportError
+        self.url, self._broken, self._slow = url.rstrip("/"), httpx.TransportError, httpx.ReadTimeout
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             self._line: Any = getattr(httpx, self._kind)(
@@ -153,6 +153,8 @@ class _Connection:
             ) from None
 
     def _unreached(self, problem: Exception) -> ServiceError:
+        if isinstance(problem, self._slow):
+            return ServiceError(f"no answer from the service at {self.url} in time", hint="pass a longer timeout_s=")
         return ServiceError(f"cannot reach the service at {self.url}: {problem}", hint="start one: slomo serve --demo")
 
 

@@ -19,7 +19,7 @@ import uvicorn
 import yaml
 
 from slomo.cli.main import main
-from slomo.client import AsyncClient, Client
+from slomo.client import AsyncClient, Client, ServiceError
 from slomo.errors import ConfigurationError, UsageError
 from slomo.placement.problem.request import SLO, Request
 from slomo.service.server import serve
@@ -29,6 +29,17 @@ from tests.service.test_deploy import DASHBOARD
 
 #: Metrics that exist only while an API server is watched, or after a fault.
 ELSEWHERE = ("slomo_kubernetes_", "slomo_models_reloads")
+
+
+def test_a_slow_service_is_not_called_missing() -> None:
+    """Somebody who listens and says nothing in time is told apart from nobody."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.2) as line,
+        pytest.raises(ServiceError, match="in time") as told,
+    ):
+        line.predict("lpm", ["stats"])
+    assert "timeout_s" in str(told.value)
 
 
 def free_port() -> int:
