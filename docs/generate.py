@@ -42,14 +42,60 @@ def _metric_row(item: Metric) -> str:
     return f"| `{item.name}` | {item.unit} | {item.definition} | {scopes} | {rule} | {item.cap} | {columns} |\n"
 
 
+#: Error -> its usual cause, and what mends it.
+MENDS = {
+    "SlomoError": ("a fault of slomo: nothing else ends with 70", "report the command and the text"),
+    "UsageError": ("options that contradict each other, or one that is missing", "`slomo COMMAND --help`"),
+    "UnknownNameError": (
+        "a slip, or a function, machine or model that was never made",
+        "take the name that the hint proposes",
+    ),
+    "InvalidValueError": ("a percentage for a share, a wrong unit, an impossible wish", "the hint says the range"),
+    "ConfigurationError": (
+        "a field that is missing, unknown or of another kind",
+        "look at the file, line and field named; `slomo schema NAME`",
+    ),
+    "MissingExtraError": ("a core installation", "run the command in the hint"),
+    "TestbedError": (
+        "a program that did not start, a host that does not answer",
+        "`slomo doctor`; the text quotes the program",
+    ),
+    "StoreError": (
+        "another campaign at work, a full disk, a damaged file",
+        "wait, make room, or name another `--store`",
+    ),
+    "MeasurementError": (
+        "no solo run, nothing served, readings that cannot be",
+        "measure again; the text names the row",
+    ),
+    "UnstableMeasurementError": ("other work on the machine", "`slomo doctor`, more replicates, a quiet machine"),
+    "MissingMetricError": (
+        "a counter that the machine does not have",
+        "another `counters:`, or a model that does not read it",
+    ),
+    "IncompatibleMeasurementsError": (
+        "another machine, simulator version or traffic",
+        "keep them apart; the text lists the differences",
+    ),
+    "PredictionError": ("a model that was not trained for the question", "the hint names the run that is missing"),
+    "UnsupportedPredictionError": (
+        "neighbours beyond what was profiled, with `--strict`",
+        "profile there, or ask without `--strict`",
+    ),
+}
+
+
 def errors_page() -> str:
     """Return the tree of errors and the exit codes as Markdown."""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, SlomoError)]
-    rows = "".join(f"| `{k.__name__}` | {k.exit_code} | {(k.__doc__ or '').splitlines()[0]} |\n" for k in kinds)
+    rows = "".join(
+        f"| `{k.__name__}` | {k.exit_code} | {(k.__doc__ or '').splitlines()[0]} | {' | '.join(MENDS[k.__name__])} |\n"
+        for k in kinds
+    )
     tree = (errors.__doc__ or "").split("::\n\n")[1].split("\n\nThe shape")[0]
     return (
         "# Errors and exit codes\n\n" + NOTE + f"```text\n{tree}\n```\n\n"
-        "| Error | Exit code | When |\n| --- | --- | --- |\n"
+        "| Error | Exit code | When | Usual cause | What mends it |\n| --- | --- | --- | --- | --- |\n"
         + rows
         + "\nThe command line ends with 130 after Ctrl-C.\n"
     )
