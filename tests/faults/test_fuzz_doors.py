@@ -38,7 +38,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("plan", ("enforce", "diff", "{file}", "--backend", "cgroup")),
     (
         "plan-of-decisions",
-        ("enforce", "diff", "{file}", "--server", "s1", "--machine", "e5-2620v4", "--backend", "cgroup"),
+        ("enforce", "diff", "{file}", "--member", "s1", "--machine", "e5-2620v4", "--backend", "cgroup"),
     ),
     ("ways", (*PLACE, "--profiles", "{file}", "--policy", "resq-greedy")),
     ("snapshot", ("place", "change", "{file}", "at-risk", *MODELS)),

@@ -2,8 +2,9 @@
 
 import pytest
 
+from slomo.plugins import imported
 from slomo.testbed.host.counters.base import CounterReader
-from slomo.testbed.host.counters.registry import READERS, _make
+from slomo.testbed.host.counters.registry import READERS
 from slomo.testing.reader_contract import CounterReaderContract
 
 
@@ -18,4 +19,4 @@ class TestShippedReaders(CounterReaderContract):
         self.alias = alias
 
     def make_reader(self) -> CounterReader:
-        return _make(READERS[self.alias])
+        return imported(READERS[self.alias])()

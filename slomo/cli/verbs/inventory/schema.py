@@ -2,19 +2,24 @@
 
 import click
 
+from slomo.cli.options import json_option
 from slomo.cli.output import emit_json, emit_table
 
 
 @click.command()
 @click.argument("name", required=False)
-def command(name: str | None) -> None:
+@json_option
+def command(name: str | None, as_json: bool) -> None:
     """Print the JSON Schema of a document that slomo reads; without NAME list them.
 
     An editor that speaks JSON Schema completes and checks the document: slomo schema requests > requests.schema.json.
     """
     from slomo.workflow.schemas import DOCUMENTS, document_schema, schema_id
 
-    if name is None:
-        emit_table(("name", "document", "$id"), [(key, row[0], schema_id(key)) for key, row in DOCUMENTS.items()])
-    else:
+    rows = [(key, row[0], schema_id(key)) for key, row in DOCUMENTS.items()]
+    if name is not None:
         emit_json(document_schema(name))
+    elif as_json:
+        emit_json([dict(zip(("name", "document", "$id"), row, strict=True)) for row in rows])
+    else:
+        emit_table(("name", "document", "$id"), rows)
