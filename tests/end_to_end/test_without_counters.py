@@ -104,13 +104,14 @@ def test_every_door_gives_the_same_answer(tmp_path: Path) -> None:
     assert there.throughput_mpps == here.throughput_mpps
 
 
-def test_datasets_of_two_calibrations_do_not_merge() -> None:
-    """What reporters felt under one calibration says nothing under another."""
+def test_datasets_of_two_calibrations_merge_only_by_competitions_that_both_probed() -> None:
+    """What reporters felt under one calibration says nothing under another, but where both probed the same."""
     one = _profiled(FeltMachine(0))
     other = one.environment
     other["settings"]["calibration"] = "beef"
-    with pytest.raises(IncompatibleMeasurementsError, match="calibration"):
-        one.merge(ProfileDataset(one.frame, other))
+    alone = one.frame[one.frame["competitor_count"] == 0].reset_index(drop=True)
+    with pytest.raises(IncompatibleMeasurementsError, match="calibrated differently"):
+        one.merge(ProfileDataset(alone, other))
 
 
 def test_a_reporter_that_never_hits_bounds_what_many_do_to_it() -> None:
