@@ -3,7 +3,7 @@
 Neighbours that write more to memory or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
 competitor of the profile make the answer an extrapolation, whatever the pressure is. Where a memory channel is full,
 what each NF has of it depends on how long requests wait, which no counter of traffic tells: from the memory's latency
-it is an extrapolation, for cards wait longer than cores; without it nothing is predicted there.
+it is an extrapolation, tens of per cent off for large packets; without it nothing is predicted there.
 """
 
 from collections.abc import Sequence

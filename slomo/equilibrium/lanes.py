@@ -50,7 +50,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     Empty places come last. `reduced` says that somebody is offered less than it could serve. `vectors`, shape
     (2, servers, places, pressures), and `waiting` hold where to begin, and then where it ended and what each NF feels
     there; `status`, shape (servers, 4), whether it converged, the rounds, the ratio of the last two steps, the last
-    step. Of an NF at part load two answers are read: at full load, and (`again` 1) at part load or, where it was not
+    step. Of an NF at part load two answers are read: at full load, and (`table` 1) at part load or, where it was not
     profiled there, at full load beside faster neighbours.
     """
     tolerance, tiny, least_load, held, busy = socket[0], socket[1], socket[2], int(socket[3]), socket[4]
@@ -68,7 +68,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     bottom, top = np.zeros((tables, places, answers, lanes)), np.zeros((tables, places, answers, lanes))
     vector, following = np.zeros((places, pressures, lanes)), np.zeros((places, pressures, lanes))
     paces, loads, known = np.ones((places, lanes)), np.zeros((places, lanes)), np.zeros((places, lanes))
-    felt, basis = np.zeros((pressures, lanes)), np.ones((terms, lanes))
+    basis = np.ones((terms, lanes))
     answered, saturated = np.zeros((answers, lanes)), np.zeros((answers, lanes))
     total, least, reference = np.zeros((pressures, lanes)), np.zeros((pressures, lanes)), np.zeros((pressures, lanes))
     served, full, stretch = np.zeros(lanes), np.zeros(lanes), np.ones(lanes)
@@ -149,7 +149,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             vector[i, k],
                             limit[table, i, k],
                             scale[table, i, k],
-                            felt[k],
+                            basis[1 + k],
                         )
                         for lane in range(active):
                             part[lane] = sums[lane] - one[lane]
@@ -159,15 +159,13 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         if k == channel:
                             for lane in range(active):
                                 part[lane] += added[lane]
-                        line = basis[1 + k]
                         for lane in range(active):
                             kept = min(max(part[lane], 0.0), most[lane])
                             part[lane] = kept / (kept + half[lane])
-                            line[lane] = part[lane]
                     term = 1 + pressures
                     for k in range(pressures):
                         for m in range(k + 1):
-                            line, part, other = basis[term], felt[k], felt[m]
+                            line, part, other = basis[term], basis[1 + k], basis[1 + m]
                             for lane in range(active):
                                 line[lane] = part[lane] * other[lane]
                             term += 1

@@ -30,7 +30,7 @@ def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> flo
     Parameters
     ----------
     frame : DataFrame
-        Rows of a dataset.
+        Rows of a dataset, whatever their plan.
     capacities : Capacities or None
         What the machine has.
     """
