@@ -1,4 +1,4 @@
-"""Debian's own sshd on the loop-back interface: own port, own keys, own folder; nothing of the system's is touched."""
+"""Debian's own sshd on the loop-back interface: own port, own keys, own folder."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin")
-#: sshd run by root wants this folder to exist
+#: sshd run by root needs this empty folder as long as it runs; it stays, since another test's may run
 SEPARATION = Path("/run/sshd")
 SERVER = """Port {port}
 ListenAddress 127.0.0.1
@@ -65,8 +65,8 @@ class RealSshd:
         for name in ("ssh", "scp"):
             self._script(self.bin / name, f'exec {shutil.which(name)} -F {folder}/ssh.conf "$@"')
         self.know("host")
-        self._made = os.getuid() == 0 and not SEPARATION.exists()
-        SEPARATION.mkdir(exist_ok=True) if self._made else None
+        if os.getuid() == 0:
+            SEPARATION.mkdir(exist_ok=True)
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(folder / "sshd.conf")], stderr=log)
         self._wait()
@@ -112,8 +112,6 @@ class RealSshd:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if self._made:
-            SEPARATION.rmdir()
 
     def _wait(self) -> None:
         deadline_s = time.monotonic() + 20.0
