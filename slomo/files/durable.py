@@ -76,6 +76,23 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     return place
 
 
+def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
+    """Overwrite a part of a file that is there, and sync it: a full disk has room for that.
+
+    It may be cut short by a kill: whoever reads it has to tell. Raises StoreError where the system refuses.
+    """
+    try:
+        with Path(path).open("r+b") as file:
+            file.seek(place)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be overwritten: {error.strerror}", hint="free some space, or remove it"
+        ) from None
+
+
 def make_private(path: str | Path) -> None:
     """Make a file that its owner alone may read, or take a file that is there from others.
 

@@ -74,7 +74,8 @@ class LockFile:
             lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_S)
         except Timeout:
             raise LockHeldError(self.path, _holder(self.path)) from None
-        self.path.write_text(f"{os.getpid()}\n", encoding="ascii")
+        with suppress(OSError):  # a full disk: it is held, and does not say by whom
+            self.path.write_text(f"{os.getpid()}\n", encoding="ascii")
         self._lock = lock
 
     def release(self) -> None:

@@ -362,11 +362,11 @@ def _collect(
     """Take over finished runs that no coordinator has yet; return how many."""
     there, count = store.finished(), 0
     for runs in _ask(client, hosts, collect_runs, work).values():
-        for key, replicate, record, wall_s in runs:
-            if (key, replicate) not in there:
-                made = RunRecord.from_dict(record)
-                store.add(plan.run(made.colocation, replicate), made, wall_s, work.token)
-                there.add((key, replicate))
+        for run in runs:
+            if (key := (run.colocation, run.replicate)) not in there:
+                made = RunRecord.from_dict(run.record)
+                store.add(plan.run(made.colocation, run.replicate), made, run.wall_s, work.token)
+                there.add(key)
                 count += 1
     return count
 

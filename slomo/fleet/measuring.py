@@ -17,8 +17,9 @@ from msgspec import Meta, Struct
 
 from slomo.errors import StoreError, TestbedError
 from slomo.files.documents import read
-from slomo.files.durable import write_durably
+from slomo.files.durable import overwrite, write_durably
 from slomo.fleet.hosts import FleetHost
+from slomo.fleet.room import FinishedRun, Room
 from slomo.host.locks import MachineLock
 from slomo.models.identity import stated_fingerprint
 from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environment
@@ -34,6 +35,8 @@ from slomo.vocabulary.network_function import NetworkFunction
 
 #: The one resource of a worker: its host's testbed, which one run uses at a time.
 RESOURCE = "testbed"
+#: Room for a claim with the longest host's name: one sector, which a disk writes whole or not at all [B].
+_CLAIM_BYTES = 512
 #: How long who must wait for others waits at a time [s].
 _MOMENT_S = 0.1
 
@@ -91,8 +94,8 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
         token == work.token and coordinator != work.coordinator
     ):
         raise _stale(host, work, token)
-    claim = json.dumps({"token": work.token, "coordinator": work.coordinator})
-    write_durably(_state(host) / "claim.json", claim)
+    _room(host).set_aside()
+    _write_claim(_state(host) / "claim.json", json.dumps({"token": work.token, "coordinator": work.coordinator}))
     with _store(host, work) as store:
         try:
             store.fence(work.token)
@@ -102,17 +105,20 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
             return  # a full disk: nobody's runs are written there, and the coordinator keeps them
 
 
-def collect_runs(host: FleetHost, work: FleetWork) -> list[tuple[str, int, dict[str, Any], float]]:
-    """Return every finished run that a host keeps of a plan: co-location key, replicate, record, how long it took."""
+def collect_runs(host: FleetHost, work: FleetWork) -> list[FinishedRun]:
+    """Return every finished run that a host keeps of a plan."""
     with _store(host, work) as store:
-        found = [(key, store.find(key)) for key in sorted(store.finished())]
-        return [(*key, run[0].to_dict(), run[1]) for key, run in found if run is not None]
+        found = {key: store.find(key) for key in store.finished()}
+    kept = {key: FinishedRun(*key, run[0].to_dict(), run[1]) for key, run in found.items() if run is not None}
+    kept |= {(run.colocation, run.replicate): run for run in _room(host).runs(work.plan)}
+    return [kept[key] for key in sorted(kept)]
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
     """Make one run on a host, unless the host has it already and it is not wanted `again`; keep it before it is told.
 
-    Where the host cannot keep it (a full disk), the run is told with that error, and the coordinator keeps it.
+    Where the store has no room (a full disk), it is kept in the room that was set aside until the coordinator has it.
+    The run is told with that error.
     """
     hold(host)
     _require_claim(host, work)
@@ -132,14 +138,24 @@ def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = 
     except StaleTokenError:
         raise
     except StoreError as error:
-        return replace(outcome, record=record, errors=(*outcome.errors, error))
+        finished = FinishedRun(run.colocation.key, run.replicate, record.to_dict(), outcome.wall_s)
+        errors: tuple[Exception, ...] = (*outcome.errors, error)
+        try:
+            _room(host).keep(work.plan, finished)
+        except StoreError as other:
+            errors = (*errors, other)
+        return replace(outcome, record=record, errors=errors)
     return replace(outcome, record=record)
 
 
 def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRecord, float] | None:
+    key = (run.colocation.key, run.replicate)
+    for kept in _room(host).runs(work.plan):
+        if (kept.colocation, kept.replicate) == key:
+            return RunRecord.from_dict(kept.record), kept.wall_s
     try:
         with _store(host, work) as store:
-            return store.find((run.colocation.key, run.replicate))
+            return store.find(key)
     except StoreError:
         return None  # it is made again
 
@@ -187,7 +203,7 @@ def _state(host: FleetHost) -> Path:
 
 
 def _store(host: FleetHost, work: FleetWork) -> CampaignStore:
-    return CampaignStore(_state(host) / f"{work.plan}.sqlite")
+    return CampaignStore(_state(host) / f"{work.plan}.sqlite", alone=True)
 
 
 class _Claim(Struct):
@@ -195,6 +211,21 @@ class _Claim(Struct):
 
     token: Annotated[int, Meta(ge=0)]
     coordinator: str
+
+
+def _room(host: FleetHost) -> Room:
+    return Room(_state(host) / "room")
+
+
+def _write_claim(place: Path, claim: str) -> None:
+    """Write who measures; on a full disk over the claim before it, which is as long."""
+    padded = claim.ljust(_CLAIM_BYTES).encode()
+    try:
+        write_durably(place, padded)
+    except StoreError:
+        if not place.exists() or place.stat().st_size != len(padded):
+            raise
+        overwrite(place, padded)
 
 
 def _claimed(host: FleetHost) -> tuple[int, str]:

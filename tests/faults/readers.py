@@ -18,6 +18,7 @@ from slomo.control.pools.configuration import read_rmd_toml
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.evaluation.probes import ProbeModel
 from slomo.fleet.hosts import load_fleet
+from slomo.fleet.room import Room
 from slomo.models.library import ModelLibrary, load_library
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.placement.chains.resource_table import ResourceRow, ResourceTable, load_resource_table, save_resource_table
@@ -219,6 +220,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
                lambda path: load_fleet(path)),
         Reader("fleet-plan", ".json", json.dumps(toy_plan().to_dict()).encode(), lambda path: _plan(str(path))),
         Reader("claim", ".json", b'{"token": 3, "coordinator": "a"}', right.claimed),
+        Reader("room", ".bin", right.room(folder / "room"), lambda path: Room(path).runs("plan")),
         Reader("shared-models", ".json", content_of(folder / "models", "manifest.json"),
                right.pushed(folder / "models")),
         Reader("shared-index", ".json", right.shared_index(folder / "models", folder / "shared"),

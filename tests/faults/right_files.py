@@ -27,6 +27,7 @@ from slomo.fleet.batches import BulkQuestion
 from slomo.fleet.bulk import predict_file
 from slomo.fleet.hosts import FleetHost
 from slomo.fleet.measuring import _claimed
+from slomo.fleet.room import FinishedRun, Room
 from slomo.fleet.shared_library import INDEX, SharedLibrary
 from slomo.host.journal import Journal, Layer
 from slomo.models.library import ModelLibrary
@@ -227,6 +228,14 @@ def claimed(path: Path) -> object:
     (folder / "a").mkdir(parents=True, exist_ok=True)
     os.replace(path, folder / "a" / "claim.json")
     return _claimed(FleetHost("a", state=str(folder)))
+
+
+def room(path: Path) -> bytes:
+    """Return the room of a host that holds a run."""
+    made = Room(path)
+    made.set_aside()
+    made.keep("plan", FinishedRun("lpm", 0, {"seed": 1}, 14.0))
+    return path.read_bytes()
 
 
 def pushed(folder: Path) -> Read:

@@ -216,13 +216,18 @@ def _shared(source: Path) -> Writer:
 
 
 def _fleet_host() -> Writer:
-    """Return what happens on a host of a fleet: it is claimed, then keeps every run before it tells it."""
+    """Return what happens on a host of a fleet: it is claimed, then keeps every run before it tells it.
+
+    The last run is kept in the room that was set aside, as if the store could not grow.
+    """
     from slomo.fleet import measuring
     from slomo.fleet.hosts import FleetHost
     from slomo.fleet.measuring import FleetWork, claim_host, measure_on
+    from slomo.fleet.room import FinishedRun, Room
 
     plan, testbed = toy_plan(competitors=1), ToyTestbed()
     work, runs = FleetWork(plan.fingerprint, "toy", "toy", token=1, coordinator="one"), plan.runs()
+    last = FinishedRun("last", 0, {}, 0.5)
 
     def write(folder: Path, note: str) -> Iterator[None]:
         measuring._opened_testbed = lambda *_: testbed  # type: ignore[assignment]  # in a process of its own
@@ -233,18 +238,21 @@ def _fleet_host() -> Writer:
             if errors := measure_on(host, work, run).errors:
                 raise errors[-1]
             yield
+        Room(folder / "h" / "room").keep(work.plan, last)
+        yield
 
     def read(folder: Path) -> int:
         if not (folder / "h" / "claim.json").exists():
             return 0
         assert json.loads((folder / "h" / "claim.json").read_text()) == {"coordinator": "one", "token": 1}
+        kept = {(run.colocation, run.replicate) for run in Room(folder / "h" / "room").runs(plan.fingerprint)}
         place = folder / "h" / f"{plan.fingerprint}.sqlite"
-        if not place.exists():
-            return 1
-        with CampaignStore(place) as store:
-            return 1 + len(list(store.records()))
+        if place.exists():
+            with CampaignStore(place) as store:
+                kept |= store.finished()
+        return 1 + len(kept)
 
-    return Writer("fleet's host", lambda _: None, write, read, 1 + len(runs))
+    return Writer("fleet's host", lambda _: None, write, read, 2 + len(runs))
 
 
 def _bulk(source: Path) -> Writer:

@@ -2,7 +2,10 @@
 
 import json
 import os
+import random
+import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +24,9 @@ from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, 
 from slomo.fleet.campaign import profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
 from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
+from slomo.fleet.room import PARTS, FinishedRun, Room
 from slomo.host.locks import MachineLock
-from slomo.profiling.campaign.run import attempt, run_campaign
+from slomo.profiling.campaign.run import _Work, attempt, run_campaign
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
 from slomo.testing.builders import ToyTestbed, toy_plan
 from tests.testbed_host.real_sshd import RealSshd
@@ -99,6 +103,98 @@ def test_a_host_whose_disk_is_full_loses_no_run(workers, fleet, tmp_path, monkey
     assert sum(share.runs for share in done.shares) == 26
     with CampaignStore(tmp_path / "runs.sqlite") as store:
         assert len(store.failures()) == 26
+
+
+def test_a_full_disk_and_a_coordinator_that_dies_lose_no_run(workers, fleet, tmp_path, monkeypatch):
+    """What a host could not store and no coordinator heard of is in the room that it set aside: nothing is repeated."""
+    expected, whole, made, kept = run_campaign(PLAN, ToyTestbed()), CampaignStore.add, [], []
+
+    def full(store, run, *arguments):
+        key = (run.colocation.key, run.replicate)
+        if store.path.parent.parent.name == "state":
+            if store.path.stem == PLAN.fingerprint:  # not one that hosts are compared by
+                made.append(key)
+            raise StoreError("cannot grow: the disk is full")
+        if len(kept) == 8:
+            kept.append(key)
+            raise KeyboardInterrupt  # it dies before it has kept what it heard of
+        kept.append(key)
+        return whole(store, run, *arguments)
+
+    monkeypatch.setattr(CampaignStore, "add", full)
+    monkeypatch.setattr(_Work, "_keep_the_rest", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
+    with CampaignStore(tmp_path / "runs.sqlite") as store:
+        assert len(store) == 8
+    done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
+    same(done.dataset, expected)
+    assert done.collected >= 1
+    assert len(made) == len(set(made)) == 26
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Return a file system of 256 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
+    if subprocess.run(mounting, check=False, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_host_without_room_on_its_disk_goes_on(toy, disk):
+    """Another coordinator takes it over, collects what is there, and has runs made that are kept until it collects."""
+    host, runs = FleetHost("a", state=str(disk)), PLAN.runs()
+    old = FleetWork(PLAN.fingerprint, "toy", "toy", token=1, coordinator="old")
+    claim_host(host, old)
+    assert measure_on(host, old, runs[0]).errors == ()
+    with suppress(OSError), (disk / "filler").open("wb") as filler:
+        while True:
+            filler.write(bytes(4096))
+            filler.flush()
+    new = replace(old, token=2, coordinator="new")
+    claim_host(host, new)
+    with pytest.raises(StaleTokenError):
+        measure_on(host, old, runs[1])
+    for number, run in enumerate(runs[1:8], 2):
+        (error,) = measure_on(host, new, run).errors
+        assert "the disk is full" in error.message
+        assert measure_on(host, new, run).errors == ()  # it is found there
+        assert len(collect_runs(host, new)) == min(number, 1 + PARTS)
+    measuring._machine_lock(measuring._state(host)).release()
+
+
+def test_a_disk_that_is_full_from_the_start_is_told(toy, disk):
+    """Before anything is measured there, with what to do."""
+    (disk / "filler").write_bytes(bytes(240 * 1024))
+    host, work = FleetHost("a", state=str(disk)), FleetWork(PLAN.fingerprint, "toy", "toy", token=1)
+    with pytest.raises(StoreError, match="room: cannot be written: No space left") as told:
+        claim_host(host, work)
+    assert "free some space" in told.value.hint
+    measuring._machine_lock(measuring._state(host)).release()
+
+
+def test_what_was_cut_short_in_the_room_reads_as_empty(tmp_path):
+    """Of four parts the others are read; what does not fit is told."""
+    room = Room(tmp_path / "room")
+    room.set_aside()
+    runs = [FinishedRun(f"run {number}", 0, {"seed": number}, 1.0) for number in range(6)]
+    for run in runs:
+        room.keep("plan", run)
+    assert sorted(room.runs("plan"), key=lambda run: run.colocation) == runs[-PARTS:]
+    assert room.runs("other plan") == []
+    content = bytearray(room.path.read_bytes())
+    content[40] ^= 1
+    room.path.write_bytes(content)
+    assert len(room.runs("plan")) == PARTS - 1
+    with pytest.raises(StoreError, match="does not fit"):
+        room.keep("plan", FinishedRun("long", 0, {"text": random.Random(0).randbytes(30_000).hex()}, 1.0))
+    (tmp_path / "room").write_bytes(b"")
+    with pytest.raises(StoreError, match="has 0 B, needed 65536"):
+        room.runs("plan")
 
 
 def test_hosts_that_do_not_come_are_told(workers, fleet, tmp_path, monkeypatch):
@@ -220,9 +316,9 @@ def test_kills_over_ssh_cost_runs_under_way_alone(sshd, tmp_path):
             "--hosts",
             "3",
             "--functions",
-            "6",
+            "8",
             "--runs",
-            "5",
+            "8",
             "--delay",
             "0.5",
             "--kills",
@@ -235,7 +331,7 @@ def test_kills_over_ssh_cost_runs_under_way_alone(sshd, tmp_path):
             "0",
         ]
     )
-    given.full = 40_000
+    given.full = 70_000
     played = fleet_hosts.play(tmp_path, given, sshd)
     assert (played.at_once, played.differs, played.calls) == (0, False, 2)
 

@@ -49,6 +49,8 @@ class CampaignStore:
     ----------
     path : str or Path or None
         The file, created if missing; None keeps everything in memory.
+    alone : bool
+        Let no other program read it meanwhile, which needs a file beside it: a full disk has no room for that.
 
     Examples
     --------
@@ -57,8 +59,8 @@ class CampaignStore:
     0
     """
 
-    def __init__(self, path: str | Path | None) -> None:
-        self.path = None if path is None else Path(path)
+    def __init__(self, path: str | Path | None, *, alone: bool = False) -> None:
+        self.path, self._alone = None if path is None else Path(path), alone
         self._resources = ExitStack()
         try:
             self._connection = self._open()
@@ -206,6 +208,8 @@ class CampaignStore:
             self._resources.enter_context(exclusive_lock(self.path.with_name(self.path.name + ".lock")))
             connection = self._connected(str(self.path))
         with self._mapped():
+            if self._alone:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._check_or_create(connection)

@@ -1,0 +1,93 @@
+"""Room that a host sets aside for its last runs: a full disk and a coordinator that dies together lose none.
+
+A file of fixed size is overwritten in place, which needs no space (as PostgreSQL and others recycle the segments of
+their logs). Every part has a digest: one that was cut short reads as empty.
+"""
+
+import hashlib
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slomo.errors import StoreError
+from slomo.files.durable import overwrite, write_durably
+from slomo.files.opening import read_bytes
+
+#: Runs that there is room for. A host makes one at a time; more wait to be collected only while other workers are gone.
+PARTS = 4
+#: Room of one run, compressed [B]; and the most that it may come to, read back [B].
+_PART_BYTES, _MOST_BYTES = 16_384, 2**22
+#: Before the content: its digest, its length.
+_HEAD = struct.Struct(">32sI")
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that a host keeps: co-location's key, replicate, record as a document, how long it took [s]."""
+
+    colocation: str
+    replicate: int
+    record: dict[str, Any]
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Room:
+    """A file with room for the last runs of a host.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     room = Room(Path(folder, "room"))
+    ...     room.set_aside()
+    ...     room.keep("plan", FinishedRun("lpm", 0, {}, 14.0))
+    ...     [run.wall_s for run in room.runs("plan")]
+    [14.0]
+    """
+
+    path: Path
+
+    def set_aside(self) -> None:
+        """Take the room, unless it was taken; StoreError where there is none."""
+        if not self.path.exists() or self.path.stat().st_size != PARTS * _PART_BYTES:
+            write_durably(self.path, bytes(PARTS * _PART_BYTES))
+
+    def keep(self, plan: str, run: FinishedRun) -> None:
+        """Write a run over the oldest one; StoreError where it does not fit, or no room was set aside."""
+        parts = self._parts()
+        numbers = [part["number"] if part else 0 for part in parts] or [0]
+        content = {"number": max(numbers) + 1, "plan": plan, "run": vars(run)}
+        packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+        if len(packed) > _PART_BYTES - _HEAD.size:
+            raise StoreError(
+                f"{self.path}: a run of {len(packed)} B does not fit in {_PART_BYTES} B", hint="free some space"
+            )
+        head = _HEAD.pack(hashlib.sha256(packed).digest(), len(packed))
+        overwrite(self.path, head + packed, _PART_BYTES * numbers.index(min(numbers)))
+
+    def runs(self, plan: str) -> list[FinishedRun]:
+        """Return the runs of a plan that are kept here."""
+        return [FinishedRun(**part["run"]) for part in self._parts() if part and part["plan"] == plan]
+
+    def _parts(self) -> list[dict[str, Any] | None]:
+        if not self.path.exists():
+            return []
+        hint = "remove it, where no coordinator runs"
+        content = read_bytes(self.path, PARTS * _PART_BYTES, hint)
+        if len(content) != PARTS * _PART_BYTES:
+            raise StoreError(f"{self.path}: has {len(content)} B, needed {PARTS * _PART_BYTES}", hint=hint)
+        return [_content(content[place : place + _PART_BYTES]) for place in range(0, len(content), _PART_BYTES)]
+
+
+def _content(part: bytes) -> dict[str, Any] | None:
+    """Return what a part holds; None where it is empty or was cut short."""
+    digest, length = _HEAD.unpack_from(part)
+    packed = part[_HEAD.size : _HEAD.size + length]
+    if hashlib.sha256(packed).digest() != digest:
+        return None
+    content: dict[str, Any] = json.loads(zlib.decompressobj().decompress(packed, _MOST_BYTES))
+    return content
