@@ -17,7 +17,7 @@ import numpy as np
 from slomo.placement.problem.request import SLO, Request
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
 
 #: Measured throughput spreads by up to this share from seed to seed, as the judge has it.
@@ -29,8 +29,8 @@ Kind = tuple[str, int]
 class Truth:
     """Runs mixes and remembers."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
+    def __init__(self, seed: int = 0, machines: Sequence[Machine] = ()) -> None:
+        self._seed, self._own = seed, {machine.name: machine for machine in machines}
         self._beds: dict[str, SimulatedTestbed] = {}
         self._seen: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
 
@@ -44,8 +44,9 @@ class Truth:
         ordered = tuple(sorted(mix, key=lambda item: item.key))
         key = (machine, tuple(item.key for item in ordered))
         if key not in self._seen:
-            bed = self._beds.setdefault(machine, SimulatedTestbed(machine))
-            full = len(ordered) >= load_machine(machine).cores_per_socket
+            host = self._own.get(machine) or load_machine(machine)
+            bed = self._beds.setdefault(machine, SimulatedTestbed(host))
+            full = len(ordered) >= host.cores_per_socket
             record = bed.run(
                 Colocation(machine, ordered[0] if full else None, ordered[1:] if full else ordered), seed=self._seed
             )

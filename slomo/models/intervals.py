@@ -30,7 +30,8 @@ POOLED = 20.0
 #: Standard deviations by which ranks of few scores are moved outwards: bounds hold in at least seven of ten draws of
 #: calibration mixes, not in half of them. Chosen on calibration mixes, parts of them left out, among 0, 0.5, 0.67, 1.
 SCATTER = 0.5
-
+#: Probabilities with which a bound may break, as far as they are told apart.
+RISKS = np.geomspace(1e-3, 0.9, 400)
 
 #: Where few errors are known.
 _PROPORTIONAL = proportional(FLOOR)
@@ -64,6 +65,9 @@ class ConformalCalibration(Stored):
     #: Kind of neighbourhood of each score; those of a kind count in full for it, all others together as much as
     #: :data:`POOLED` of them. None, by default, where that is not known, shape (n,).
     kinds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    #: Servers whose different tenants were asked as if, erring independently, one of them broke with probability p,
+    #: broke with p to this power: measured on whole servers, by their worst tenant.
+    together: float = 1.0
 
     @property
     def count(self) -> int:
@@ -114,6 +118,24 @@ class ConformalCalibration(Stored):
         below = _below(self, 1.0 - confidence)
         reach = float(self.scores[0]) if self.count else -math.inf
         return self.centre + self.spread * np.where(np.isfinite(below), below, reach)
+
+    def risks(self, scores: Floats, kind: NDArray[np.int64] | int = UNKNOWN) -> Floats:
+        """Return the least of :data:`RISKS` at which the bound of :meth:`lower_scores` is above each score; 1 for none.
+
+        Examples
+        --------
+        >>> calibration = ConformalCalibration(np.arange(-99, 100) / 100, "mixes")
+        >>> calibration.risks(np.array([-0.99, 0.0, 0.99])).round(2).tolist()
+        [0.01, 0.53, 1.0]
+        """
+        scores, kind = np.broadcast_arrays(np.asarray(scores, dtype=float), kind)
+        ladder = _ladder(self)
+        standard = (scores - self.centre[kind]) / self.spread[kind]
+        found = np.empty(standard.shape)
+        for each in np.unique(kind):
+            places = np.searchsorted(ladder[:, each], standard[kind == each], side="right")
+            found[kind == each] = np.append(RISKS, 1.0)[places]
+        return found
 
     def bounds(self, coverage: float) -> tuple[Floats, Floats]:
         """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.
@@ -185,6 +207,8 @@ class ConformalCalibration(Stored):
         scores, centre, spread, kinds = made.scores, made.centre, made.spread, made.kinds
         if scores.ndim != 1 or (np.diff(scores) < 0).any():
             raise ConfigurationError("conformal scores must be in ascending order", hint="train the model again")
+        if not made.together > 0.0:
+            raise ConfigurationError(f"'together' is {made.together}, needed above 0", hint="train the model again")
         if len(kinds) not in (0, len(scores)) or not np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all():
             raise ConfigurationError("kinds of neighbourhood do not belong to the scores", hint="train the model again")
         if not centre.shape == spread.shape == (len(NEIGHBOURHOODS),) or (spread <= 0).any():
@@ -245,6 +269,12 @@ def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[
 def _below(calibration: ConformalCalibration, share: float) -> Floats:
     """Return, by kind, the score that at most a share of new ones lies below; minus infinity with too few to say."""
     return np.array([_quantile(calibration.scores, weights, share) for weights in _weights(calibration)])
+
+
+@lru_cache(maxsize=64)
+def _ladder(calibration: ConformalCalibration) -> Floats:
+    """Return the score that each of :data:`RISKS` lies below, shape ``(risks, neighbourhoods)``, never falling."""
+    return np.maximum.accumulate([_below.__wrapped__(calibration, float(share)) for share in RISKS])
 
 
 @lru_cache(maxsize=4096)

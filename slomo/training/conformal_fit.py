@@ -34,6 +34,11 @@ KNOTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0])
 SHAPE_PRIOR_ROWS = 4.0
 #: Least size of errors, and least worst loss, as shares of solo throughput.
 LEAST_SIZE, LEAST_WORST = 2e-4, 5e-3
+#: Risk at which servers are counted, and how many are needed to tell. A quarter of some 150 is enough to count; what
+#: follows for a tenth and a twentieth is as near as from other shares (mixes of both shipped datasets, parts left out).
+ASKED, FEWEST_SERVERS = 0.25, 20
+#: The least and most that tenants' risks may be off.
+POWERS = (0.5, 2.0)
 #: Folds in which runs are left out.
 _FOLDS = 10
 
@@ -102,8 +107,26 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
         usual = _usual(mixes.rows(~out if not out.all() else out), owners)
         scores[out] = usual.scores(mixes.rows(out))
     usual, order = _usual(mixes, owners), np.argsort(scores, kind="stable")
+    pooled = ConformalCalibration(scores[order], source, kinds=mixes.kind[order])
+    together = _together(pooled.risks(scores, mixes.kind), mixes)
     tables = zip(usual.shapes, usual.centre, usual.spread, strict=True)
-    return [ConformalCalibration(scores[order], source, *table, mixes.kind[order]) for table in tables]
+    return [ConformalCalibration(scores[order], source, *table, pooled.kinds, together) for table in tables]
+
+
+def _together(risks: Floats, mixes: HeldOutMixes) -> float:
+    """Return the power that turns what a server's tenants were asked for into how often servers break.
+
+    A server breaks where its worst tenant does. `risks` says at which risk each tenant's bound breaks; where tenants
+    err independently, and bounds break as often as asked, a quarter of the servers breaks when a quarter is asked for.
+    """
+    worst = []
+    for run in np.unique(mixes.run):
+        here = mixes.run == run
+        worst.append(1.0 - (1.0 - risks[here].min()) ** len(np.unique(mixes.owner[here])))
+    if len(worst) < FEWEST_SERVERS:
+        return 1.0
+    broken = (int((np.array(worst) <= ASKED).sum()) + 1.0) / (len(worst) + 1.0)
+    return float(np.clip(np.log(broken) / np.log(ASKED), *POWERS))
 
 
 @dataclass(frozen=True, eq=False)

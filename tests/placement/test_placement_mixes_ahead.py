@@ -40,7 +40,7 @@ def test_table_holds_every_mix_at_the_rates_of_single_predictions(make_library) 
     assert len(table.rows) == math.comb(8, 5) - 1
     for mix, row in table.rows.items():
         keys = [[*table.floors][number] for number in mix]
-        alone = estimates.rates(MACHINE, [keys], [len(keys)])[0]
+        alone = estimates.rates(MACHINE, [keys], [len(set(keys))])[0]
         for number in set(mix):
             tabulated = (table.mpps[row, number], table.low[row, number], table.high[row, number])
             assert tabulated == pytest.approx(alone[[*table.floors][number]], rel=1e-12)
@@ -63,8 +63,8 @@ def test_a_mix_with_a_part_that_breaks_is_of_no_use(library, monkeypatch) -> Non
     estimates = ThroughputEstimates(library)
     plain = estimates.rates_of_places
 
-    def odd(machine, members, promises):
-        mpps, low, high = plain(machine, members, promises)
+    def odd(machine, members, different=None):
+        mpps, low, high = plain(machine, members, different)
         return mpps, np.where((members >= 0).sum(axis=1, keepdims=True) == 2, 0.5 * low, low), high
 
     monkeypatch.setattr(estimates, "rates_of_places", odd)

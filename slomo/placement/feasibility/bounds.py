@@ -1,7 +1,9 @@
-"""What is to be counted on: the one-sided lower bound of every tenant of a mix at the confidence its promise asks for.
+"""What is to be counted on: one-sided lower bounds of the tenants of a mix, so that servers break as often as asked.
 
-A promise is broken on one side only. The n promises of a socket share the risk 1 - c (union bound), so that each is
-asked at 1 - (1 - c) / n, as far as the calibration scores of its kind of neighbourhood reach.
+A promise is broken on one side only. Tenants alike serve the same rate and break together; different ones err nearly
+independently (rank of the worst of m against m ranks, on the shipped calibration mixes). Each of m different ones may
+therefore break with 1 - (1 - p) ** (1 / m), where p is what the server may, as measured on whole calibration servers by
+their worst tenant (`slomo.training.conformal_fit`).
 """
 
 from collections.abc import Sequence
@@ -17,15 +19,32 @@ from slomo.models.neighbourhood import within
 Floats = NDArray[np.float64]
 
 
-def level_of(confidence: float, promises: int) -> float:
-    """Return the confidence of each of several promises that all hold with a confidence.
+def level_of(confidence: float, different: int, together: float = 1.0) -> float:
+    """Return the confidence of each bound where those of so many different tenants all hold with a confidence.
+
+    `together` is the calibration's: servers whose tenants were asked as if they broke with p do so with p ** together.
 
     Examples
     --------
-    >>> round(level_of(0.95, 5), 3)
-    0.99
+    >>> round(level_of(0.95, 3), 3), round(level_of(0.95, 3, together=1.2), 3)
+    (0.983, 0.972)
     """
-    return 1.0 - (1.0 - confidence) / max(promises, 1)
+    risk = (1.0 - confidence) ** (1.0 / together)
+    return float((1.0 - risk) ** (1.0 / max(different, 1)))
+
+
+def different_in(members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many different tenants each mix has.
+
+    Examples
+    --------
+    >>> different_in(np.array([[0, 0, 3], [2, -1, -1]])).tolist()
+    [2, 1]
+    """
+    ordered = np.sort(members, axis=1)
+    first = np.diff(ordered, axis=1, prepend=-1) > 0
+    counts: NDArray[np.int64] = first.sum(axis=1)
+    return counts
 
 
 def lower_mpps(
@@ -33,7 +52,8 @@ def lower_mpps(
     solo_mpps: Floats,
     members: NDArray[np.int64],
     mpps: Floats,
-    level: float,
+    confidence: float,
+    different: NDArray[np.int64],
 ) -> Floats:
     """Return the lower bound of every tenant [Mpps].
 
@@ -47,13 +67,21 @@ def lower_mpps(
         Which model runs, -1 for nobody.
     mpps : ndarray, shape (mixes, places)
         Predicted throughput at full load.
-    level : float
-        Confidence of each bound, above 0 and below 1.
+    confidence : float
+        With which all bounds of a mix hold, above 0 and below 1.
+    different : ndarray of int, shape (mixes,)
+        How many different tenants of each mix are promised something.
     """
-    scores = np.array([calibration.lower_scores(level) for calibration in calibrations])
+    counts, which = np.unique(different, return_inverse=True)
+    scores = np.array(
+        [
+            [each.lower_scores(level_of(confidence, count, each.together)) for each in calibrations]
+            for count in counts.tolist()
+        ]
+    )
     nobody = members < 0
     who = np.where(nobody, 0, members)
     solo = solo_mpps[who]
     middle, size = shapes_at([each.shape for each in calibrations], who, predicted_loss(mpps, solo))
-    bound_mpps, _ = ends_mpps(mpps, solo, (middle + size * scores[who, within(members)], np.inf))
+    bound_mpps, _ = ends_mpps(mpps, solo, (middle + size * scores[which[:, None], who, within(members)], np.inf))
     return np.where(nobody, 0.0, bound_mpps)

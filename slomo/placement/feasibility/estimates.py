@@ -19,7 +19,7 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
-from slomo.placement.feasibility.bounds import level_of, lower_mpps
+from slomo.placement.feasibility.bounds import different_in, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_profiled_on,
     joined_fingerprint,
@@ -218,7 +218,7 @@ class ThroughputEstimates:
     def rates(
         self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int] | None = None
     ) -> list[dict[str, Rate]]:
-        """Predict every tenant of every mix, in one batch per number of promises; tenants alike have the same rate.
+        """Predict every tenant of every mix, in one batch; tenants alike have the same rate.
 
         Parameters
         ----------
@@ -227,30 +227,26 @@ class ThroughputEstimates:
         mixes : sequence of tuples of str
             Workload keys, one per core.
         promises : sequence of int, optional
-            How many tenants of each mix are promised something; their intervals share the confidence (Bonferroni).
+            How many different tenants of each mix are promised something; their bounds share the risk. One by default.
 
         Returns
         -------
         list of dict
             Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
         """
-        rates_by_mix: list[dict[str, Rate]] = [{} for _ in mixes]
-        alone = promises is None or self.confidence == 0.5
-        shared = [1] * len(mixes) if alone or promises is None else [max(count, 1) for count in promises]
-        for count in sorted(set(shared)):
-            here = [place for place, number in enumerate(shared) if number == count]
-            members = [sorted(zip(self.codes(machine, mixes[place]), mixes[place], strict=True)) for place in here]
-            width = max(len(tenants) for tenants in members)
-            table = np.array(
-                [[code for code, _ in tenants] + [-1] * (width - len(tenants)) for tenants in members], dtype=np.int64
-            )
-            parts = [part.tolist() for part in self.rates_of_places(machine, table, count)]
-            for row, (place, tenants) in enumerate(zip(here, members, strict=True)):
-                rates_by_mix[place] = {
-                    key: (parts[0][row][at], parts[1][row][at], parts[2][row][at])
-                    for at, (_, key) in enumerate(tenants)
-                }
-        return rates_by_mix
+        if not mixes:
+            return []
+        members = [sorted(zip(self.codes(machine, mix), mix, strict=True)) for mix in mixes]
+        width = max(len(tenants) for tenants in members)
+        table = np.array(
+            [[code for code, _ in tenants] + [-1] * (width - len(tenants)) for tenants in members], dtype=np.int64
+        )
+        different = np.array([1] * len(mixes) if promises is None else promises, dtype=np.int64)
+        parts = [part.tolist() for part in self.rates_of_places(machine, table, different)]
+        return [
+            {key: (parts[0][row][at], parts[1][row][at], parts[2][row][at]) for at, (_, key) in enumerate(tenants)}
+            for row, tenants in enumerate(members)
+        ]
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
         """Return the workloads of a request as they are predicted: what they are offered is rounded up to the grid."""
@@ -271,7 +267,9 @@ class ThroughputEstimates:
         kinds = self._kinds(machine)
         return [kinds.code(key) for key in workloads]
 
-    def rates_of_places(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
+    def rates_of_places(
+        self, machine: str, members: NDArray[np.int64], different: NDArray[np.int64] | None = None
+    ) -> tuple[Floats, Floats, Floats]:
         """Predict mixes given as arrays.
 
         Parameters
@@ -280,8 +278,8 @@ class ThroughputEstimates:
             Machine type.
         members : ndarray of int, shape (mixes, places)
             Numbers of :meth:`codes` in ascending order, then -1 for empty places.
-        promises : int
-            How many tenants of each mix are promised something.
+        different : ndarray of int, shape (mixes,), optional
+            How many different tenants of each mix are promised something; all by default.
 
         Returns
         -------
@@ -290,16 +288,19 @@ class ThroughputEstimates:
         """
         kinds = self._kinds(machine)
         strange = kinds.strange(members)
-        rates = self._rates_of(machine, members, promises)
+        different = different_in(members) if different is None else different
+        rates = self._rates_of(machine, members, different)
         rows = np.flatnonzero(strange.any(axis=1))
         if len(rows):  # once more with whom they suffer like in their place
             there = strange[rows]
-            suffering = self._rates_of(machine, np.where(there, kinds.sensitive, members[rows]), promises)
+            suffering = self._rates_of(machine, np.where(there, kinds.sensitive, members[rows]), different[rows])
             for part, other in zip(rates, suffering, strict=True):
                 part[rows] = np.where(there, other, part[rows])
         return rates
 
-    def _rates_of(self, machine: str, members: NDArray[np.int64], promises: int) -> tuple[Floats, Floats, Floats]:
+    def _rates_of(
+        self, machine: str, members: NDArray[np.int64], different: NDArray[np.int64]
+    ) -> tuple[Floats, Floats, Floats]:
         """Predict mixes of models under loads."""
         kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
@@ -307,7 +308,7 @@ class ThroughputEstimates:
         low = places.mpps
         if self.confidence > 0.5:
             sharing = np.flatnonzero(kinds.share_accelerators(who))
-            bound = self._bounds(kinds, who, places, promises)
+            bound = self._bounds(kinds, who, places, different)
             bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # the accelerator's error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
             low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone is what was measured
@@ -317,14 +318,16 @@ class ThroughputEstimates:
             parts = tuple(part * by for part in parts)
         return tuple(np.fmin(part, offered) for part in parts)  # type: ignore[return-value]
 
-    def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, promises: int) -> Floats:
+    def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, different: NDArray[np.int64]) -> Floats:
         """Return what each serves at the least, by the errors of what answered about its server [Mpps]."""
-        bound, level = np.zeros(who.shape), level_of(self.confidence, promises)
+        bound = np.zeros(who.shape)
         for jointly in (True, False):
             rows = np.flatnonzero(places.jointly == jointly)
             if len(rows):
                 calibrations, possible = kinds.calibrations(jointly, self.model), places.possible[rows]
-                bound[rows] = lower_mpps(calibrations, kinds.solo_mpps, who[rows], possible, level)
+                bound[rows] = lower_mpps(
+                    calibrations, kinds.solo_mpps, who[rows], possible, self.confidence, different[rows]
+                )
         return bound
 
     def _kinds(self, machine: str) -> Kinds:

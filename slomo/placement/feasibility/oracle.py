@@ -183,7 +183,10 @@ class Oracle:
                 tuple(sorted(load[key] for key in tenants_of(pieces)))
                 for load, (_, pieces) in zip(loads, open_, strict=True)
             ]
-            promises = [len(tenants_of(piece for piece in pieces if piece.needed_mpps > 0)) for _, pieces in open_]
+            promises = [
+                len({load[key] for key in tenants_of(piece for piece in pieces if piece.needed_mpps > 0)})
+                for load, (_, pieces) in zip(loads, open_, strict=True)
+            ]
             every = zip(open_, loads, mixes, promises, self.book.rates(host.machine, mixes, promises), strict=True)
             for (signature, pieces), load, mix, promised, rates in every:
                 verdict = _by_rates(pieces, {key: rates[loaded] for key, loaded in load.items()})

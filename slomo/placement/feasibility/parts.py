@@ -17,7 +17,7 @@ from slomo.placement.feasibility.rates import RateBook
 MOST_PARTS = 30_000
 #: Mixes of which the least is remembered, at most.
 MOST_LEAST = 200_000
-#: A mix and how many of it are promised something.
+#: A mix and how many different ones of it are promised something.
 _Key = tuple[Tenants, int]
 
 
@@ -42,7 +42,7 @@ class LeastRates:
         mix : tuple of str
             Workload keys in ascending order.
         promised : int
-            How many of them are promised something.
+            How many different ones of them are promised something.
         rates : dict of str to Rate
             Of the whole mix.
         """
@@ -78,12 +78,12 @@ class LeastRates:
 
 def _key(kinds: Sequence[str], part: Sequence[int], promised: int) -> _Key:
     mix = tuple(sorted(kind for kind, count in zip(kinds, part, strict=True) for _ in range(count)))
-    return mix, min(promised, len(mix))
+    return mix, min(promised, len(set(mix)))
 
 
 def _one_less(mix: Tenants, promised: int) -> list[_Key]:
     less = [mix[:at] + mix[at + 1 :] for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
-    return [(part, min(promised, len(part))) for part in less if part]
+    return [(part, min(promised, len(set(part)))) for part in less if part]
 
 
 def _lower(one: float, other: float) -> float:

@@ -121,7 +121,7 @@ class RateBook:
     def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
         """Return the least rate of each of a mix in any of its parts, if it is tabulated [Mpps]."""
         table = self._tables.get(machine)
-        if table is None or promised != len(mix):
+        if table is None or promised != len(set(mix)):
             return None
         numbers = table.numbers
         row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
@@ -131,7 +131,7 @@ class RateBook:
         """Return a mix from the table, if it is there."""
         machine, mix, promised = key
         table = self._tables.get(machine)
-        if table is None or promised != len(mix):
+        if table is None or promised != len(set(mix)):
             return None
         numbers = table.numbers
         row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
@@ -194,7 +194,7 @@ def _rates(
     tally = np.zeros((len(members), len(codes)), dtype=np.int8)
     table = np.full((4, *tally.shape), np.nan)
     everyone = np.arange(len(members))
-    rate_parts = estimates.rates_of_places(machine, codes[members], members.shape[1]) if len(members) else ()
+    rate_parts = estimates.rates_of_places(machine, codes[members]) if len(members) else ()
     for place in range(members.shape[1]):
         tally[everyone, members[:, place]] += 1
         for part, values in zip(table, rate_parts, strict=False):

@@ -1,0 +1,166 @@
+"""Is `confidence` a probability: servers that are full break as often as was asked, on machines nothing was set on.
+
+Every machine is profiled as a user would (`slomo profile`, plan `all`), and requests of many different SLOs are placed
+at each confidence. Full servers, on which no other request of the batch would fit, are run by the simulator, without
+any tolerance; "at the edge" promises each tenant of these servers exactly what the verdict counts on. Then one batch at
+90 % is packed, and packed again with the simulator itself as predictor (`oracle.py`): how many servers too many.
+
+    python benchmarks/placement/knob.py --shipped        shipped calibration mixes, parts of them left out
+    python benchmarks/placement/knob.py DIR --machine benchmarks/placement/machines/six-cores.yaml --seed 4711
+
+Targets: asked 5, 10 and 20 %, found 3 to 7, 7 to 13, 15 to 25; at most 1.05 of the oracle's servers (60 runs: 1.10).
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from oracle import Truth, oracle
+
+from slomo.equilibrium.server import solve_joint
+from slomo.models.library import ModelLibrary
+from slomo.placement.feasibility.bounds import different_in, lower_mpps
+from slomo.placement.online.placer import Placer
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
+from slomo.records.storage import load_dataset
+from slomo.training.calibration import calibrated_on, mix_rows
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload_text import parse_workload
+from slomo.workflow.profile import profile
+from slomo.workflow.train import train
+
+CONFIDENCES = (0.95, 0.9, 0.8)
+FOUND = {0.95: (3.0, 7.0), 0.9: (7.0, 13.0), 0.8: (15.0, 25.0)}
+FOLDER = Path(__file__).parents[2] / "datasets"
+FUNCTIONS = ("ip-router", "maglev", "mazunat", "flowstats", "snort")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, nargs="?", help="keeps runs and models")
+    parser.add_argument("--shipped", action="store_true", help="run nothing")
+    parser.add_argument("--machine", action="append", default=[], help="name or YAML file, repeatable")
+    parser.add_argument("--nf", action="append", help="network function, repeatable")
+    parser.add_argument("--runs", type=int, default=60, help="per network function")
+    parser.add_argument("--mixes", type=int, default=120, help="that calibrate")
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--servers", type=int, default=50, help="different ones to run, at each confidence")
+    parser.add_argument("--packed", type=int, default=0, help="requests to pack with the simulator as predictor, too")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    given = parser.parse_args()
+    if given.shipped:
+        for name in ("slomo-e5-2620v4", "slomo-silver-4110"):
+            left_out(name)
+        return 0
+    rows = []
+    for machine in given.machine:
+        rows.append(judged(machine, models(machine, given), given))
+        if given.json:
+            given.json.write_text(json.dumps({"seed": given.seed, "rows": rows}, indent=1) + "\n")
+    print(f"\n{'asked':>6} {'found':>12} {'at the edge':>14}")
+    for confidence in CONFIDENCES:
+        full, broken, edge = (sum(row[str(confidence)][name] for row in rows) for name in ("full", "broken", "edge"))
+        found, at_edge, (low, high) = 100.0 * broken / full, 100.0 * edge / full, FOUND[confidence]
+        off = "" if low <= found <= high else " OFF"
+        print(f"{100 * (1 - confidence):5.0f}% {found:5.1f}% of {full:3d} {at_edge:6.1f}% of {full:3d}{off}")
+    return 0
+
+
+def left_out(name: str, draws: int = 15) -> None:
+    """Calibrate on a part of a dataset's mixes, promise the others what the bounds say, count broken servers."""
+    dataset = load_dataset(FOLDER / name)
+    library = train(dataset)
+    models = list(library.values())
+    rows = mix_rows(dataset, models, library.machines[0]).saturated()
+    members = np.column_stack([rows.target, rows.members])
+    mpps = solve_joint(models, members, np.full(members.shape, np.nan)).throughput_mpps
+    run = np.unique(np.sort(members, axis=1), axis=0, return_inverse=True)[1].ravel()
+    solo = np.array([model.solo_mpps for model in models])
+    for share in (0.5, 0.8):
+        found: dict[float, list[float]] = {confidence: [] for confidence in CONFIDENCES}
+        for draw in range(draws):
+            known = np.random.default_rng(100 + draw).permutation(run.max() + 1) < share * (run.max() + 1)
+            kept = known[run]
+            made = calibrated_on(models, rows.chosen(kept), mpps[kept, 0])
+            for confidence, broken in found.items():
+                there = members[~kept]
+                low = lower_mpps(made, solo, there, mpps[~kept], confidence, different_in(there))[:, 0]
+                short = run[~kept][rows.mpps[~kept] < low]
+                broken.append(100.0 * len(np.unique(short)) / (~known).sum())
+        told = ", ".join(f"asked {1 - c:.0%} found {np.mean(each):.1f} %" for c, each in found.items())
+        print(f"{name}, {share:.0%} of {run.max() + 1} mixes calibrate: {told}", flush=True)
+
+
+def models(machine: str, given: argparse.Namespace) -> ModelLibrary:
+    """Profile and train, going on where that stopped."""
+    folder = given.directory / f"{load_machine(machine).name}-{given.runs}"
+    if not (folder / "models").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        begun = time.process_time()
+        dataset = profile(
+            list(given.nf or FUNCTIONS), machine=machine, runs=given.runs, mixes=given.mixes,
+            store=folder / "profile.sqlite", jobs=1, seed=given.seed,
+        )  # fmt: skip
+        print(f"{machine}: {len(dataset)} rows, {time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
+        train(dataset, seed=given.seed).save(folder / "models")
+    return ModelLibrary.load(folder / "models")
+
+
+def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> dict:
+    """Place at each confidence, run full servers; pack one batch by the truth."""
+    host = load_machine(machine)
+    name, truth = host.name, Truth(machines=[host])
+    generator = np.random.default_rng([given.seed, 0x6B6E6F])
+    nfs = [str(nf) for nf in generator.choice(list(given.nf or FUNCTIONS), given.requests)]
+    shares = generator.integers(70, 98, given.requests) / 100.0
+    row: dict = {"machine": name, "runs": given.runs}
+    for confidence in CONFIDENCES:
+        asked = enumerate(zip(nfs, shares, strict=True))
+        requests = [Request(f"r{i}", nf, SLO(min_share=float(share))) for i, (nf, share) in asked]
+        placer = Placer(library, Cluster.uniform(machine, given.requests), "predicted", confidence=confidence)
+        placer.place_all(requests)
+        row[str(confidence)] = {"servers_used": placer.servers_used, **broken_on(placer, truth, given.servers)}
+        print(f"{name:20} asked {1 - confidence:.0%}: {row[str(confidence)]}", flush=True)
+    if given.packed:
+        row["packed"] = packed(machine, library, truth, nfs[: given.packed])
+        print(f"{name:20} {row['packed']}", flush=True)
+    return row
+
+
+def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, int]:
+    """Run different full servers with neighbours; count those of which a promise breaks: as placed, and at the edge."""
+    state, judge = placer._core.state, placer.policy.oracle
+    classes = {number for place in state.sockets for number in place.signature}
+    counted, layout = {"full": 0, "broken": 0, "edge": 0}, placer.layout()
+    used = {place.signature: place for place in state.sockets if len(place.cores) > 1}
+    for signature, place in used.items():
+        if counted["full"] == most:
+            break
+        if any(judge.holding(place.host, piece, [signature], hopeful=False) for piece in classes):
+            continue
+        items = [item for item in layout[state.servers[place.server].name] if item.socket == place.socket]
+        rates = truth.rates(place.host.machine, [parse_workload(item.workload) for item in items])
+        counted["full"] += 1
+        counted["broken"] += any(rates[item.workload] < item.needed_mpps for item in items)
+        counted["edge"] += any(rates[item.workload] < item.low_mpps for item in items)
+    return counted
+
+
+def packed(machine: str, library: ModelLibrary, truth: Truth, nfs: list[str]) -> dict[str, object]:
+    """Return the servers that one batch at 90 % takes, and the fewest that the simulator itself would."""
+    requests = [Request(f"p{i}", nf, SLO(min_share=0.9)) for i, nf in enumerate(nfs)]
+    placer = Placer(library, Cluster.uniform(machine, len(nfs)), "predicted")
+    placer.place_all(requests)
+    host = load_machine(machine)
+    kind = (host.name, host.cores_per_socket)
+    best = oracle(truth, requests, {kind: len(nfs)}, lambda name, r: 0.9 * truth.solo(name, r.chain[0]))
+    return {"servers": placer.servers_used, "oracle": best, "ratio": round(placer.servers_used / best, 3)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
