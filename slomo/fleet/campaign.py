@@ -28,13 +28,13 @@ from slomo.fleet.measuring import (
     RESOURCE,
     FleetWork,
     HostDescription,
-    claim_host,
-    collect_runs,
+    Taken,
     compare_on,
     describe_host,
     measure_on,
     on_worker,
     own_resource,
+    take_host,
 )
 from slomo.fleet.spread import connected
 from slomo.fleet.starting import START_S, Starter, free_port
@@ -134,9 +134,10 @@ def profile_on_hosts(
     Raises
     ------
     TestbedError
-        For a host that cannot be reached, or that another process uses; for a scheduler that goes away.
+        For a host that cannot be reached, that another process uses, or that is of another version or machine; for a
+        scheduler that goes away.
     IncompatibleMeasurementsError
-        For hosts of other versions or machines.
+        For hosts whose probes follow something else.
     StoreError
         Where the store is in use; for a coordinator that a newer one has replaced.
     IncompleteCampaignError
@@ -156,10 +157,11 @@ def profile_on_hosts(
         opened.fence(token)
         hosts = {host: hosts[host] for host in described}
         unusable = left_out if skip_missing else None
-        _ask(client, hosts, claim_host, work, skip=unusable)
-        hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
-        collected = _collect(client, hosts, work, plan, opened)
-        left_out |= _outliers(client, hosts, work, plan)
+        compared_by = _compared_by(plan)
+        taken: dict[str, Taken] = _ask(client, hosts, take_host, work, compared_by, skip=unusable)
+        hosts = {host: hosts[host] for host in taken}
+        collected = _collect(taken, work, plan, opened)
+        left_out |= _outliers(client, hosts, work, plan, taken)
         hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
         calibrated, strange = _calibrated(client, hosts, work, plan, described, opened)
         left_out |= strange
@@ -335,18 +337,18 @@ def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPla
     ours, first = versions(), next(iter(described.values()))
     for host, each in described.items():
         if each.versions.get("slomo") != ours.get("slomo"):
-            raise IncompatibleMeasurementsError(
+            raise TestbedError(
                 f"host '{host}' has slomo {each.versions.get('slomo')}, this machine has {ours.get('slomo')}",
                 hint="install the same version on all hosts",
             )
         wanted = fingerprint or first.fingerprint
         if each.fingerprint != wanted:
-            raise IncompatibleMeasurementsError(
+            raise TestbedError(
                 f"host '{host}' is not the machine '{plan.machine}': fingerprint {each.fingerprint}, needed {wanted}",
                 hint="hosts of one fleet are of one type; make a file of hosts for each type",
             )
         if lines := difference(shared_environment(first.environment), shared_environment(each.environment)):
-            raise IncompatibleMeasurementsError(
+            raise TestbedError(
                 f"hosts '{first.name}' and '{host}' do not measure alike (first | second):\n  " + "\n  ".join(lines),
                 hint="give them the same settings and network functions",
             )
@@ -356,33 +358,40 @@ def _token_of(store: CampaignStore) -> int:
     return int(store.settings().get("token", 0))
 
 
-def _collect(
-    client: "Client", hosts: Mapping[str, FleetHost], work: FleetWork, plan: ExperimentPlan, store: CampaignStore
-) -> int:
+def _collect(taken: Mapping[str, Taken], work: FleetWork, plan: ExperimentPlan, store: CampaignStore) -> int:
     """Take over finished runs that no coordinator has yet; return how many."""
     there, count = store.finished(), 0
-    for runs in _ask(client, hosts, collect_runs, work).values():
-        for run in runs:
-            if (key := (run.colocation, run.replicate)) not in there:
-                made = RunRecord.from_dict(run.record)
-                store.add(plan.run(made.colocation, run.replicate), made, run.wall_s, work.token)
-                there.add(key)
-                count += 1
+    for run in (run for each in taken.values() for run in each.runs):
+        if (key := (run.colocation, run.replicate)) not in there:
+            made = RunRecord.from_dict(run.record)
+            store.add(plan.run(made.colocation, run.replicate), made, run.wall_s, work.token)
+            there.add(key)
+            count += 1
     return count
 
 
+def _compared_by(plan: ExperimentPlan) -> PlannedRun:
+    """Return the run that every host makes, to be compared."""
+    return plan.run(next((each for each in plan.colocations if not each.competitors), plan.colocations[0]), 0)
+
+
 def _outliers(
-    client: "Client", hosts: Mapping[str, FleetHost], work: FleetWork, plan: ExperimentPlan
+    client: "Client",
+    hosts: Mapping[str, FleetHost],
+    work: FleetWork,
+    plan: ExperimentPlan,
+    taken: Mapping[str, Taken],
 ) -> dict[str, str]:
     """Let every host make the same run; return hosts that are farther from the median than the plan's limit, twice."""
     if len(hosts) < _LEAST_COMPARED:
         return {}
-    alone = next((each for each in plan.colocations if not each.competitors), plan.colocations[0])
-    made: dict[str, RunOutcome] = _ask(client, hosts, compare_on, work, plan.run(alone, 0))
-    if suspects := _far(made, alone.label, plan.dispersion_limit):
+    run = _compared_by(plan)
+    made = {host: kept for host in hosts if (kept := taken[host].compared) is not None}
+    made |= _ask(client, {host: hosts[host] for host in hosts if host not in made}, compare_on, work, run)
+    if suspects := _far(made, run.colocation.label, plan.dispersion_limit):
         again = {host: hosts[host] for host in suspects}
-        made |= _ask(client, again, compare_on, work, plan.run(alone, 0), True)
-    return _far(made, alone.label, plan.dispersion_limit)
+        made |= _ask(client, again, compare_on, work, run, True)
+    return _far(made, run.colocation.label, plan.dispersion_limit)
 
 
 def _far(made: Mapping[str, RunOutcome], label: str, limit: float) -> dict[str, str]:

@@ -114,6 +114,21 @@ def collect_runs(host: FleetHost, work: FleetWork) -> list[FinishedRun]:
     return [kept[key] for key in sorted(kept)]
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a host had for the coordinator that took it: finished runs, and the run that hosts are compared by."""
+
+    runs: list[FinishedRun]
+    compared: RunOutcome | None
+
+
+def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Taken:
+    """Claim a host and collect what it keeps: one message there and back while every host waits for the others."""
+    claim_host(host, work)
+    kept = _kept_run(host, _apart(host, work), compared_by)
+    return Taken(collect_runs(host, work), RunOutcome(kept[0], (), kept[1]) if kept else None)
+
+
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
     """Make one run on a host, unless the host has it already and it is not wanted `again`; keep it before it is told.
 
@@ -162,8 +177,12 @@ def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRec
 
 def compare_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
     """Make a run that hosts are compared by; it belongs to no dataset, and is kept apart, per calibration."""
-    apart = calibration_of(_testbed(host, work).environment()) or "compared"
-    return measure_on(host, replace(work, plan=f"{work.plan}-{apart}"), run, again)
+    return measure_on(host, _apart(host, work), run, again)
+
+
+def _apart(host: FleetHost, work: FleetWork) -> FleetWork:
+    calibration = calibration_of(_testbed(host, work).environment()) or "compared"
+    return replace(work, plan=f"{work.plan}-{calibration}")
 
 
 def own_resource(host: str) -> str:

@@ -20,7 +20,7 @@ import fleet_hosts
 import slomo.fleet.campaign as fleet_campaign
 import slomo.fleet.measuring as measuring
 from slomo.cli.main import main
-from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, TestbedError
+from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.fleet.campaign import profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
 from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
@@ -250,7 +250,7 @@ def test_one_process_uses_a_host_at_a_time(toy, fleet):
 
 
 def test_hosts_that_are_not_alike_are_refused(toy, fleet):
-    """Another version, another machine than it claims, other settings: exit codes 4 and 3, before anything runs."""
+    """Another version, another machine than it claims, other settings: exit code 3, before anything runs."""
     work = FleetWork(PLAN.fingerprint, "toy", "toy")
     one = describe_host(fleet.hosts[0], work, PLAN)
     others = {
@@ -259,10 +259,11 @@ def test_hosts_that_are_not_alike_are_refused(toy, fleet):
         "do not measure alike": replace(one, environment={**one.environment, "settings": {"formula": 2}}),
     }
     for words, other in others.items():
-        with pytest.raises(IncompatibleMeasurementsError, match=words):
+        with pytest.raises(TestbedError, match=words):
             fleet_campaign._require_alike({"a": one, "b": other}, PLAN, "")
-    with pytest.raises(IncompatibleMeasurementsError, match="needed ffff"):
+    with pytest.raises(TestbedError, match="needed ffff") as told:
         fleet_campaign._require_alike({"a": one}, PLAN, "f" * 16)
+    assert told.value.exit_code == 3
     measuring._machine_lock(measuring._state(fleet.hosts[0])).release()
 
 
