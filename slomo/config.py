@@ -38,6 +38,9 @@ class Settings:
         Seed of everything random, 0 or more.
     jobs : int
         Runs a campaign may do at a time; 0 takes every core.
+    allowed_signers : str
+        File of who may sign shared models, in OpenSSH's format; where it is set, an index that none of them signed is
+        refused, whatever reads it.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Settings:
     coverage: float = 0.9
     seed: int = 0
     jobs: int = 0
+    allowed_signers: str = ""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.coverage < 1.0:
@@ -103,7 +107,7 @@ def load_settings(
         if name not in SETTINGS:
             raise UnknownNameError("setting", name, SETTINGS)
         if value is not None:
-            values[name] = _converted(name, value, f"--{name}")
+            values[name] = _converted(name, value, f"--{name.replace('_', '-')}")
     return Settings(**values)
 
 

@@ -72,9 +72,14 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def _settings_table() -> str:
     rows = "".join(
-        f"| `{name}` | `{PREFIX}{name.upper()}` | `--{name}` | `{getattr(Settings(), name)}` |\n" for name in SETTINGS
+        f"| `{name}` | `{PREFIX}{name.upper()}` | `--{name.replace('_', '-')}` | {_default(name)} |\n"
+        for name in SETTINGS
     )
     return "| Setting | Environment | Option | Default |\n| --- | --- | --- | --- |\n" + rows
+
+
+def _default(name: str) -> str:
+    return f"`{value}`" if (value := getattr(Settings(), name)) != "" else "not set"
 
 
 def _section(path: str, command: click.Command) -> str:

@@ -160,10 +160,16 @@ class SharedLibrary:
         Raises
         ------
         ConfigurationError
-            For a damaged model, or models of another machine of the same name.
+            For a damaged model, models of another machine of the same name, or without a key where signatures are
+            required.
         StoreError
             Where the store cannot be written.
         """
+        if self.allowed_signers is not None and key is None:
+            raise ConfigurationError(
+                f"{self.url}: only signed models are allowed here (`allowed_signers` is {self.allowed_signers})",
+                hint="push with --sign-with KEY --as NAME",
+            )
         source = ""
         if dataset is not None:
             with os.fdopen(open_regular(dataset, 2**40), "rb") as file:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -144,6 +145,27 @@ def test_only_allowed_signatures_are_followed(keys, toy_models, changed, tmp_pat
     with pytest.raises(ConfigurationError, match="does not hold"):
         strict.verify()
     assert content(mine) == before
+
+
+def test_a_policy_of_signatures_is_a_setting(keys, toy_models, changed, monkeypatch, capsys, tmp_path):
+    """With `allowed_signers` set every command asks for a signature: nothing unsigned is read or published."""
+    store, mine = str(tmp_path / "shared"), str(tmp_path / "mine")
+    assert main(["models", "push", str(toy_models), store]) == 0
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slomo.toml").write_text(f'allowed_signers = "{keys / "allowed"}"\n')
+    signed = ["--sign-with", str(keys / "ops"), "--as", "ops@example.org"]
+    capsys.readouterr()
+    for words in (
+        ["pull", store, mine], ["list", store], ["verify", store], ["diff", str(changed), store], ["prune", store],
+        ["push", str(changed), store, *signed],
+    ):  # fmt: skip
+        assert main(["models", *words]) == 2, words
+        assert "is not signed" in capsys.readouterr().err
+    assert main(["models", "push", str(changed), store]) == 2
+    assert "only signed models are allowed" in capsys.readouterr().err
+    assert not Path(mine).exists()
+    assert main(["models", "push", str(toy_models), str(tmp_path / "new"), *signed]) == 0
+    assert main(["models", "pull", str(tmp_path / "new"), mine]) == 0
 
 
 def test_damage_is_told_and_nothing_is_taken_over(toy_models, tmp_path):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slomo.cli.options import json_option
+from slomo.cli.options import json_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import SECONDS
 
@@ -18,7 +18,7 @@ _signers = click.option(
     "--allowed-signers",
     metavar="FILE",
     type=click.Path(),
-    help="Refuse an index that none of these signed: OpenSSH's format, see ssh-keygen(1).",
+    help="Refuse an index that none of these signed: OpenSSH's format, see ssh-keygen(1). Setting `allowed_signers`.",
 )
 
 
@@ -34,7 +34,7 @@ def command() -> None:
 def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
     from slomo.fleet.shared_library import SharedLibrary
 
-    return SharedLibrary(store, allowed_signers)
+    return SharedLibrary(store, settings(allowed_signers=allowed_signers).allowed_signers or None)
 
 
 @command.command("push")
