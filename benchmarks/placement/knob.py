@@ -2,8 +2,9 @@
 
 Every machine is profiled as a user would (`slomo profile`, plan `all`), and requests of many different SLOs are placed
 at each confidence. Full servers, on which no other request of the batch would fit, are run by the simulator, without
-any tolerance; "at the edge" promises each tenant of these servers exactly what the verdict counts on. Then one batch at
-90 % is packed, and packed again with the simulator itself as predictor (`oracle.py`): how many servers too many.
+any tolerance. "expected" is what `Placer.breaking` says of them; "at the edge" promises each tenant of these servers
+exactly what the verdict counts on. Then one batch at 90 % is packed, and packed again with the simulator itself as
+predictor (`oracle.py`): how many servers too many.
 
     python benchmarks/placement/knob.py --shipped        shipped calibration mixes, parts of them left out
     python benchmarks/placement/knob.py DIR --machine benchmarks/placement/machines/six-cores.yaml --seed 4711
@@ -62,12 +63,16 @@ def main() -> int:
         rows.append(judged(machine, models(machine, given), given))
         if given.json:
             given.json.write_text(json.dumps({"seed": given.seed, "rows": rows}, indent=1) + "\n")
-    print(f"\n{'asked':>6} {'found':>12} {'at the edge':>14}")
+    print(f"\n{'asked':>6} {'expected':>9} {'found':>13} {'at the edge':>8}")
     for confidence in CONFIDENCES:
-        full, broken, edge = (sum(row[str(confidence)][name] for row in rows) for name in ("full", "broken", "edge"))
+        names = ("full", "expected", "broken", "edge")
+        full, expected, broken, edge = (sum(row[str(confidence)][name] for row in rows) for name in names)
         found, at_edge, (low, high) = 100.0 * broken / full, 100.0 * edge / full, FOUND[confidence]
         off = "" if low <= found <= high else " OFF"
-        print(f"{100 * (1 - confidence):5.0f}% {found:5.1f}% of {full:3d} {at_edge:6.1f}% of {full:3d}{off}")
+        print(
+            f"{100 * (1 - confidence):5.0f}% {100 * expected / full:8.1f}% {found:5.1f}% of {full:3d} {at_edge:6.1f}%"
+            f"{off}"
+        )
     return 0
 
 
@@ -132,20 +137,23 @@ def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> di
     return row
 
 
-def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, int]:
+def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, float]:
     """Run different full servers with neighbours; count those of which a promise breaks: as placed, and at the edge."""
     state, judge = placer._core.state, placer.policy.oracle
     classes = {number for place in state.sockets for number in place.signature}
-    counted, layout = {"full": 0, "broken": 0, "edge": 0}, placer.layout()
+    counted: dict[str, float] = {"full": 0, "expected": 0.0, "broken": 0, "edge": 0}
+    layout, risk = placer.layout(), placer.breaking()
     used = {place.signature: place for place in state.sockets if len(place.cores) > 1}
     for signature, place in used.items():
         if counted["full"] == most:
             break
         if any(judge.holding(place.host, piece, [signature], hopeful=False) for piece in classes):
             continue
-        items = [item for item in layout[state.servers[place.server].name] if item.socket == place.socket]
+        name = state.servers[place.server].name
+        items = [item for item in layout[name] if item.socket == place.socket]
         rates = truth.rates(place.host.machine, [parse_workload(item.workload) for item in items])
         counted["full"] += 1
+        counted["expected"] += risk[name]
         counted["broken"] += any(rates[item.workload] < item.needed_mpps for item in items)
         counted["edge"] += any(rates[item.workload] < item.low_mpps for item in items)
     return counted

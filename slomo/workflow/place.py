@@ -5,11 +5,12 @@ The placement room knows no testbed; here it is handed one (the simulator by def
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from slomo.errors import UnknownNameError
+from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.files.stored import Stored
 from slomo.models.library import load_library
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge, asked_times
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
+
+#: Confidences that a price chooses from.
+PRICED = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
 def place(
@@ -71,6 +75,76 @@ def place(
     placer = Placer(opened, servers, policy, profiles=curves, **options)
     placer.place_all(batch)
     return placer
+
+
+@dataclass(frozen=True)
+class Priced(Stored):
+    """What placing a batch at one confidence costs."""
+
+    #: Probability with which all SLOs of a socket hold.
+    confidence: float
+    #: Requests that found a place.
+    placed: int
+    #: What the servers in use cost.
+    servers: float
+    #: Servers expected to break a promise (`Placer.breaking`).
+    broken: float
+    #: Servers and broken servers together, in the unit of a server's cost.
+    cost: float
+
+
+def place_at_price(
+    cluster: "Cluster | str | Path",
+    requests: "Iterable[Request] | str | Path",
+    library: "ModelLibrary | str | Path",
+    policy: str = "predicted",
+    *,
+    price_per_broken: float,
+    profiles: "Sequence[InstanceProfile] | str | Path" = (),
+    **options: "Unpack[DecisionOptions]",
+) -> tuple[Placer, tuple[Priced, ...]]:
+    """Place requests at the confidence that makes servers and broken servers together cheapest.
+
+    Every confidence of :data:`PRICED` is planned. The most requests placed come first, then the least cost.
+
+    Parameters
+    ----------
+    cluster, requests, library, policy, profiles, **options
+        As for :func:`place`; `confidence` is what is chosen.
+    price_per_broken : float
+        What a server that breaks a promise costs, as a multiple of a server whose `cost` is 1.
+
+    Returns
+    -------
+    placer : Placer
+        The cheapest.
+    priced : tuple of Priced
+        All that were planned, by confidence.
+
+    Raises
+    ------
+    ConfigurationError, UnknownNameError, InvalidValueError
+        As :func:`place`; for a price below 0, a confidence given, and a policy that does not predict.
+    """
+    if not price_per_broken >= 0.0:
+        raise InvalidValueError(f"price_per_broken is {price_per_broken}, needed 0 or more", hint="in servers")
+    if "confidence" in options:
+        raise InvalidValueError("a confidence and a price: the price chooses the confidence", hint="give one of them")
+    if not policy_class(policy).predicts:
+        raise InvalidValueError(f"policy '{policy}' does not predict what breaks", hint="--policy predicted")
+    servers = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
+    batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
+    opened = load_library(library) if isinstance(library, (str, Path)) else library
+    costs = {server.name: server.cost for server in servers.servers}
+    made = []
+    for confidence in PRICED:
+        chosen: DecisionOptions = {**options, "confidence": confidence}
+        placer = place(servers, batch, opened, policy, profiles=profiles, **chosen)
+        cost, broken = sum(costs[name] for name in placer.layout()), sum(placer.breaking().values())
+        total = cost + price_per_broken * broken
+        made.append((placer, Priced(confidence, len(placer.requests), cost, broken, total)))
+    best = min(made, key=lambda each: (-each[1].placed, each[1].cost, -each[1].confidence))
+    return best[0], tuple(priced for _, priced in made)
 
 
 def make_judge(

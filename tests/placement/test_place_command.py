@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from slomo.cli.main import main
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.placement.online.placer import Placer
@@ -19,7 +19,7 @@ from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-from slomo.workflow.place import make_judge
+from slomo.workflow.place import PRICED, make_judge, place_at_price
 
 MACHINE = "e5-2620v4"
 FUNCTIONS = {"lpm": (5.0, 20.0, 0.002), "stats": (3.6, 30.0, 0.001), "firewall": (0.4, 1.0, 0.0)}
@@ -249,3 +249,40 @@ def test_a_judge_of_another_machine_of_the_same_name_refuses(library, ask) -> No
 
     with pytest.raises(ConfigurationError, match="another machine 'e5-2620v4'"):
         make_judge(machines=[small]).judge(placer)
+
+
+def test_a_price_chooses_the_confidence(make_library, ask) -> None:
+    """Where a broken server costs nothing the fewest servers are taken; where it costs much, those that hold."""
+    library, cluster = make_library(spread=0.02), Cluster.uniform(MACHINE, 8)
+    requests = [ask(f"r{i}", share=0.9) for i in range(8)]
+    placed = {}
+    for price in (0.0, 1000.0):
+        placer, priced = place_at_price(cluster, requests, library, price_per_broken=price)
+        best = next(each for each in priced if each.confidence == placer.settings.confidence)
+        assert best.cost == min(each.cost for each in priced) == pytest.approx(best.servers + price * best.broken)
+        assert best.broken == pytest.approx(sum(placer.breaking().values()))
+        placed[price] = best
+    assert placed[0.0].servers == min(each.servers for each in priced)
+    assert placed[1000.0].broken == min(each.broken for each in priced)
+    assert placed[0.0].broken >= placed[1000.0].broken
+
+
+def test_a_price_is_refused_beside_a_confidence(library, cluster, ask) -> None:
+    """A price below 0, a confidence of one's own and a policy that predicts nothing are refused by name."""
+    for options, message in (
+        ({"price_per_broken": -1.0}, "price_per_broken"),
+        ({"price_per_broken": 1.0, "confidence": 0.9}, "the price chooses"),
+        ({"price_per_broken": 1.0, "policy": "first-fit"}, "first-fit"),
+    ):
+        with pytest.raises(InvalidValueError, match=message):
+            place_at_price(cluster, [ask("r")], library, **options)
+
+
+def test_the_command_shows_what_each_confidence_costs(folder, capsys) -> None:
+    """`--price-per-broken` prints the cost of every confidence, and is refused beside `--confidence`."""
+    assert run(folder, "--price-per-broken", "2", "--json") == 0
+    priced = json.loads(capsys.readouterr().out)["priced"]
+    assert [each["confidence"] for each in priced] == list(PRICED)
+    assert all(each["cost"] == pytest.approx(each["servers"] + 2 * each["broken"]) for each in priced)
+    assert run(folder, "--price-per-broken", "2", "--confidence", "0.9") == 2
+    assert "the price chooses the confidence" in capsys.readouterr().err

@@ -6,6 +6,7 @@ Without a sub-command the words are CLUSTER and REQUESTS, as in `slomo place clu
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from slomo.cli.asking import placed as placed_by_service
 from slomo.cli.asking import server_option
@@ -34,7 +35,9 @@ from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
     emit_judgements,
+    price_option,
     show_decisions,
+    show_prices,
 )
 from slomo.files.durable import write_durably
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from slomo.placement.problem.decision import Decision
     from slomo.placement.problem.request import Request
     from slomo.placement.problem.way_profiles import InstanceProfile
+    from slomo.workflow.place import Priced
 
 
 class DefaultGroup(click.Group):
@@ -97,6 +101,7 @@ def command() -> None:
 @_model
 @method_option
 @confidence_option
+@price_option
 @_profiles
 @_table
 @click.option(
@@ -135,7 +140,7 @@ def batch(
         batch_chains(as_json=as_json, check=check, snapshot=snapshot, **given)
         return
     _refuse_table(given)
-    placer, requests = _placed(**given)
+    placer, requests, priced = _placed(**given)
     placed = {request.id for request in placer.requests}
     refused = {item.id: item for item in requests if item.id not in placed}
     decisions = [
@@ -148,10 +153,13 @@ def batch(
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:
         shown = [decision.to_dict() for decision in decisions]
-        check_part = {} if judgement is None else {"check": judgement.to_dict()}
+        check_part: dict[str, Any] = {} if judgement is None else {"check": judgement.to_dict()}
         check_part |= {"stats": placer.stats()} if stats else {}
+        check_part |= {"priced": [each.to_dict() for each in priced]} if priced else {}
         emit_json({"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": shown, **check_part})
     else:
+        if priced:
+            show_prices(priced, placer.settings.confidence)
         _show(placer, decisions, judgement)
         if stats:
             emit_table(("memory", "entries"), list(placer.stats().items()))
@@ -167,20 +175,39 @@ def _refuse_table(given: dict[str, Any]) -> None:
 
 
 def _placed(
-    cluster: str, requests: str, policy: str, confidence: float, profiles: str | None, fallback: Any, **given: Any
-) -> "tuple[Placer, Any]":
+    cluster: str,
+    requests: str,
+    policy: str,
+    confidence: float,
+    price_per_broken: float | None,
+    profiles: str | None,
+    fallback: Any,
+    **given: Any,
+) -> "tuple[Placer, Any, tuple[Priced, ...]]":
     from slomo.placement.problem.documents import read_requests
-    from slomo.workflow.place import place
+    from slomo.workflow.place import place, place_at_price
 
     chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
     wanted = read_requests(requests)
     common: dict[str, Any] = {
         "model": chosen.model,
-        "confidence": confidence,
         "profiles": profiles or (),
         "fallback": fallback,
+        "method": given["method"],
     }
-    return place(cluster, wanted, chosen.models, policy, method=given["method"], **common), wanted
+    if price_per_broken is None:
+        return place(cluster, wanted, chosen.models, policy, confidence=confidence, **common), wanted, ()
+    _refuse_both()
+    placer, priced = place_at_price(cluster, wanted, chosen.models, policy, price_per_broken=price_per_broken, **common)
+    return placer, wanted, priced
+
+
+def _refuse_both() -> None:
+    from slomo.errors import UsageError
+
+    if click.get_current_context().get_parameter_source("confidence") is not ParameterSource.DEFAULT:
+        raise UsageError("--confidence and --price-per-broken: the price chooses the confidence",
+                         hint="give one of them")  # fmt: skip
 
 
 def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":

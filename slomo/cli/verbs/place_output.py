@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.output import emit_table, note
-from slomo.cli.types import SHARE
+from slomo.cli.types import AMOUNT, SHARE
 
 if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.problem.decision import Decision
+    from slomo.workflow.place import Priced
 
 
 def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -25,6 +26,19 @@ confidence_option = click.option(
     "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE",
     help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
 )  # fmt: skip
+
+
+price_option = click.option(
+    "--price-per-broken", type=AMOUNT, metavar="SERVERS",
+    help="What a server that breaks a promise costs, in servers: chooses the confidence at which servers and expected "
+    "broken ones together cost least.",
+)  # fmt: skip
+
+
+def show_prices(priced: "Sequence[Priced]", chosen: float) -> None:
+    """Print what each confidence would have cost, and which was taken."""
+    rows = [(p.confidence, p.placed, p.servers, p.broken, p.cost, "taken" * (p.confidence == chosen)) for p in priced]
+    emit_table(("confidence", "placed", "cost of servers", "servers expected to break", "together", ""), rows)
 
 
 def show_decisions(decisions: "Sequence[Decision]") -> None:

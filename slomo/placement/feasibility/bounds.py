@@ -85,3 +85,33 @@ def lower_mpps(
     middle, size = shapes_at([each.shape for each in calibrations], who, predicted_loss(mpps, solo))
     bound_mpps, _ = ends_mpps(mpps, solo, (middle + size * scores[which[:, None], who, within(members)], np.inf))
     return np.where(nobody, 0.0, bound_mpps)
+
+
+def breaking(
+    calibrations: Sequence[ConformalCalibration],
+    solo_mpps: Floats,
+    members: NDArray[np.int64],
+    mpps: Floats,
+    needed_mpps: Floats,
+) -> float:
+    """Return the probability with which a server breaks a promise.
+
+    Parameters
+    ----------
+    calibrations, solo_mpps
+        As for :func:`lower_mpps`.
+    members : ndarray of int, shape (places,)
+        Which model runs.
+    mpps, needed_mpps : ndarray, shape (places,)
+        Predicted throughput, and what is promised; 0 for nothing.
+    """
+    if len(members) == 1:  # alone is what was measured
+        return float(not mpps[0] >= needed_mpps[0] * (1.0 - 1e-9))
+    solo = solo_mpps[members]
+    middle, size = shapes_at([each.shape for each in calibrations], members, predicted_loss(mpps, solo))
+    scores, kinds = ((needed_mpps - mpps) / solo - middle) / size, within(members[None])[0]
+    hold, together = 1.0, calibrations[int(members[0])].together
+    for model in np.unique(members[needed_mpps > 0.0]).tolist():
+        mine = (members == model) & (needed_mpps > 0.0)
+        hold *= 1.0 - float(calibrations[model].risks(scores[mine], kinds[mine]).max())
+    return float((1.0 - hold) ** together)

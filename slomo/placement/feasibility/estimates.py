@@ -19,7 +19,7 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
-from slomo.placement.feasibility.bounds import different_in, lower_mpps
+from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_profiled_on,
     joined_fingerprint,
@@ -247,6 +247,28 @@ class ThroughputEstimates:
             {key: (parts[0][row][at], parts[1][row][at], parts[2][row][at]) for at, (_, key) in enumerate(tenants)}
             for row, tenants in enumerate(members)
         ]
+
+    def breaking(self, machine: str, needs: Sequence[tuple[str, float]]) -> float:
+        """Return the probability with which a server breaks a promise, by the errors of calibration mixes.
+
+        Parameters
+        ----------
+        machine : str
+            Machine type.
+        needs : sequence of (str, float)
+            Workload key of each tenant, and what it is promised [Mpps]; 0 for nothing.
+        """
+        kinds = self._kinds(machine)
+        ordered = sorted(
+            (code, need) for code, (_, need) in zip(self.codes(machine, [k for k, _ in needs]), needs, strict=True)
+        )
+        members = np.array([[code for code, _ in ordered]], dtype=np.int64)
+        members = np.where(kinds.strange(members), kinds.sensitive, members)
+        who, needed = kinds.models_of(members)[0], np.array([need for _, need in ordered])
+        places = predict_places(kinds.tenants, members, machine, self.how)
+        calibrations = kinds.calibrations(bool(places.jointly[0]), self.model)
+        factors = kinds.factors_of(who, self.factors.get(machine, {}))
+        return breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
         """Return the workloads of a request as they are predicted: what they are offered is rounded up to the grid."""

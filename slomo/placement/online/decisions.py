@@ -88,6 +88,24 @@ class DecisionWriter:
                 total[name] += min(rates[key][workload][0] for workload in self._state.pieces[piece].workloads)
         return total
 
+    def breaking(self) -> dict[str, float]:
+        """Return the probability with which each server in use breaks a promise in its shared cache."""
+        holds: dict[str, float] = {}
+        for place in self._state.sockets if self._policy.predicts else ():
+            tenants, needs = [], []
+            for name, number, stage in place.cores.values():
+                piece = self._state.pieces[number]
+                promised = 0.0 if piece.ways or piece.exclusive else piece.needed_mpps * self._exact(name, place.host)
+                tenants.append(piece.workloads[stage])
+                needs.append(promised)
+            if any(needs):
+                loaded = behind_port(place.host, tenants, self._estimates)
+                mix = [(loaded[key], need) for key, need in zip(tenants, needs, strict=True)]
+                server = self._state.servers[place.server].name
+                risk = self._estimates.breaking(place.host.machine, mix)
+                holds[server] = holds.get(server, 1.0) * (1.0 - risk)
+        return {server: 1.0 - hold for server, hold in holds.items()}
+
     def layout(self) -> dict[str, tuple[Assignment, ...]]:
         """Return what runs on each server in use."""
         layout: dict[str, tuple[Assignment, ...]] = {}

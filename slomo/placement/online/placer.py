@@ -334,6 +334,14 @@ class Placer:
             self._core = core
             return result
 
+    def breaking(self) -> dict[str, float]:
+        """Return the probability with which each server in use breaks a promise, by the errors of calibration mixes.
+
+        Servers without a promise in a shared cache are left out, and all of them under a policy that does not predict.
+        """
+        with self._lock:
+            return self._core.writer.breaking()
+
     def stats(self) -> dict[str, int]:
         """Return how many entries each memory holds, for `slomo place --stats`."""
         with self._lock:
