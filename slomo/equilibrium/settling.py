@@ -115,8 +115,9 @@ class ResponseTable:
         """Return throughput over the smooth speed, shape (servers, places)."""
         present, pace = members >= 0, np.ones(members.shape)
         neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)[present]
-        exact = read_mpps(self.responses, members[present], pressure[present], neighbours)
-        pace[present] = exact / np.maximum(speed_of(self.table, members, pressure)[present], TINY)
+        who, felt = members[present], pressure[present]
+        exact = read_mpps(self.responses, who, felt, neighbours)
+        pace[present] = exact / np.maximum(speed_of(self.table, who, felt), TINY)
         return pace
 
     def _settled(
