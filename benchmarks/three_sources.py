@@ -39,7 +39,7 @@ MACHINES = ("silver-4110", "e5-2620v4", "gold-6430", "e5-2620v4-8gb-s")
 FUNCTIONS = ("ip-router", "maglev", "mazunat", "flowstats")
 DEVELOPED_ON = ("lpm", "stats", "firewall", "flowstats")
 SOURCES = ("cache", "io", "memory")
-MODELS = ("equilibrium", "composed", "slomo-smooth", "slomo-xgb", "slomo-gp", "slomo", "slomo-gbr")
+MODELS = ("equilibrium", "composed", "slomo-smooth", "slomo-xgb", "slomo-gp", "slomo-gbr", "slomo-additive")
 BUSY, MOST_PERCENT, HELD, WORSE = 0.7, 2.0, (85.0, 96.0), 1.1
 
 
