@@ -6,8 +6,10 @@ an NF, too: what it did is therefore reckoned per CPU time that it had (`slomo.t
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from slomo.control.observation import MachineReading, TenantReading
+from slomo.control.observation import ControlDecision, Controller, MachineReading, TenantReading
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import TenantSetting
 from slomo.errors import InvalidValueError
@@ -17,6 +19,31 @@ from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 PROBE = 3
 #: Less of a core than this in a window says nothing about an NF.
 _LEAST_SHARE = 0.02
+
+
+class OnProcesses:
+    """A controller whose plans are given the processes of a host's tenants.
+
+    Parameters
+    ----------
+    controller : Controller
+        Who decides by tenants' names.
+    settings : mapping of str to TenantSetting
+        Tenant -> its processes (:meth:`HostPlant.settings`).
+    """
+
+    def __init__(self, controller: Controller, settings: Mapping[str, TenantSetting]) -> None:
+        self.name, self._controller, self._settings = controller.name, controller, dict(settings)
+
+    def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
+        """Return what the controller wants, of these processes; see `Controller`."""
+        decision = self._controller.decide(observation, memory)
+        if decision.plan is None:
+            return decision
+        tenants = tuple(
+            replace(tenant, process_ids=self._settings[tenant.tenant].process_ids) for tenant in decision.plan.tenants
+        )
+        return replace(decision, plan=replace(decision.plan, tenants=tenants))
 
 
 class HostPlant:

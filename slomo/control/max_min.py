@@ -104,9 +104,12 @@ class MaxMinController:
         return tuple(name for name in observation.broken if not self._misses(observation, name))
 
     def _pool_ways(self, observation: MachineReading, pooled: list[str], division: MaxMinMemory) -> float:
-        """Return the ways of who is not short: what they hold, at most a way less than so far, as a cache is full."""
-        held = [observation.tenants[name].occupancy_kib for name in pooled]
-        ways = sum(kib or 0.0 for kib in held) / self.way_kib
+        """Return the ways of who is not short: what they hold, at most a way less than so far, as a cache is full.
+
+        Where a host does not say what each holds, the pool gives a way a round.
+        """
+        held = [kib for name in pooled if (kib := observation.tenants[name].occupancy_kib) is not None]
+        ways = sum(held) / self.way_kib if len(held) == len(pooled) else float(self.ways)
         return max(1.0, min(ways, division.pool - 1.0)) if pooled else 0.0
 
     def _divide(self, demands: Mapping[str, float], pool: float, pooled: bool) -> MaxMinMemory:

@@ -11,11 +11,17 @@ from typing import Any
 
 import yaml
 
-from slomo.control.host_plant import HostPlant
+from slomo.control.guard import GuardController
+from slomo.control.host_plant import HostPlant, OnProcesses
 from slomo.control.loop import ControlLoop, Step
-from slomo.control.observation import Patience
+from slomo.control.max_min import MaxMinController
+from slomo.control.observation import Controller, Patience
+from slomo.control.situation import Situation
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
+from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.enforce.change import Backend
+from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, SlomoError, StoreError, TestbedError, UnknownNameError
 from slomo.files.documents import convert, parse
 from slomo.files.durable import write_durably
@@ -24,6 +30,8 @@ from slomo.files.ranges import ProcessId
 from slomo.host.cores import assign_cores, available_cores
 from slomo.host.journal import open_receipts
 from slomo.host.places import cache_directory
+from slomo.host.resctrl_facts import read_facts
+from slomo.models.responses.partition import memory_of
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.vocabulary.machine import Machine, load_machine
@@ -31,11 +39,15 @@ from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.simulated_loops import simulated_loop
+from slomo.workflow.acting.whatif import PartitionKnowledge
 
 #: Where -> which controllers run there; machine ``host`` is this one.
-CONTROLLERS = {"simulated": ("guard", "max_min", "numa", "cpu_shares"), "host": ("throttle",)}
+CONTROLLERS = {"simulated": ("guard", "max_min", "numa", "cpu_shares"), "host": ("throttle", "max_min", "guard")}
 HOST, SHARES = "host", "cpu_shares"
-_FIELDS = {"machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name"}
+_FIELDS = {
+    "machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name", "partitions",
+    "described",
+}  # fmt: skip
 #: Of a document of service chains (docs/guides/chains.md), which `cpu_shares` reads instead of tenants.
 _CHAIN_FIELDS = {"stages", "chains", "queue", "storage", "buffer_b", "memory_socket"}
 
@@ -60,6 +72,9 @@ class ControlConfiguration:
     seed: int
     #: Chains of NFs on shared cores, for ``cpu_shares``.
     system: ChainSystem | None = None
+    #: For ``guard`` on this host: what was learned over its ways (`slomo whatif --profile`), and what describes it.
+    partitions: Path | None = None
+    described: Machine | None = None
 
 
 def read_control_file(path: str | Path) -> ControlConfiguration:
@@ -103,7 +118,25 @@ def control_from(data: Any, path: str | Path) -> ControlConfiguration:
         int(_number(path, data, "steps", 60)),
         int(_number(path, data, "seed", 0)),
         _system(path, data) if controller == SHARES else None,
+        *_knowledge(path, data, controller if machine is None else ""),
     )
+
+
+def _knowledge(path: str | Path, data: Mapping[str, Any], controller: str) -> tuple[Path | None, Machine | None]:
+    """Return what the guard needs to know of this host."""
+    given = {name: data[name] for name in ("partitions", "described") if name in data}
+    if controller != "guard":
+        if given:
+            raise ConfigurationError(f"{path}: '{next(iter(given))}' is for controller guard on machine host")
+        return None, None
+    missing = next((name for name in ("partitions", "described") if not isinstance(given.get(name), str)), None)
+    if missing is not None:
+        raise ConfigurationError(
+            f"{path}: controller guard on this host needs '{missing}': the profile over cache ways, and the file that "
+            "describes the machine it was measured on",
+            hint="partitions: ways.json (slomo whatif NF... --profile ways.json), described: my-machine.yaml",
+        )
+    return Path(given["partitions"]), load_machine(given["described"])
 
 
 def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
@@ -198,10 +231,11 @@ def _host_loop(
     configuration: ControlConfiguration, run: Run, receipts: Path | None
 ) -> tuple[ControlLoop, Mapping[str, float]]:
     """Start every NF on a core of its own, and measure alone who was promised something."""
-    backend = CgroupBackend()
+    backend: Backend = CgroupBackend() if configuration.controller == "throttle" else ResctrlBackend()
     able, why = backend.available()
     if not able:
-        raise TestbedError(f"this host's control groups cannot be set: {why}", hint="see `slomo doctor`")
+        what = "control groups" if configuration.controller == "throttle" else "cache ways"
+        raise TestbedError(f"this host's {what} cannot be set: {why}", hint="see `slomo doctor`")
     cores = assign_cores(available_cores(), [1] * len(configuration.tenants), "the loop")
     running = {
         name: run.start(host_definition(workload.nf), workload, given)
@@ -209,10 +243,54 @@ def _host_loop(
     }
     alone = HostPlant(running, {}, backend)
     targets = {name: share * alone.solo_mpps(name) for name, _, share in configuration.tenants if share is not None}
-    throttled = {name: setting for name, setting in alone.settings().items() if name not in targets}
-    controller = ThrottleController(configuration.name, throttled)
+    controller = host_controller(configuration, backend, alone.settings(), tuple(targets))
     plant = HostPlant(running, targets, backend)
     return ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
+
+
+def host_controller(
+    configuration: ControlConfiguration,
+    backend: Backend,
+    settings: Mapping[str, TenantSetting],
+    promised: Sequence[str],
+) -> Controller:
+    """Return who decides on this host.
+
+    Raises TestbedError where the cache cannot be divided; ConfigurationError, UnsupportedPredictionError for what was
+    learned on another machine, or not of a tenant.
+
+    Parameters
+    ----------
+    configuration : ControlConfiguration
+        What to run.
+    backend : Backend
+        Control groups for ``throttle``, a resctrl tree for the others.
+    settings : mapping of str to TenantSetting
+        Tenant -> its processes.
+    promised : sequence of str
+        Who was promised something.
+    """
+    if configuration.controller == "throttle":
+        return ThrottleController(configuration.name, {n: s for n, s in settings.items() if n not in promised})
+    assert isinstance(backend, ResctrlBackend)
+    ways = read_facts(backend.tree).full_mask.bit_count()
+    if configuration.controller == "max_min":
+        return OnProcesses(MaxMinController(configuration.name, ways, 1.0), settings)
+    machine = configuration.described
+    assert machine is not None
+    assert configuration.partitions is not None
+    known = PartitionKnowledge.load(configuration.partitions).models(machine)
+    if machine.llc_ways != ways:
+        raise ConfigurationError(
+            f"'{machine.name}' has {machine.llc_ways} cache ways, this host {ways}", hint="describe this host"
+        )
+    missing = next((w.key for _, w, _ in configuration.tenants if w.key not in known), None)
+    if missing is not None:
+        raise UnknownNameError("workload in the profile over cache ways", missing, known)
+    models = {name: known[workload.key] for name, workload, _ in configuration.tenants}
+    responses = {name: model.response for name, model in models.items()}
+    situation = Situation(responses, memory_of(list(models.values())), ways)
+    return OnProcesses(GuardController(configuration.name, situation), settings)
 
 
 def _status_file(name: str) -> Path:

@@ -137,7 +137,7 @@ class PartitionKnowledge:
             return known
         except (ArithmeticError, AttributeError, ValueError, LookupError, TypeError, ConfigurationError):
             raise ConfigurationError(
-                f"{path}: is no profile over partitions", hint="make one: slomo whatif --save"
+                f"{path}: is no profile over partitions", hint="make one: slomo whatif NF... --profile FILE"
             ) from None
 
 
