@@ -124,7 +124,7 @@ numa-guest: $(VENV)/.runtime
 	$(BIN)/python deploy/numa-guest/boot.py $(GUEST)/kernel/boot/vmlinuz-*
 
 papers: $(VENV)/.runtime
-	$(BIN)/python benchmarks/papers.py $(if $(FIGURE),--figure $(FIGURE)) $(if $(MODELS),--models $(MODELS))
+	$(BIN)/python benchmarks/papers.py $(if $(FIGURE),--figure $(FIGURE)) $(if $(MODELS),--models $(MODELS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
 datasets: $(VENV)/.runtime
 	$(BIN)/python datasets/make.py

@@ -3,7 +3,7 @@
     python benchmarks/fleet.py                                            all of the following, a million mixes
     python benchmarks/fleet.py bulk --mixes 10000000 --models DIR         parquet to parquet, killed and resumed
     python benchmarks/fleet.py virtual --hosts 10000 --runs 600           the order of runs, failures, makespan
-    python benchmarks/fleet.py computing                                  overhead per task, identical models, speed-up
+    python benchmarks/fleet.py computing                                  cost of a task, same bits, speed-up
 
 Hosts that die, are stopped or have a full disk: fleet_hosts.py.
 """
@@ -154,32 +154,52 @@ def nothing(item: int) -> int:
     return item
 
 
-def computing(given: argparse.Namespace) -> None:  # noqa: ARG001
-    """Compare one and two workers: overhead per task, models, time."""
+def computing(given: argparse.Namespace) -> None:
+    """Compare one and two workers with this process: overhead per task, dataset, models, time."""
+    from functools import partial
+
     from distributed import LocalCluster
 
     from slomo.fleet.spread import spread
     from slomo.records.catalog import find_dataset
     from slomo.training.training import train
+    from slomo.workflow.profile import profile
 
     dataset = find_dataset("slomo-e5-2620v4")
-    targets = dataset.profiled_targets[:4]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster:
-        list(spread(nothing, range(10), scheduler=cluster.scheduler_address))
-        begun = time.monotonic()
-        list(spread(nothing, range(2_000), scheduler=cluster.scheduler_address))
-        line("overhead per task, Dask, two workers", 1e3 * (time.monotonic() - begun) / 2_000, "ms", 5.0)
-    times, digests = {}, set()
-    for jobs in (1, 2):
-        begun = time.monotonic()
-        library = train(dataset, targets=targets, each=lambda fit, rows, jobs=jobs: spread(fit, rows, jobs=jobs))
-        times[jobs] = time.monotonic() - begun
+    targets = dataset.profiled_targets[: given.functions]
+    print(f"{given.runs} simulated runs, then {len(targets)} network functions trained, here and by workers")
+    times: dict[int, list[float]] = {}
+    datasets, libraries = set(), set()
+    profile("lpm", plan="solo", seed=1)  # compiles the simulator
+
+    def compute(workers: int, scheduler: str | None) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            library.save(folder)
-            files = sorted(Path(folder).rglob("*.json"))
-            digests.add(hashlib.sha256(b"".join(path.read_bytes() for path in files)).digest())
-    line("different libraries of one and two processes (1: the same)", len(digests), "", 1)
-    line(f"speed-up of training {len(targets)} network functions on two processes", times[1] / times[2], "x")
+            begun = time.monotonic()
+            made = profile("lpm", plan="pressure", runs=given.runs, jobs=None if scheduler else 1, scheduler=scheduler)
+            measured = time.monotonic()
+            library = train(dataset, targets=targets, each=partial(spread, scheduler=scheduler))
+            times[workers] = [measured - begun, time.monotonic() - measured]
+            made.to_parquet(Path(folder, "made.parquet"))
+            datasets.add(hashlib.sha256(Path(folder, "made.parquet").read_bytes()).digest())
+            library.save(Path(folder, "models"))
+            files = sorted(Path(folder, "models").rglob("*.json"))
+            libraries.add(hashlib.sha256(b"".join(path.read_bytes() for path in files)).digest())
+
+    compute(0, None)
+    for workers in (1, 2):
+        options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+        with LocalCluster(**options, silence_logs=50) as cluster:
+            address = cluster.scheduler_address
+            list(spread(nothing, range(10), scheduler=address))
+            begun = time.monotonic()
+            list(spread(nothing, range(2_000), scheduler=address))
+            line(f"overhead per task, Dask, workers: {workers}", 1e3 * (time.monotonic() - begun) / 2_000, "ms", 5.0)
+            compute(workers, address)
+    line("different datasets of this process, one and two workers (1: the same)", len(datasets), "", 1)
+    line("different libraries (1: the same)", len(libraries), "", 1)
+    for place, what in enumerate(("the runs", "training")):
+        line(f"speed-up of {what}, two workers over one", times[1][place] / times[2][place], "x")
+        line(f"speed-up of {what}, two workers over this process", times[0][place] / times[2][place], "x")
 
 
 def main() -> None:
@@ -194,7 +214,10 @@ def main() -> None:
     three.add_argument("--functions", type=int, default=200)
     three.add_argument("--models", type=Path, help="folder of a saved library of e5-2620v4")
     three.set_defaults(part=bulk)
-    parts.add_parser("computing").set_defaults(part=computing)
+    four = parts.add_parser("computing")
+    four.add_argument("--runs", type=int, default=60)
+    four.add_argument("--functions", type=int, default=4)
+    four.set_defaults(part=computing)
     given = parser.parse_args()
     if hasattr(given, "part"):
         given.part(given)

@@ -2,13 +2,14 @@
 
     python benchmarks/papers.py                    # what is not there yet, one after the other; hours (make papers)
     python benchmarks/papers.py --figure nfvnice-chain --figure resq-fig2a --seeds 5     # these again
+    python benchmarks/papers.py --scheduler tcp://HOST:8786     # by Dask's workers, started with PYTHONPATH=benchmarks
     python benchmarks/papers.py --page             # only write the pages from what is kept
     python benchmarks/papers.py --take-table       # keep the rows that stand in docs/concepts/simulator.md
 
 Each figure has a file in docs/papers/, written when it is done: a run that was stopped goes on with the next one. A row
 that is not measured again keeps its date and the commit it was measured with. The rows of ResQ and SLOMO also make the
 table of docs/concepts/simulator.md. `--models` names the folder of benchmarks/placement/prepare.py, for the figures
-that take models.
+that take models. What runs on this host itself stays here, one seed after the other.
 """
 
 from __future__ import annotations
@@ -116,13 +117,27 @@ def read_kept(folder: Path = KEPT) -> dict[str, Kept]:
     return found
 
 
-def measure(figure: Figure, seeds: int, causes: Mapping[str, str]) -> Kept:
-    """Measure a figure under seeds 1 to `seeds`; raises what its benchmark raises."""
-    begun, played = time.monotonic(), []
-    count = min(seeds, figure.most_seeds)
-    for seed in range(1, count + 1):
-        print(f"  seed {seed} of {count}", file=sys.stderr, flush=True)
-        played.append([line for line in figure.lines(seed) if line.low is not None])
+def measure(
+    figure: Figure,
+    seeds: int,
+    causes: Mapping[str, str],
+    models: Path | None = None,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+) -> Kept:
+    """Measure a figure under seeds 1 to `seeds`, one a process or worker; raises what its benchmark raises."""
+    from papers_figures import play
+
+    from slomo.fleet.spread import spread
+
+    begun, count = time.monotonic(), min(seeds, figure.most_seeds)
+    parts = [(figure.name, seed, models) for seed in range(1, count + 1)]
+    where = {"jobs": 1} if figure.here else {"jobs": jobs, "scheduler": scheduler}
+    played = []
+    for lines in spread(play, parts, **where):
+        played.append(lines)
+        print(f"  {len(played)} of {count} seeds", file=sys.stderr, flush=True)
     rows = tuple(row for lines in zip(*played, strict=True) if (row := row_of(lines, causes)) is not None)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     return Kept(figure.name, rows, today, commit(), round((time.monotonic() - begun) / 60, 1), count)
@@ -226,12 +241,14 @@ def _section(paper: str, figures: Sequence[Figure], kept: Mapping[str, Kept]) ->
 
 def main() -> int:
     """Measure what is asked for or missing, keep it, write the pages."""
-    from papers_figures import CAUSES, FIGURES, SIMULATOR_LABELS, use_models
+    from papers_figures import CAUSES, FIGURES, SIMULATOR_LABELS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", action="append", metavar="NAME", help="measure it again; repeatable")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models", type=Path, help="folder made by benchmarks/placement/prepare.py")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time, each in a process")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask scheduler whose workers play instead")
     parser.add_argument("--page", action="store_true", help="only write the pages")
     parser.add_argument("--take-table", action="store_true", help="keep the rows of docs/concepts/simulator.md")
     given = parser.parse_args()
@@ -247,7 +264,6 @@ def main() -> int:
             keep(one)
             print(f"{one.figure}: {len(one.rows)} rows taken")
     elif not given.page:
-        use_models(given.models)
         missing = [name for name, each in figures.items() if each.impossible is None and name not in kept]
         wanted = given.figure or missing
         for place, name in enumerate(wanted):
@@ -255,7 +271,7 @@ def main() -> int:
             if figures[name].takes_models and given.models is None:
                 print("  left out: it takes --models", file=sys.stderr)
                 continue
-            one = measure(figures[name], given.seeds, CAUSES)
+            one = measure(figures[name], given.seeds, CAUSES, given.models, jobs=given.jobs, scheduler=given.scheduler)
             keep(one)
             for row in one.rows:
                 print(f"  {row.what}: paper {row.paper}, ours {row.ours} ({row.range}) {row.verdict}", flush=True)

@@ -26,7 +26,10 @@ _MODELS: list[Path] = []
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure or table: its place in the paper, what it shows, and what measures it, or why nothing can here."""
+    """A figure or table: its place in the paper, what it shows, and what measures it, or why nothing can here.
+
+    What is measured `here` takes this machine for itself: no other process, no other machine.
+    """
 
     name: str
     paper: str
@@ -36,6 +39,7 @@ class Figure:
     impossible: str | None = None
     takes_models: bool = False
     most_seeds: int = 100
+    here: bool = False
 
 
 def use_models(folder: Path | None) -> None:
@@ -175,8 +179,10 @@ FIGURES: tuple[Figure, ...] = (
     Figure("nfvnice-random", NFVNICE, "variable cost", "costs drawn per packet", nfvnice_part("random")),
     Figure("nfvnice-orders", NFVNICE, "heterogeneity", "all orders of the chain", nfvnice_part("orders")),
     Figure("nfvnice-tcp", NFVNICE, "isolation", "TCP beside ten UDP flows", nfvnice_part("tcp")),
-    Figure("nfvnice-processes", NFVNICE, "on processes", "NFVnice on this host", nfvnice_processes, most_seeds=3),
-    Figure("nfvnice-against-host", NFVNICE, "simulated, real", "the scheduler held", nfvnice_against, most_seeds=1),
+    Figure("nfvnice-processes", NFVNICE, "on processes", "NFVnice on this host", nfvnice_processes, most_seeds=3,
+           here=True),
+    Figure("nfvnice-against-host", NFVNICE, "simulated, real", "the scheduler held", nfvnice_against, most_seeds=1,
+           here=True),
     Figure("nfvnice-kernel-tcp", NFVNICE, "isolation, real", "kernel TCP through processes with ECN",
            impossible="chains of processes carry no TCP source yet"),
     Figure("nfvnice-disk", NFVNICE, "asynchronous I/O, real", "disk writes of a process with and without",
@@ -192,6 +198,16 @@ FIGURES: tuple[Figure, ...] = (
     Figure("rmd-vsperf", RMD, "VSPERF on a real vSwitch", "RFC 2544 over OVS-DPDK",
            impossible="no second machine, no network card"),
 )  # fmt: skip
+
+
+def play(part: tuple[str, int, Path | None]) -> list[Line]:
+    """Play a figure, by name, under a seed, with models: the same lines in whichever process."""
+    name, seed, models = part
+    use_models(models)
+    (lines,) = (figure.lines for figure in FIGURES if figure.name == name)
+    return [line for line in lines(seed) if line.low is not None]
+
+
 #: Figures of the simulator's own page, and what they are called there.
 SIMULATOR_LABELS = {name: name.replace("resq-", "ResQ ").replace("slomo-", "SLOMO ") for name in phenomena.FIGURES}
 #: Why a line is off, where that was tested, by the start of its text.

@@ -6,11 +6,13 @@ The placement room knows no testbed; here it is handed one (the simulator by def
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.stored import Stored
+from slomo.fleet.spread import spread
 from slomo.models.library import load_library
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge, asked_times
@@ -153,6 +155,8 @@ def make_judge(
     *,
     machines: "Iterable[Machine]" = (),
     seed: int = 0,
+    jobs: int | None = 1,
+    scheduler: str | None = None,
 ) -> Judge:
     """Return a judge that runs mixes on a testbed; `simulated` stands for a simulator of each machine type.
 
@@ -166,26 +170,47 @@ def make_judge(
         Machine types of one's own; those of a cluster are `cluster.machine_types.values()`.
     seed : int
         Of the runs.
+    jobs : int, optional
+        Processes that run mixes; every core where None or 0. Judgements do not depend on it.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers run them instead.
 
     Examples
     --------
     >>> make_judge().mixes_run
     0
     """
-    functions, made = tuple(own), dict[str, "Testbed"]()
-    given = {machine.name: machine for machine in machines}
+    run = _MixRunner(testbed, tuple(machines), tuple(own), seed)
+    each = partial(spread, jobs=jobs, scheduler=scheduler)
+    return Judge(run, fingerprint=lambda name: run.machine(name).fingerprint, each=each)
 
-    def machine_named(name: str) -> "Machine":
-        return given.get(name) or load_machine(name)
 
-    def run(colocation: Colocation) -> "RunRecord":
-        from slomo.testbed.registry import make_testbed
+@dataclass(frozen=True)
+class _MixRunner:
+    """Runs a mix wherever it is sent to."""
 
-        if colocation.machine not in made:
-            made[colocation.machine] = make_testbed(testbed, machine_named(colocation.machine), functions)
-        return made[colocation.machine].run(colocation, seed=seed)
+    testbed: "str | Testbed"
+    machines: "tuple[Machine, ...]"
+    own: "tuple[NetworkFunction, ...]"
+    seed: int
 
-    return Judge(run, fingerprint=lambda name: machine_named(name).fingerprint)
+    def machine(self, name: str) -> "Machine":
+        return next((each for each in self.machines if each.name == name), None) or load_machine(name)
+
+    def __call__(self, colocation: Colocation) -> "RunRecord":
+        opened = (
+            _opened(self.testbed, self.machine(colocation.machine), self.own)
+            if isinstance(self.testbed, str)
+            else self.testbed
+        )
+        return opened.run(colocation, seed=self.seed)
+
+
+@lru_cache(maxsize=16)
+def _opened(testbed: str, machine: "Machine", own: "tuple[NetworkFunction, ...]") -> "Testbed":
+    from slomo.testbed.registry import make_testbed
+
+    return make_testbed(testbed, machine, own)
 
 
 def compare(

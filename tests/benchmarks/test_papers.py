@@ -58,8 +58,12 @@ def test_what_was_measured_is_kept_whole_and_read_again(tmp_path: Path, monkeypa
     """A figure measured under two seeds has a file of its own, and reads as it was written."""
     monkeypatch.setattr(papers, "KEPT", tmp_path)
     figure = SimpleNamespace(
-        name="made-up", most_seeds=2, lines=lambda seed: iter([Line("f", "share", "5", 5.0 + seed, 4.5, 7.5)])
+        name="made-up",
+        most_seeds=2,
+        here=True,
+        lines=lambda seed: iter([Line("f", "share", "5", 5.0 + seed, 4.5, 7.5)]),
     )
+    monkeypatch.setattr(papers_figures, "FIGURES", (figure,))
     kept = papers.measure(figure, 5, {})
     papers.keep(kept)
 
@@ -67,6 +71,13 @@ def test_what_was_measured_is_kept_whole_and_read_again(tmp_path: Path, monkeypa
     assert papers.read_kept(tmp_path) == {"made-up": kept}
     assert [path.name for path in tmp_path.iterdir()] == ["made-up.json"]
     assert json.loads((tmp_path / "made-up.json").read_text(encoding="utf-8"))["seeds"] == 2
+
+
+def test_processes_measure_what_one_does() -> None:
+    """A figure's seeds in two processes have the rows of one process, bit by bit."""
+    (figure,) = (each for each in papers_figures.FIGURES if each.name == "numasfp-firewall")
+    one, two = (papers.measure(figure, 2, {}, jobs=jobs).rows for jobs in (1, 2))
+    assert one == two
 
 
 def test_a_figure_that_cannot_be_measured_is_told(

@@ -12,11 +12,13 @@ from slomo.cli.asking import placed as placed_by_service
 from slomo.cli.asking import server_option
 from slomo.cli.options import (
     complete_models,
+    jobs_option,
     json_option,
     machine_option,
     method_option,
     models_option,
     own_nf_option,
+    scheduler_option,
     seed_option,
     settings,
 )
@@ -217,14 +219,21 @@ def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgeme
     return judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
 
 
-def _judge(nf_files: tuple[str, ...], seed: int | None, cluster: "Cluster") -> "Judge":
+def _judge(
+    nf_files: tuple[str, ...],
+    seed: int | None,
+    cluster: "Cluster",
+    jobs: int | None = None,
+    scheduler: str | None = None,
+) -> "Judge":
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
     from slomo.workflow.place import make_judge
 
     announce_compilation()
     own, machines = own_network_functions(nf_files), cluster.machine_types.values()
-    return make_judge(own=own, machines=machines, seed=settings(seed=seed).seed)
+    spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
+    return make_judge(own=own, machines=machines, seed=settings(seed=seed).seed, **spread)
 
 
 def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> None:
@@ -260,6 +269,8 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @handover_option
 @own_nf_option
 @seed_option
+@jobs_option
+@scheduler_option
 @json_option
 def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **given: Any) -> None:
     """Place REQUESTS by several policies and judge them by one truth, the simulator.
@@ -301,7 +312,7 @@ def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgeme
         confidence=given["confidence"],
         method=given["method"],
         profiles=curves,
-        judge=_judge(given["nf_files"], given["seed"], cluster),
+        judge=_judge(given["nf_files"], given["seed"], cluster, given["jobs"], given["scheduler"]),
     )
 
 

@@ -6,14 +6,15 @@ for the placement room knows no testbed; mixes that occur on many servers run on
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slomo.errors import ConfigurationError
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judgement import Judgement, Violation
+from slomo.placement.problem.cluster import Server
 from slomo.placement.problem.decision import Assignment
 from slomo.placement.problem.request import Request
 from slomo.records.run import RunRecord, TenantSample
@@ -45,6 +46,9 @@ class Judge:
         Share by which measured throughput may fall short.
     fingerprint : callable, optional
         What the machine of a name is where mixes run; a placement on another machine of that name is not judged.
+    each : callable
+        Runs every mix of a placement: `map`, or what does so elsewhere (`slomo.fleet.spread`); judgements do not depend
+        on it.
 
     Attributes
     ----------
@@ -52,8 +56,14 @@ class Judge:
         Different mixes run so far.
     """
 
-    def __init__(self, run: Run, tolerance: float = TOLERANCE, fingerprint: Callable[[str], str] | None = None) -> None:
-        self._run, self.tolerance, self._fingerprint = run, tolerance, fingerprint
+    def __init__(
+        self,
+        run: Run,
+        tolerance: float = TOLERANCE,
+        fingerprint: Callable[[str], str] | None = None,
+        each: Callable[[Run, Iterable[Colocation]], Iterable[RunRecord]] = map,
+    ) -> None:
+        self._run, self.tolerance, self._fingerprint, self._each = run, tolerance, fingerprint, each
         self._seen: dict[str, tuple[TenantSample, ...]] = {}
         self._lasted_us: dict[str, float] = {}
 
@@ -124,16 +134,17 @@ class Judge:
     def _run_all(self, placer: Placer) -> dict[Seat, TenantSample]:
         self._check(placer.cluster.machine_types)
         servers = {server.name: server for server in placer.cluster.servers}
-        samples: dict[Seat, TenantSample] = {}
+        asked: list[tuple[Server, list[Assignment]]] = []
         for name, items in placer.layout().items():
             for socket in sorted({item.socket for item in items}):
                 here = [item for item in items if item.socket == socket]
-                if len(here) > servers[name].cores:  # hyper-threads are not simulated
-                    continue
-                server = servers[name]
-                ran = self._samples(server.machine_type, here, port_gbps=server.port_gbps)
-                for item, sample in zip(here, ran, strict=True):
-                    samples[_seat(item)] = sample
+                if len(here) <= servers[name].cores:  # hyper-threads are not simulated
+                    asked.append((servers[name], here))
+        self._run_mixes([_mix(server.machine_type, here, {}, server.port_gbps) for server, here in asked])
+        samples: dict[Seat, TenantSample] = {}
+        for server, here in asked:
+            ran = self._samples(server.machine_type, here, port_gbps=server.port_gbps)
+            samples |= {_seat(item): sample for item, sample in zip(here, ran, strict=True)}
         return samples
 
     def _compare(
@@ -218,31 +229,48 @@ class Judge:
         loads: Mapping[str, float | None] | None = None,
         port_gbps: float | None = None,
     ) -> list[TenantSample]:
-        """Run one socket with the ways and buffers decided; return samples in the order of `items`.
-
-        Cores are alike: only what runs tells mixes apart.
-        """
-        order = sorted(
-            range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i)
-        )
-        workloads = [_loaded(parse_workload(items[i].workload), (loads or {}).get(items[i].seat)) for i in order]
-        masks = _compacted([items[i].llc_way_mask for i in order])
-        buffers = [_limited(items[i].buffers) for i in order]
-        parts = tuple(Isolation(mask, None, count) for mask, count in zip(masks, buffers, strict=True))
-        isolation = parts if any(part != Isolation() for part in parts) else None
-        full = len(items) >= machine.cores_per_socket
-        first = workloads[0] if full else None
-        colocation = Colocation(
-            machine.name, first, tuple(workloads[1:] if full else workloads), isolation, port_gbps=port_gbps
-        )
-        if colocation.key not in self._seen:
-            record = self._run(colocation)
-            phase = record.beside if full else record.alone
-            assert phase is not None, "BUG: the run has no phase with everybody in it"
-            self._seen[colocation.key] = phase.tenants
-            self._lasted_us[colocation.key] = 1e6 * phase.duration_s
-        back = dict(zip(order, self._seen[colocation.key], strict=True))
+        """Run one socket with the ways and buffers decided; return samples in the order of `items`."""
+        mix = _mix(machine, items, loads or {}, port_gbps)
+        self._run_mixes([mix])
+        back = dict(zip(mix.order, self._seen[mix.colocation.key], strict=True))
         return [back[i] for i in range(len(items))]
+
+    def _run_mixes(self, mixes: Iterable["_Mix"]) -> None:
+        """Run what was not run before, all together."""
+        new = {mix.colocation.key: mix for mix in mixes if mix.colocation.key not in self._seen}
+        if not new:
+            return
+        records = self._each(self._run, [mix.colocation for mix in new.values()])
+        for (key, mix), record in zip(new.items(), records, strict=True):
+            phase = record.beside if mix.full else record.alone
+            assert phase is not None, "BUG: the run has no phase with everybody in it"
+            self._seen[key] = phase.tenants
+            self._lasted_us[key] = 1e6 * phase.duration_s
+
+
+@dataclass(frozen=True)
+class _Mix:
+    """What runs on one socket, in which order of its assignments, and whether every core is taken."""
+
+    colocation: Colocation
+    order: tuple[int, ...]
+    full: bool
+
+
+def _mix(
+    machine: Machine, items: Sequence[Assignment], loads: Mapping[str, float | None], port_gbps: float | None
+) -> _Mix:
+    """Return the mix of one socket. Cores are alike: only what runs tells mixes apart."""
+    order = sorted(range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i))
+    workloads = [_loaded(parse_workload(items[i].workload), loads.get(items[i].seat)) for i in order]
+    masks = _compacted([items[i].llc_way_mask for i in order])
+    buffers = [_limited(items[i].buffers) for i in order]
+    parts = tuple(Isolation(mask, None, count) for mask, count in zip(masks, buffers, strict=True))
+    isolation = parts if any(part != Isolation() for part in parts) else None
+    full = len(items) >= machine.cores_per_socket
+    first = workloads[0] if full else None
+    beside = tuple(workloads[1:] if full else workloads)
+    return _Mix(Colocation(machine.name, first, beside, isolation, port_gbps=port_gbps), tuple(order), full)
 
 
 def _seat(item: Assignment) -> Seat:
