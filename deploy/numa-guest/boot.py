@@ -23,18 +23,7 @@ from slomo.testbed.host.build import slomo_nf_binary
 HERE = Path(__file__).parent
 LIMIT_S = 420
 #: What enforcement and chains import, and what that imports.
-PACKAGES = (
-    "slomo",
-    "yaml",
-    "filelock",
-    "jsonschema",
-    "jsonschema_specifications",
-    "referencing",
-    "rpds",
-    "attr",
-    "attrs",
-    "typing_extensions",
-)
+PACKAGES = ("slomo", "yaml", "msgspec")
 #: Of the standard library, what no first process needs.
 LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages",
             "__pycache__", "config-*", "*.a")  # fmt: skip

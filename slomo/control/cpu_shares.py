@@ -14,7 +14,8 @@ from typing import Any
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
-from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES
+from slomo.vocabulary.chain_file import DEFAULT_SHARES
+from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES
 
 #: Limits of a CPU cgroup's ``cpu.weight`` (version 2), kernel/sched/sched.h.
 LEAST_WEIGHT, MOST_WEIGHT, DEFAULT_WEIGHT = 1, 10_000, 100

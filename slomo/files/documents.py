@@ -7,7 +7,7 @@ finite are refused where they stand. Only then does msgspec make the value, with
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -21,16 +21,17 @@ from slomo.files.opening import DOCUMENT_BYTES, read_text
 from slomo.files.yaml_text import MOST_LEVELS, YamlText
 
 T = TypeVar("T")
-_PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _LEAVES = (msgspec.inspect.FloatType, msgspec.inspect.IntType, msgspec.inspect.StrType, msgspec.inspect.AnyType)
+_OBJECTS = (msgspec.inspect.DataclassType, msgspec.inspect.StructType)
 _WORDS = {
-    "`float`": "a number",
-    "`int`": "a whole number",
-    "`str`": "text",
-    "`bool`": "true or false",
-    "`object`": "a mapping",
-    "`array`": "a list",
-    "`null`": "nothing",
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
 }
 
 
@@ -129,8 +130,9 @@ def convert(
 ) -> T:
     """Make a value of a class from plain data.
 
-    Raises ConfigurationError for a field that is missing, not known, of another type, or out of its range; SlomoError:
-    what the class itself refuses, with the file's name before it.
+    Raises ConfigurationError for a field that is missing, not known, of another type, or out of its range, with its
+    description in the class (``Meta(description=...)``) as hint where there is no other; SlomoError: what the class
+    itself refuses, with the file's name before it.
     """
     try:
         named: Any = kind
@@ -138,9 +140,9 @@ def convert(
             _refuse_unknown(data, _type_info(named), ())
         value: T = msgspec.convert(data, kind, dec_hook=_array)
     except msgspec.ValidationError as problem:
-        message, position = _in_words(str(problem), data)
+        message, position, described = _in_words(str(problem), data, kind)
         line = _line(position, lines())
-        raise ConfigurationError(f"{name}{f':{line}' if line else ''}: {message}", hint=hint) from None
+        raise ConfigurationError(f"{name}{f':{line}' if line else ''}: {message}", hint=hint or described) from None
     except (RecursionError, ArithmeticError, LookupError, AttributeError, UnicodeError) as problem:
         raise ConfigurationError(f"{name}: cannot be read: {problem}", hint=hint) from None
     except ConfigurationError as problem:
@@ -233,14 +235,14 @@ def _refuse_unknown(data: Any, info: Any, position: Position) -> None:
 
 def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int, Any, Any]]:
     """Return the parts of a value in which dataclasses may stand, each with its type."""
-    if isinstance(info, msgspec.inspect.DataclassType | msgspec.inspect.StructType) and isinstance(data, dict):
+    if isinstance(info, _OBJECTS) and isinstance(data, dict):
         kinds = _field_types(info.cls)
         if isinstance(info, msgspec.inspect.DataclassType):
             for key in data:
                 if key == "schema_version" and key not in kinds:
                     _check_version(data[key], info.cls)
                 elif key not in kinds:
-                    raise _unknown_field(key, kinds, position)
+                    raise _unknown_field(key, position)
         return [(key, value, kinds[key]) for key, value in data.items() if key in kinds]
     if isinstance(info, msgspec.inspect.CollectionType) and isinstance(data, list):
         return [] if isinstance(info.item_type, _LEAVES) else [(n, item, info.item_type) for n, item in enumerate(data)]
@@ -265,37 +267,130 @@ def _field_types(kind: type) -> Mapping[str, Any]:
     return {each.encode_name: each.type for each in info.fields}
 
 
-def _unknown_field(key: object, fields: Mapping[str, Any], position: Position) -> msgspec.ValidationError:
+def _unknown_field(key: object, position: Position) -> msgspec.ValidationError:
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in position)
-    return msgspec.ValidationError(
-        f"Object contains unknown field `{key}`, fields: {', '.join(fields)} - at `${place}`"
-    )
+    return msgspec.ValidationError(f"Object contains unknown field `{key}` - at `${place}`")
 
 
-def _in_words(message: str, data: Any) -> tuple[str, Position]:
-    """Return msgspec's refusal in the house's words, and the place of the field."""
-    problem, _, place = message.partition(" - at `$")
-    place, entry, _ = place.rstrip("`").partition("[...]")
-    position: Position = tuple(int(number) if number else name for name, number in _PLACE.findall(place))
-    for word, ours in _WORDS.items():
-        problem = problem.replace(word, ours)
-    missing = re.fullmatch(r"Object missing required field `(.+)`", problem)
-    unknown = re.fullmatch(r"Object contains unknown field `(.+?)`(?:, (fields: .*))?", problem, re.DOTALL)
+def _place(problem: str, data: Any, kind: Any) -> Position:
+    """Return the place of the field that msgspec refuses.
+
+    It writes ``[...]`` for an entry of a mapping: which one is found by halving the mapping.
+    """
+    place = problem.partition(" - at `")[2].rstrip("`")
+    place += "[...]" if place.startswith("key`") else ""
+    position: Position = ()
+    for found in _PLACE.finditer(place):
+        name, number, entry = found.groups()
+        if not entry:
+            position = (*position, name or int(number))
+            continue
+        entries = list(_at(data, position))
+        while len(entries) > 1:
+            half = entries[: len(entries) // 2]
+            same = _refusal(_with_entries(data, position, half), kind) == problem
+            entries = half if same else entries[len(half) :]
+        data = _with_entries(data, position, entries)
+        position = (*position, *entries)
+    return position
+
+
+def _at(data: Any, position: Position) -> Any:
+    for part in position:
+        data = data[part]
+    return data
+
+
+def _with_entries(data: Any, position: Position, entries: Sequence[Any]) -> Any:
+    """Return data of which the mapping at a place has these entries only."""
+    if not position:
+        return {key: data[key] for key in entries}
+    made = data.copy()
+    made[position[0]] = _with_entries(data[position[0]], position[1:], entries)
+    return made
+
+
+def _refusal(data: Any, kind: Any) -> str:
+    try:
+        msgspec.convert(data, kind, dec_hook=_array)
+    except msgspec.ValidationError as problem:
+        return str(problem)
+    return ""
+
+
+def _types_at(kind: Any, position: Position) -> list[tuple[Any, str | None]]:
+    """Return the types that may stand at a place, each with its description."""
+    types = _alternatives(_type_info(kind), None)
+    for part in position:
+        children = (_child(info, part) for info, _ in types)
+        types = [each for child in children if child is not None for each in _alternatives(child, None)]
+    return types
+
+
+def _alternatives(info: Any, description: str | None) -> list[tuple[Any, str | None]]:
+    if isinstance(info, msgspec.inspect.Metadata):
+        return _alternatives(info.type, (info.extra_json_schema or {}).get("description", description))
+    if isinstance(info, msgspec.inspect.UnionType):
+        return [each for part in info.types for each in _alternatives(part, description)]
+    return [(info, description)]
+
+
+def _child(info: Any, part: str | int) -> Any:
+    if isinstance(info, _OBJECTS):
+        return _field_types(info.cls).get(str(part))
+    return getattr(info, "value_type" if isinstance(info, msgspec.inspect.DictType) else "item_type", None)
+
+
+def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | None]:
+    """Return msgspec's refusal in the house's words, the place of the field, and what its description says."""
+    position = _place(problem, data, kind)
+    types = _types_at(kind, position)
+    described = next((text for _, text in types if text), None)
+    problem, _, place = problem.partition(" - at `")
+    problem = re.sub(r"`([a-z |]+)`", _type_in_words, problem, count=1)
+    if problem.startswith("Object missing required field"):
+        return _missing_fields(data, position, types, described)
+    unknown = re.fullmatch(r"Object contains unknown field `(.+)`", problem, re.DOTALL)
     if unknown:
+        fields = ", ".join(name for info, _ in types if isinstance(info, _OBJECTS) for name in _field_types(info.cls))
         position = (*position, unknown[1])
-    field = ".".join(map(str, position)) or "the document"
-    if missing:
-        return f"field '{field}': lacks the required field '{missing[1]}'", position
-    if unknown:
-        return f"field '{field}': is not known{f'; {unknown[2]}' if unknown[2] else ''}", position
+        return f"field '{_dotted(position)}': is not known; fields: {fields}", position, described
     needed = problem.removeprefix("Expected ").partition(", got")[0]
     if problem.startswith("Invalid enum value"):
-        needed = "one of the values it may have" if field != "schema_version" else "the version this slomo reads"
-    if not problem.startswith(("Expected", "Invalid enum")):
+        values = [repr(value) for info, _ in types for value in getattr(info, "values", ())]
+        needed = f"one of {', '.join(values)}" if values else "one of the values it may have"
+        needed = needed if position != ("schema_version",) else "the version this slomo reads"
+    elif not problem.startswith("Expected"):
         needed = f"something else ({problem})"
-    if entry:  # an entry of a mapping, which msgspec does not name
-        return f"field '{field}': in one of its entries, needed {needed}", position
-    return f"field '{field}': got {_shown(data, position)}, needed {needed}", position
+    got = repr(position[-1]) if place.startswith("key`") else _shown(data, position)
+    return f"field '{_dotted(position)}': got {got}, needed {needed}", position, described
+
+
+def _type_in_words(found: re.Match[str]) -> str:
+    kinds = found[1].split(" | ")
+    return " or ".join(_WORDS[each] for each in kinds) if _WORDS.keys() >= set(kinds) else found[0]
+
+
+def _dotted(position: Position) -> str:
+    return ".".join(map(str, position)) or "the document"
+
+
+def _missing_fields(
+    data: Any, position: Position, types: list[tuple[Any, str | None]], described: str | None
+) -> tuple[str, Position, str | None]:
+    """Return what to say about all fields that one mapping lacks, and what they are."""
+    there = _at(data, position)
+    missing = [
+        (each.encode_name, next((text for _, text in _alternatives(each.type, None) if text), None))
+        for info, _ in types
+        if isinstance(info, _OBJECTS)
+        for each in info.fields
+        if each.required and each.encode_name not in there
+    ]
+    names = ", ".join(repr(name) for name, _ in missing)
+    told = "; ".join(f"{name} ({text})" for name, text in missing if text)
+    plural = "s" if len(missing) > 1 else ""
+    return f"field '{_dotted(position)}': lacks the required field{plural} {names}", position, told or described
 
 
 def _shown(data: Any, position: Position) -> str:

@@ -1,17 +1,12 @@
 """A lock file that one process holds at a time, that says which, and that dies with its holder.
 
-`filelock` locks (the kernel releases a `flock` when its process ends, however it ends); the file is removed afterwards.
+The kernel releases a `flock` when its process ends, however it ends; the file is removed when the lock is given up.
 """
 
+import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
-
-_POLL_S = 0.01
 
 
 class LockHeldError(Exception):
@@ -50,12 +45,12 @@ class LockFile:
 
     def __init__(self, path: Path, mode: int = 0o644) -> None:
         self.path, self._mode = path, mode
-        self._lock: BaseFileLock | None = None
+        self._descriptor: int | None = None
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock."""
-        return self._lock is not None
+        return self._descriptor is not None
 
     def acquire(self, *, wait: bool = False) -> None:
         """Take the lock; nothing happens if it is held by this object already.
@@ -63,29 +58,36 @@ class LockFile:
         `wait`: wait for who holds it, for as long as it takes. Raises LockHeldError at once, without `wait`, if another
         process or object holds it; OSError if the file cannot be opened.
         """
-        from filelock import FileLock, Timeout
-
-        if self._lock is not None:
-            return
-        # filelock takes a place where no file can be made for one that is held
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self._mode))
-        lock = FileLock(self.path, mode=self._mode, thread_local=False)
-        try:
-            lock.acquire(timeout=-1 if wait else 0, poll_interval=_POLL_S)
-        except Timeout:
-            raise LockHeldError(self.path, _holder(self.path)) from None
-        with suppress(OSError):  # a full disk: it is held, and does not say by whom
-            self.path.write_text(f"{os.getpid()}\n", encoding="ascii")
-        self._lock = lock
+        while self._descriptor is None:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self._mode)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_file(descriptor, self.path):  # else its holder removed it meanwhile: take the next one
+                    self._descriptor = descriptor
+                    with suppress(OSError):  # a full disk: it is held, and does not say by whom
+                        os.ftruncate(descriptor, 0)
+                        os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
+            except BlockingIOError:
+                raise LockHeldError(self.path, _holder(self.path)) from None
+            finally:
+                if self._descriptor is None:
+                    os.close(descriptor)
 
     def release(self) -> None:
         """Give the lock up and remove its file; nothing happens if it is not held."""
-        if self._lock is not None:
+        if self._descriptor is not None:
             with suppress(OSError):
                 self.path.unlink()  # while still held: who takes a file that is gone tries again
             with suppress(OSError):  # what was done under the lock is done
-                self._lock.release()
-            self._lock = None
+                os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _holder(path: Path) -> str:

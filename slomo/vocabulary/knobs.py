@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
-from slomo.vocabulary.documents import parse_document
+from slomo.files.documents import parse
 from slomo.vocabulary.workload import Setting
 
 
@@ -78,7 +78,7 @@ def knobs() -> dict[str, Knob]:
     'MiB'
     """
     text = (native_sources() / "knobs.yaml").read_text(encoding="utf-8")
-    data, _ = parse_document(text, "synthetic_nf/knobs.yaml")
+    data = parse(text, "synthetic_nf/knobs.yaml").table()
     return {str(item["name"]): _knob(item) for item in data["knobs"]}
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.display import html_table
-from slomo.vocabulary.documents import load_schema, parse_document, validate
+from slomo.vocabulary.machine_file import MachineFile
 
 SCHEMA_VERSION = 1
 #: Fields that machines had not from the first.
@@ -324,6 +325,7 @@ def _shipped(name: str) -> Machine:
 
 @functools.lru_cache(maxsize=64)  # by what a file says, not where it lies: an edited file is another machine
 def _parsed(text: str, file: str, name: str) -> Machine:
-    data, lines = parse_document(text, file)
-    validate(data, load_schema("machines", "schema.json"), file, lines)
+    document = parse(text, file)
+    data = document.table()
+    document.to(MachineFile)
     return Machine.from_dict({"name": name, **data})

@@ -1,6 +1,6 @@
 """A network function: what it is, how it is simulated, how it is started on a real machine.
 
-One short YAML file each in ``network_functions/``, checked against ``schema.json`` there; a user's own NF is a file of
+One short YAML file each in ``network_functions/``, checked by `network_function_file`; a user's own NF is a file of
 the same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1. A chain that runs
 to completion on one core is one network function, too, named by its stages, ``lpm+stats`` (ResQ, section 5.1, does not
 distinguish them); settings of a stage carry its name: ``lpm+firewall(firewall.rules=1000)``.
@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Any
 
 from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
-from slomo.vocabulary.documents import load_schema, parse_document, validate
 from slomo.vocabulary.knobs import knobs
+from slomo.vocabulary.network_function_file import NetworkFunctionFile
 from slomo.vocabulary.workload import Setting, Workload
 
 SCHEMA_VERSION = 1
@@ -152,12 +153,6 @@ def load_network_function(name_or_path: str) -> NetworkFunction:
 
 
 @functools.cache
-def host_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a document with a `host:` section; other fields are not its concern."""
-    return {"type": "object", "properties": {"host": load_schema("network_functions", "host.schema.json")}}
-
-
-@functools.cache
 def _shipped(name: str) -> NetworkFunction:
     text = (resources.files("slomo.vocabulary") / "network_functions" / f"{name}.yaml").read_text(encoding="utf-8")
     return parse_network_function(text, f"{name}.yaml", default_name=name)
@@ -182,10 +177,9 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
     >>> parse_network_function("description: nothing\n", "x.yaml", default_name="nop").name
     'nop'
     """
-    data, lines = parse_document(text, file)
-    validate(data, load_schema("network_functions", "schema.json"), file, lines)
-    if "host" in data:
-        validate(data, host_schema(), file, lines)
+    document = parse(text, file)
+    data = document.table()
+    document.to(NetworkFunctionFile)
     return NetworkFunction.from_dict({"name": default_name, **data})
 
 

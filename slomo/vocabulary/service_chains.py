@@ -4,21 +4,26 @@ NFVnice (SIGCOMM'17): NFs are processes pinned to cores, several per core; a cha
 NFs; before each NF is a ring of packets. The same values are simulated and run on a host.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
-from slomo.vocabulary.documents import load_schema, parse_document, validate
+from slomo.vocabulary.chain_file import (
+    DEFAULT_BUFFER_B,
+    DEFAULT_CAPACITY,
+    DEFAULT_HIGH_WATER,
+    DEFAULT_LOW_WATER,
+    DEFAULT_SHARES,
+    ChainEntry,
+    ChainsFile,
+    StageEntry,
+)
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 #: Limits of a CPU cgroup's ``cpu.shares`` (version 1), kernel/sched/sched.h.
-LEAST_SHARES, MOST_SHARES, DEFAULT_SHARES = 2, 262_144, 1024
-DEFAULT_CAPACITY, DEFAULT_HIGH_WATER, DEFAULT_LOW_WATER = 4096, 0.8, 0.6
-#: OpenNetVM's and DPDK's default: 2 KiB of packet data per buffer.
-DEFAULT_BUFFER_B = 2048
+LEAST_SHARES, MOST_SHARES = 2, 262_144
 
 
 @dataclass(frozen=True)
@@ -182,58 +187,52 @@ def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
     >>> parse_chains(text).chains[0].mpps
     1.0
     """
-    data, lines = parse_document(text, file)
-    validate(data, load_schema("chains", "schema.json"), file, lines)
-    queue, storage = data.get("queue", {}), data.get("storage", {})
+    document = parse(text, file)
+    document.table()
+    read = document.to(ChainsFile)
     return ChainSystem(
-        stages=tuple(_stage(name, item) for name, item in data["stages"].items()),
-        chains=tuple(_chain(name, item) for name, item in data["chains"].items()),
-        machine=str(data.get("machine", "e5-2620v4")),
-        queue_capacity=int(queue.get("capacity", DEFAULT_CAPACITY)),
-        high_water=float(queue.get("high_water", DEFAULT_HIGH_WATER)),
-        low_water=float(queue.get("low_water", DEFAULT_LOW_WATER)),
-        buffer_b=int(data.get("buffer_b", DEFAULT_BUFFER_B)),
-        memory_socket=data.get("memory_socket"),
-        storage=StorageDevice(float(storage.get("mb_per_s", 500.0)), float(storage.get("latency_us", 50.0))),
+        stages=tuple(_stage(name, entry) for name, entry in read.stages.items()),
+        chains=tuple(_chain(name, entry) for name, entry in read.chains.items()),
+        machine=read.machine,
+        queue_capacity=read.queue.capacity,
+        high_water=read.queue.high_water,
+        low_water=read.queue.low_water,
+        buffer_b=read.buffer_b,
+        memory_socket=read.memory_socket,
+        storage=StorageDevice(read.storage.mb_per_s, read.storage.latency_us),
     )
 
 
-def _stage(name: str, item: Mapping[str, Any]) -> ChainStage:
-    cycles = item.get("cycles", ())
-    storage = item.get("storage")
+def _stage(name: str, entry: StageEntry) -> ChainStage:
+    cycles, writes = entry.cycles, entry.storage
     return ChainStage(
-        name=str(name),
-        core=int(item["core"]),
-        workload=parse_workload(item["nf"]) if "nf" in item else None,
-        cycles=tuple(float(one) for one in (cycles if isinstance(cycles, list | tuple) else (cycles,))),
-        priority=float(item.get("priority", 1.0)),
-        shares=checked_shares(str(name), float(item.get("shares", DEFAULT_SHARES))),
+        name=name,
+        core=entry.core,
+        workload=None if entry.nf is None else parse_workload(entry.nf),
+        cycles=() if cycles is None else tuple(cycles) if isinstance(cycles, list) else (cycles,),
+        priority=entry.priority,
+        shares=checked_shares(name, entry.shares),
         storage=None
-        if storage is None
-        else StorageWrites(
-            int(storage["bytes_per_packet"]),
-            storage.get("mode", "async") == "blocking",
-            1024.0 * float(storage.get("buffer_kib", 64.0)),
-        ),
+        if writes is None
+        else StorageWrites(writes.bytes_per_packet, writes.mode == "blocking", 1024.0 * writes.buffer_kib),
     )
 
 
-def _chain(name: str, item: Mapping[str, Any]) -> ServiceChain:
-    size_b = int(item.get("packet_size_b", 64))
-    if "mpps" in item and "gbps" in item:
-        raise ConfigurationError(f"chain '{name}' has both mpps and gbps", hint="leave one out")
-    mpps = float(item["mpps"]) if "mpps" in item else None
-    if "gbps" in item:
-        mpps = float(item["gbps"]) * 1e3 / (8.0 * (size_b + 20))
+def _chain(name: str, entry: ChainEntry) -> ServiceChain:
+    mpps = entry.mpps
+    if entry.gbps is not None:
+        if mpps is not None:
+            raise ConfigurationError(f"chain '{name}' has both mpps and gbps", hint="leave one out")
+        mpps = entry.gbps * 1e3 / (8.0 * (entry.packet_size_b + 20))
     return ServiceChain(
-        name=str(name),
-        stages=tuple(item["stages"]),
+        name=name,
+        stages=entry.stages,
         mpps=mpps,
-        packet_size_b=size_b,
-        responsive=item.get("kind", "udp") == "tcp",
-        rtt_us=float(item.get("rtt_us", 200.0)),
-        from_ms=float(item.get("from_ms", 0.0)),
-        to_ms=float(item.get("to_ms", float("inf"))),
+        packet_size_b=entry.packet_size_b,
+        responsive=entry.kind == "tcp",
+        rtt_us=entry.rtt_us,
+        from_ms=entry.from_ms,
+        to_ms=float("inf") if entry.to_ms is None else entry.to_ms,
     )
 
 

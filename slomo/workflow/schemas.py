@@ -1,30 +1,33 @@
 """The JSON Schema (draft 2020-12) of every document that people write for slomo, each with its ``$id``.
 
-What a reader checks is what the schema says: documents become values of the types named here (msgspec writes their
-schemas), or are checked against the schema itself.
+What a reader checks is what the schema says: documents become values of the types named here, and msgspec writes the
+schemas of these. What types check of several fields together (``__post_init__``) no schema says.
 """
 
-import json
 from importlib import import_module
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from slomo.errors import UnknownNameError
 
-#: document -> what it is, then where its type (module, name) or its schema (package, file) is.
+#: document -> what it is, then where its type is: module, name.
 DOCUMENTS: dict[str, tuple[str, str, str]] = {
-    "machine": ("a machine", "slomo.vocabulary", "machines/schema.json"),
-    "network-function": ("a network function", "slomo.vocabulary", "network_functions/schema.json"),
+    "machine": ("a machine", "slomo.vocabulary.machine_file", "MachineFile"),
+    "network-function": ("a network function", "slomo.vocabulary.network_function_file", "NetworkFunctionFile"),
     "host-network-function": (
         "its section `host:`, for real machines",
-        "slomo.vocabulary",
-        "network_functions/host.schema.json",
+        "slomo.vocabulary.host_section",
+        "HostSection",
     ),
-    "chains": ("service chains on shared cores", "slomo.vocabulary", "chains/schema.json"),
-    "mapping": ("columns of an imported table", "slomo.records.importing", "mapping.schema.json"),
-    "host": ("a real machine as testbed", "slomo.testbed.host.host_file", "SCHEMA"),
+    "chains": ("service chains on shared cores", "slomo.vocabulary.chain_file", "ChainsFile"),
+    "mapping": ("columns of an imported table", "slomo.records.importing.mapping_file", "MappingFile"),
+    "probe-mapping": (
+        "tables of a dial and a reporter probe",
+        "slomo.records.importing.probe_tables",
+        "ProbeMapping",
+    ),
+    "host": ("a real machine as testbed", "slomo.testbed.host.host_file", "HostFile"),
     "hosts": ("hosts of a fleet", "slomo.fleet.hosts", "Fleet"),
     "settings": ("slomo.toml", "slomo.config", "Settings"),
     "cluster": ("servers", "slomo.placement.problem.entries", "ClusterFile"),
@@ -61,16 +64,9 @@ def document_schema(name: str) -> dict[str, Any]:
     if name not in DOCUMENTS:
         raise UnknownNameError("document", name, DOCUMENTS)
     title, home, part = DOCUMENTS[name]
-    schema: dict[str, Any]
-    if part.endswith(".json"):
-        schema = json.loads((files(home) / part).read_text(encoding="utf-8"))
-        return schema
-    found = getattr(import_module(home), part)
-    if isinstance(found, dict):
-        return found
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": schema_id(name),
         "title": f"{title[0].upper()}{title[1:]}",
     }
-    return head | msgspec.json.schema(found)
+    return head | msgspec.json.schema(getattr(import_module(home), part))

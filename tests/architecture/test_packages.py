@@ -25,10 +25,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "fsspec": ("fleet/",),
     "httpx": ("client.py", "service/"),
     "jinja2": ("report/",),
-    "jsonschema": ("vocabulary/documents.py",),
     "llvmlite": ("simulator/",),
     "matplotlib": ("report/",),
-    "filelock": ("files/lock.py",),
     "numba": ("simulator/", "models/functions/compilation.py"),
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
     "pyarrow": ("records/", "fleet/"),
@@ -71,8 +69,7 @@ DEFERRED = {
     "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
-LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "jsonschema", "pandas"} | {
-    "filelock",
+LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "pandas"} | {
     "capstone",
     "dask",
     "distributed",

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from slomo.cli.main import main
+from slomo.files.lock import LockFile
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.workflow.profile import profile
@@ -29,11 +29,15 @@ def profiled(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Profil
     """Return a profile of three network functions with calibration mixes, made once for all of pytest's workers."""
     own = tmp_path_factory.getbasetemp()
     path = (own if worker_id == "master" else own.parent) / "profiled.parquet"
-    with FileLock(f"{path}.lock"):
+    lock = LockFile(path.with_suffix(".lock"))
+    lock.acquire(wait=True)
+    try:
         if not path.exists():
             testbed = SimulatedTestbed(**QUICK)
             made = profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=testbed)
             made.to_parquet(path)
+    finally:
+        lock.release()
     return ProfileDataset.read_parquet(path)
 
 

@@ -13,9 +13,10 @@ from slomo.errors import TestbedError
 from slomo.host.knobs import Wish
 from slomo.simulator.sharing.engine import simulate_chains
 from slomo.simulator.sharing.result import ChainSimulation
+from slomo.vocabulary.chain_file import DEFAULT_SHARES
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
-from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES, ChainSystem
+from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSystem
 
 
 class SimulatedCores:

@@ -1,22 +1,21 @@
 """The small YAML document that says what the columns of a table measured elsewhere mean.
 
-Column -> metric, unit, factor: the idea of collectd's and Telegraf's type maps, checked with JSON Schema, so that a
+Column -> metric, unit, factor: the idea of collectd's and Telegraf's type maps, checked before a number is read: a
 wrong mapping is told by file, line and field before a single number is read.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
+from slomo.files.documents import convert, parse
 from slomo.files.json_text import Position
 from slomo.files.opening import read_text
+from slomo.records.importing.mapping_file import MappingFile
 from slomo.records.shipped import mapping_file
 from slomo.units import UNITS, unit_factor
-from slomo.vocabulary.documents import parse_document, validate
 from slomo.vocabulary.metrics import Metric, metric
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -84,8 +83,9 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     else:
         file = mapping_file(source)
         name = str(file)
-        data, lines = parse_document(read_text(file), name)
-    validate(data, _schema(), name, lines)
+        document = parse(read_text(file), name)
+        data, lines = document.table(), document.lines
+    convert(data, MappingFile, name, lines=lambda: lines)
     mapping = TableMapping(data, name, lines)
     _check_columns(mapping)
     return mapping
@@ -156,7 +156,7 @@ def _check_target(column: Mapping[str, Any]) -> None:
 
 
 def _check_columns(mapping: TableMapping) -> None:
-    """Check what JSON Schema cannot: metric names, units, one target, nothing given twice."""
+    """Check what types cannot: metric names, units, one target, nothing given twice."""
     targets = [name for name, column in mapping.columns.items() if "target" in column]
     if mapping.columns and len(targets) != 1:
         raise mapping.fault(
@@ -175,9 +175,3 @@ def _check_columns(mapping: TableMapping) -> None:
                 _check_target(column)
         except SlomoError as error:
             raise mapping.fault(("columns", name), error.message, error.hint) from None
-
-
-def _schema() -> dict[str, Any]:
-    text = (resources.files("slomo.records.importing") / "mapping.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema

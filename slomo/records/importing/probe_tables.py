@@ -24,10 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 import slomo.records.tables as tables
@@ -36,38 +37,31 @@ from slomo.files import documents
 from slomo.files.opening import read_text
 from slomo.files.ranges import Name, PositiveRate
 from slomo.records.shipped import mapping_file
-from slomo.vocabulary.documents import parse_document, validate
 
 MOST_ROWS = 10_000
 SCHEMA_VERSION = 1
-_TABLE: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "file": {"type": "string", "description": "a file name inside the folder; {name} stands for the application"},
-        "column": {"type": "string", "description": "name of the column that holds run times; the first by default"},
-        "name_characters": {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-            "description": "characters of a name that the file's name writes otherwise",
-        },
-    },
-    "required": ["file"],
-    "additionalProperties": False,
-}
-_SCHEMA: Mapping[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "$id": "urn:slomo:schema:probe-mapping:1",
-    "type": "object",
-    "properties": {
-        "kind": {"const": "probes"},
-        "machine": {"type": "string"},
-        "reporter": _TABLE,
-        "beside": _TABLE,
-        "sensitivity": _TABLE,
-    },
-    "required": ["kind", "machine", "reporter", "beside", "sensitivity"],
-    "additionalProperties": False,
-}
+
+
+class ProbeTable(msgspec.Struct, forbid_unknown_fields=True):
+    """Which file holds a table of run times."""
+
+    file: Annotated[str, Meta(description="a file name inside the folder; {name} stands for the application")]
+    column: Annotated[str, Meta(description="name of the column that holds run times; the first by default")] | None = (
+        None
+    )
+    name_characters: Annotated[
+        dict[str, str], Meta(description="characters of a name that the file's name writes otherwise")
+    ] = {}
+
+
+class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
+    """The mapping of a folder of probe measurements."""
+
+    kind: Literal["probes"]
+    machine: str
+    reporter: ProbeTable
+    beside: ProbeTable
+    sensitivity: ProbeTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +138,7 @@ def is_probe_mapping(mapping: str | Path) -> bool:
     (True, False)
     """
     file = mapping_file(mapping)
-    return parse_document(read_text(file), str(file))[0].get("kind") == "probes"
+    return documents.parse(read_text(file), str(file)).table().get("kind") == "probes"
 
 
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
@@ -153,38 +147,32 @@ def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any
     `folder`: where the files are. `mapping`: which file holds what: a YAML file, or the same document. Raises
     ConfigurationError for a mapping or table that is wrong; names file, line and field or value.
     """
-    place, document = Path(folder), _document(mapping)
-    levels, reporter = _curve(place, document["reporter"])
-    beside = _column(place / document["beside"]["file"], document["beside"].get("column"))
-    entry = document["sensitivity"]
-    curves = {name: _curve(place, {**entry, "file": _file(entry, name)}) for name in beside}
-    return ProbeTables(str(document["machine"]), levels, reporter, beside, curves)
-
-
-def _document(mapping: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+    place = Path(folder)
     if isinstance(mapping, Mapping):
-        validate(mapping, _SCHEMA, "mapping", {})
-        return mapping
-    file = mapping_file(mapping)
-    data, lines = parse_document(read_text(file), str(file))
-    validate(data, _SCHEMA, str(file), lines)
-    return data
+        read = documents.convert(dict(mapping), ProbeMapping, "mapping")
+    else:
+        file = mapping_file(mapping)
+        read = documents.parse(read_text(file), str(file)).to(ProbeMapping)
+    levels, reporter = _curve(place / read.reporter.file, read.reporter.column)
+    beside = _column(place / read.beside.file, read.beside.column)
+    each = read.sensitivity
+    curves = {name: _curve(place / _file(each, name), each.column) for name in beside}
+    return ProbeTables(read.machine, levels, reporter, beside, curves)
 
 
-def _file(entry: Mapping[str, Any], name: str) -> str:
+def _file(entry: ProbeTable, name: str) -> str:
     """Return an application's file; a name cannot lead out of the folder."""
-    for given, written in entry.get("name_characters", {}).items():
+    for given, written in entry.name_characters.items():
         name = name.replace(given, written)
     if "/" in name or "\\" in name or name.startswith("."):
         raise ConfigurationError(f"'{name}' is no application's name", hint="a name holds no path")
-    return str(entry["file"]).replace("{name}", name)
+    return entry.file.replace("{name}", name)
 
 
-def _curve(folder: Path, entry: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return levels and run times, by level."""
-    path = folder / entry["file"]
     run_times: dict[float, float] = {}
-    for text, value in _column(path, entry.get("column")).items():
+    for text, value in _column(path, column).items():
         level = _number(path, text)
         if level < 0.0:
             raise ConfigurationError(f"{path}: level {text} of the dial, needed 0 or more")

@@ -7,50 +7,62 @@ its machine file.
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+
+from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.place import Place
 from slomo.testbed.host.traffic.registry import GENERATORS, make_generator
-from slomo.vocabulary.documents import parse_document, validate
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
-_NUMBER = {"type": ["number", "boolean"]}
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "$id": "urn:slomo:schema:host:1",
-    "title": "A host as testbed",
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "cores": {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 0},
-            "minItems": 1,
-            "description": "CPUs, the target's first, then the competitors'",
-        },
-        "counters": {
-            "type": "string",
-            "description": "pcm, perf, resctrl, pqos, several joined by +, or probe; the first that works if left out",
-        },
-        "settings": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {field.name: _NUMBER for field in fields(HostSettings)},
-            "description": f"fields of HostSettings: {', '.join(field.name for field in fields(HostSettings))}",
-        },
-        "generator": {
-            "type": "object",
-            "required": ["name"],
-            "properties": {"name": {"enum": sorted(GENERATORS)}, "place": {"type": "string"}},
-            "description": f"name ({', '.join(sorted(GENERATORS))}), settings of that generator, place: USER@HOST",
-        },
-    },
-}
+#: What `settings:` may hold: the fields of `HostSettings`.
+SettingsSection = defstruct(
+    "SettingsSection",
+    [(field.name, bool | float, UNSET) for field in fields(HostSettings)],
+    forbid_unknown_fields=True,
+)
+
+
+class GeneratorSection(Struct):
+    """A traffic generator: settings of its class stand beside these."""
+
+    name: Annotated[Literal[*sorted(GENERATORS)], Meta(description="which")]  # type: ignore[valid-type]
+    place: Annotated[str, Meta(description="USER@HOST where it runs; this host if not given")] | UnsetType = UNSET
+
+
+class HostFile(Struct, forbid_unknown_fields=True):
+    """A host as testbed."""
+
+    cores: (
+        Annotated[
+            list[Annotated[int, Meta(ge=0)]],
+            Meta(min_length=1, description="CPUs, the target's first, then the competitors'"),
+        ]
+        | None
+    ) = None
+    counters: (
+        Annotated[
+            str,
+            Meta(
+                description="pcm, perf, resctrl, pqos, several joined by +, or probe; the first that works if left out"
+            ),
+        ]
+        | None
+    ) = None
+    settings: Annotated[SettingsSection, Meta(description="fields of HostSettings")] | UnsetType = UNSET  # type: ignore[valid-type]
+    generator: (
+        Annotated[
+            GeneratorSection,
+            Meta(description=f"name ({', '.join(sorted(GENERATORS))}), settings of that generator, place: USER@HOST"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def load_host(
@@ -81,13 +93,14 @@ def load_host(
     1.0
     """
     file = Path(path)
-    data, lines = parse_document(read_text(file), str(file))
-    validate(data, SCHEMA, str(file), lines)
+    document = parse(read_text(file), str(file))
+    data = document.table()
+    read = document.to(HostFile)
     return HostTestbed(
         machine,
         network_functions,
-        cores=data.get("cores"),
-        counters=data.get("counters"),
+        cores=read.cores,
+        counters=read.counters,
         settings=HostSettings(**data.get("settings", {})),
         generator=_generator(dict(data["generator"])) if "generator" in data else None,
     )

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.host.marker import RunMark
-from slomo.vocabulary.service_chains import DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES
+from slomo.vocabulary.chain_file import DEFAULT_SHARES
+from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES
 
 _RANGES = {1: (LEAST_SHARES, MOST_SHARES), 2: (1, 10_000)}
 _FILES = {1: "cpu.shares", 2: "cpu.weight"}

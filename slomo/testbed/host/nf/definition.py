@@ -1,6 +1,6 @@
 """The `host:` section of a network function: how any program is started, watched, read and stopped.
 
-A command template instead of code per NF, as NPF and DPDK DTS keep it in files; checked against ``host.schema.json``
+A command template instead of code per NF, as NPF and DPDK DTS keep it in files; checked by `host_section`
 so that a wrong field is named with file and line before anything runs.
 """
 
@@ -10,18 +10,14 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.files.documents import convert, parse
 from slomo.files.json_text import Position
 from slomo.files.opening import read_text
-from slomo.vocabulary.documents import parse_document, validate
-from slomo.vocabulary.network_function import (
-    NetworkFunction,
-    host_schema,
-    load_network_function,
-    network_function_names,
-)
+from slomo.vocabulary.host_section import HostSection
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
 from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
 
@@ -171,7 +167,7 @@ def parse_host(
         Where the section stands, for errors.
     """
     where = file or f"network function '{nf}'"
-    validate({"host": dict(data)}, host_schema(), where, lines or {})
+    convert({"host": dict(data)}, dict[Literal["host"], HostSection], where, lines=lambda: lines or {})
     _check_patterns(data, where, lines or {})
     stop, throughput = data.get("stop", {}), dict(data["throughput"])
     return HostDefinition(
@@ -211,7 +207,7 @@ def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
         nf = load_network_function(name_or_nf)
         if name_or_nf not in network_function_names():
             file = str(name_or_nf)
-            _, lines = parse_document(read_text(file), file)
+            lines = parse(read_text(file), file).lines
     if nf.host is None:
         raise TestbedError(
             f"network function '{nf.name}' cannot run on a real machine: it has no `host:` section",
