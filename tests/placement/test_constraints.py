@@ -313,3 +313,20 @@ def test_a_second_failure_is_not_called_survived(library) -> None:
     assert second.degraded == ()
     assert [decision.request for decision in second.refused] == ["web"]
     assert placer.requests == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ({"affinity": ("b",)}, {"anti_affinity": ("a",)}, "'b' has anti_affinity to 'a'"),
+        ({"affinity": ("b",), "selector": {"rack": "r1"}}, {"selector": {"rack": "r2"}}, "its selector is rack=r1"),
+    ],
+)
+def test_two_requests_that_contradict_each_other_are_bad_input(library, one, other, said) -> None:
+    """Who must be beside another that must not, or cannot, be there is told with exit code 2; nothing is placed."""
+    placer = Placer(library, constrained_cluster("e5-2620v4"))
+    with pytest.raises(InvalidValueError, match=said) as caught:
+        placer.place_all([Request("a", ("lpm",), **one), Request("b", ("stats",), **other)])
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+    assert not placer.requests

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
@@ -93,3 +94,28 @@ def test_a_stranger_is_judged_by_what_it_does_alone(placer, ask) -> None:
     placer.place_all([Request("x", ("nat",), SLO(min_share=0.8)), Request("y", ("maglev",), SLO(min_share=0.9))])
     assert placer.servers_used == 1
     assert [item.request for item in Judge(run).judge(placer).violations] == ["y"]
+
+
+def test_a_stranger_is_promoted_as_evidence_comes(library, make_library, ask) -> None:
+    """From the worst neighbour to a screen with wide errors to its own model: nothing moves, room is found again."""
+    kept = ModelLibrary([model for model in library.values() if model.workload.nf != "firewall"])
+    placer = Placer(kept, Cluster.uniform(MACHINE, 2), fallback="worst-case", confidence=0.9)
+    for number in range(3):
+        placer.admit(Request(f"x{number}", ("firewall",), SLO(min_share=0.85)))
+    placer.admit(ask("a"))
+    before, more = placer.layout(), [ask(f"b{number}") for number in range(4)]
+
+    def free():
+        return sum(decision.accepted for decision in placer.what_if_all(more))
+
+    room = [free()]
+    for spread in (0.06, 0.0):  # a screen, then its whole profile
+        own = next(model for model in make_library(spread=spread).values() if model.workload.nf == "firewall")
+        change = placer.lifecycle.use(kept.merge(ModelLibrary([own])))
+        assert (change.done, change.at_risk) == (True, ())
+        room.append(free())
+    assert {name: [(i.core, i.workload) for i in here] for name, here in placer.layout().items()} == {
+        name: [(i.core, i.workload) for i in here] for name, here in before.items()
+    }
+    assert room == sorted(room)
+    assert "no model of" not in placer.decision("x0").reasons[0]

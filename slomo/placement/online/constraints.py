@@ -360,12 +360,35 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
 
 
 def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> None:
-    """Refuse affinity with a name that is neither placed nor asked for; UnknownNameError with the nearest name."""
-    names = {*placed, *(request.id for request in requests)}
+    """Refuse affinity with a name that is neither placed nor asked for, or with one that cannot be on the same server.
+
+    Raises UnknownNameError with the nearest name; InvalidValueError for two of a batch that contradict each other.
+    """
+    asked = {request.id: request for request in requests}
+    names = {*placed, *asked}
     for request in requests:
         for name in (*request.affinity, *request.anti_affinity):
             if isinstance(name, str) and name not in names:
                 raise UnknownNameError(f"request in the affinity of '{request.id}'", name, sorted(names)[:50])
+        for name in request.affinity:
+            if isinstance(name, str) and (other := asked.get(name)) is not None:
+                _check_together(request, other)
+
+
+def _check_together(request: Request, other: Request) -> None:
+    """Refuse a request that wants to be on the server of another one that must not, or cannot, be there."""
+    why = ""
+    if request.id in other.anti_affinity:
+        why = f"'{other.id}' has anti_affinity to '{request.id}'"
+    theirs = dict(other.selector)
+    for label, value in request.selector:
+        if theirs.get(label, value) != value:
+            why = f"its selector is {label}={value}, that of '{other.id}' {label}={theirs[label]}"
+    if why:
+        raise InvalidValueError(
+            f"request '{request.id}': affinity names '{other.id}', but {why}: no server can have both",
+            hint="give one of them up",
+        )
 
 
 def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
