@@ -18,7 +18,9 @@ from slomo.models.checked_json import HINT
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
 #: Rows answered at a time: their units stay in the second-level cache.
-_CHUNK = 256
+_CHUNK = 2048
+#: From so many rows on it pays to add feature by feature.
+_MANY = 128
 _PER_FEATURE = ("typical", "low", "high", "start", "width")
 
 
@@ -74,7 +76,13 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     def _taken(self, scaled: Floats) -> Floats:
         inner, height = self._halved
         # added one by one: a matrix product would give other last bits for other numbers of rows
-        units = np.tanh(np.add.reduce(scaled[:, :, np.newaxis] * inner, axis=1))
+        if len(scaled) < _MANY:
+            units = np.add.reduce(scaled[:, :, np.newaxis] * inner, axis=1)
+        else:
+            units = scaled[:, :1] * inner[0]
+            for feature in range(1, len(inner)):
+                units += scaled[:, feature : feature + 1] * inner[feature]
+        np.tanh(units, out=units)
         units += 1.0
         units *= height
         taken: Floats = np.add.reduce(units, axis=1)
