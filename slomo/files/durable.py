@@ -58,8 +58,8 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
             else:
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
+            os.fchmod(file.fileno(), mode & ~_umask())  # on the disk, too, before it has its name
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), mode & ~_umask())
             os.replace(draft, place)  # while it is held: no other writer sweeps it
             draft = ""
         _sync_folder(place.parent)

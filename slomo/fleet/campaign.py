@@ -20,9 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import IncompatibleMeasurementsError, SlomoError, TestbedError
+from slomo.errors import IncompatibleMeasurementsError, SlomoError, StoreError, TestbedError
 from slomo.extras import need
 from slomo.files.stored import Stored
+from slomo.fleet.functions import FunctionFolder, read_functions
 from slomo.fleet.hosts import Fleet, FleetHost
 from slomo.fleet.measuring import (
     RESOURCE,
@@ -31,9 +32,11 @@ from slomo.fleet.measuring import (
     Taken,
     compare_on,
     describe_host,
+    has_functions,
     measure_on,
     on_worker,
     own_resource,
+    take_functions,
     take_host,
 )
 from slomo.fleet.spread import connected
@@ -140,18 +143,28 @@ def profile_on_hosts(
         For hosts whose probes follow something else.
     StoreError
         Where the store is in use; for a coordinator that a newer one has replaced.
+    ConfigurationError
+        For a folder of native network functions that is none.
     IncompleteCampaignError
         Where some runs failed.
     """
     need("distributed")
     started = time.monotonic()
     name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-    work = FleetWork(plan.fingerprint, fleet.testbed, plan.machine, tuple(own), coordinator=name)
+    functions = read_functions(fleet.functions) if fleet.functions else None
+    digest = "" if functions is None else functions.digest
+    work = FleetWork(plan.fingerprint, fleet.testbed, plan.machine, tuple(own), coordinator=name, functions=digest)
     with CampaignStore(store) as opened, _workers(fleet, scheduler, skip_missing, opened) as (client, left_out):
         hosts = {host: entry for host, entry in fleet.names.items() if host not in left_out}
+        if functions is not None:
+            _send(client, hosts, functions, left_out if skip_missing else None)
+            hosts = {host: entry for host, entry in hosts.items() if host not in left_out}
         described = _ask(client, hosts, describe_host, work, plan, skip=left_out if skip_missing else None)
         _require_alike(described, plan, fleet.fingerprint)
-        opened.bind(plan, shared_environment(next(iter(described.values())).environment))
+        environment = shared_environment(next(iter(described.values())).environment)
+        if digest:
+            environment["settings"] = {**environment.get("settings", {}), "functions": digest}
+        opened.bind(plan, environment)
         token = 1 + max(*(each.token for each in described.values()), _token_of(opened))
         work = replace(work, token=token)
         opened.fence(token)
@@ -314,6 +327,20 @@ def _ask(
         if not answers and hosts:
             raise refused
         return answers
+
+
+def _send(
+    client: "Client", hosts: Mapping[str, FleetHost], functions: FunctionFolder, skip: dict[str, str] | None
+) -> None:
+    """Give native network functions to hosts that lack them; one after the other, since the scheduler keeps copies."""
+    there: dict[str, bool] = _ask(client, hosts, has_functions, functions.digest, skip=skip)
+    for host in (host for host, has in there.items() if not has):
+        try:
+            _ask(client, {host: hosts[host]}, take_functions, functions)
+        except (StoreError, TestbedError) as error:
+            if skip is None:
+                raise
+            skip[host] = error.message
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The hosts of a fleet, as a file says: who they are, how they are reached, what they cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -56,12 +56,16 @@ class Fleet:
         Fingerprint of the machine that every host must be; empty: they must agree.
     listen : str
         Address of this machine that the hosts reach.
+    functions : str
+        Folder of native network functions that every host gets; relative to the file. A `host:` section names it as
+        ``{functions}``.
     """
 
     hosts: Annotated[list[FleetHost], Meta(min_length=1, max_length=10_000)]
     testbed: str = "host"
     fingerprint: str = ""
     listen: str = "127.0.0.1"
+    functions: str = ""
 
     def __post_init__(self) -> None:
         for host in self.hosts:
@@ -92,4 +96,5 @@ def load_fleet(path: str | Path) -> Fleet:
     ...     [host.ssh for host in load_fleet(file).hosts]
     [None, 'lab@b']
     """
-    return read(path, Fleet, hint="write for instance: hosts: [{name: rack1, ssh: lab@rack1}]")
+    fleet = read(path, Fleet, hint="write for instance: hosts: [{name: rack1, ssh: lab@rack1}]")
+    return replace(fleet, functions=str(Path(path).parent / fleet.functions)) if fleet.functions else fleet

@@ -6,6 +6,7 @@ locking", 2016; a scheduler's lease may outlive its holder).
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from msgspec import Meta, Struct
 from slomo.errors import StoreError, TestbedError
 from slomo.files.documents import read
 from slomo.files.durable import overwrite, write_durably
+from slomo.fleet.functions import VARIABLE, FunctionFolder, checked_functions, publish_functions
 from slomo.fleet.hosts import FleetHost
 from slomo.fleet.room import FinishedRun, Room
 from slomo.host.locks import MachineLock
@@ -57,6 +59,8 @@ class FleetWork:
         Grows with every coordinator.
     coordinator : str
         Who that is; of two with the same token one is refused.
+    functions : str
+        Digest of the native network functions that every host has.
     """
 
     plan: str
@@ -65,6 +69,7 @@ class FleetWork:
     own: tuple[NetworkFunction, ...] = ()
     token: int = 0
     coordinator: str = ""
+    functions: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,18 @@ def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> Hos
     environment = campaign_environment(plan, _testbed(host, work))
     fingerprint = stated_fingerprint(environment, plan.machine)
     return HostDescription(host.name, versions(), environment, fingerprint, _claimed(host)[0])
+
+
+def has_functions(host: FleetHost, digest: str) -> bool:
+    """Return whether a host has native network functions already; TestbedError where they were changed there."""
+    hold(host)
+    return (_functions(host) / digest).exists() and bool(checked_functions(_functions(host), digest))
+
+
+def take_functions(host: FleetHost, functions: FunctionFolder) -> None:
+    """Put native network functions on a host."""
+    hold(host)
+    publish_functions(functions, _functions(host))
 
 
 def claim_host(host: FleetHost, work: FleetWork) -> None:
@@ -296,5 +313,16 @@ def _opened_testbed(testbed: str, machine: str, host_file: str | None, own: tupl
     return make_testbed(testbed, described, own)
 
 
+def _functions(host: FleetHost) -> Path:
+    return _state(host) / "functions"
+
+
+@lru_cache(maxsize=8)
+def _checked_once(under: Path, digest: str) -> str:
+    return str(checked_functions(under, digest))
+
+
 def _testbed(host: FleetHost, work: FleetWork) -> Testbed:
+    if work.functions:
+        os.environ[VARIABLE] = _checked_once(_functions(host), work.functions)
     return _opened_testbed(work.testbed, work.machine, host.host_file, work.own)

@@ -52,6 +52,7 @@ class Disk:
                 self.names[f"{root}/{path.relative_to(before)}"] = Content(bytearray(data), data)
         self.kept_names, self.open = dict(self.names), dict[int, Content]()
         self.paths: dict[int, str] = {}
+        self.moved: list[tuple[str, str]] = []
         self.acknowledged = 0
 
     def play(self, operation: Operation) -> None:
@@ -98,8 +99,16 @@ class Disk:
             else:
                 self.kept_names.pop(name, None)
 
+        for old, new in [each for each in self.moved if each[1].rpartition("/")[0] == folder]:
+            self.moved.remove((old, new))
+            self.kept_names = _moved(self.kept_names, old, new)
+
     def _rename(self, _: Operation, old: str, new: str) -> None:
-        self.names[new] = self.names.pop(old)
+        if old in self.names:
+            self.names[new] = self.names.pop(old)
+        else:  # a folder
+            self.names = _moved(self.names, old, new)
+            self.moved.append((old, new))
 
     def _unlink(self, _: Operation, path: str) -> None:
         self.names.pop(path, None)
@@ -117,6 +126,12 @@ class Disk:
                     (folder / name).write_bytes(data)
 
         return write
+
+
+def _moved(names: dict[str, Content], old: str, new: str) -> dict[str, Content]:
+    """Return names with those below one folder below another."""
+    below = f"{old}/"
+    return {f"{new}/{name[len(below) :]}" if name.startswith(below) else name: each for name, each in names.items()}
 
 
 def after_power_loss(

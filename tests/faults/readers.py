@@ -220,6 +220,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
                lambda path: load_fleet(path)),
         Reader("fleet-plan", ".json", json.dumps(toy_plan().to_dict()).encode(), lambda path: _plan(str(path))),
         Reader("claim", ".json", b'{"token": 3, "coordinator": "a"}', right.claimed),
+        Reader("functions", ".bin", b"#!/bin/sh\n", right.functions(folder / "functions")),
         Reader("room", ".bin", right.room(folder / "room"), lambda path: Room(path).runs("plan")),
         Reader("shared-models", ".json", content_of(folder / "models", "manifest.json"),
                right.pushed(folder / "models")),

@@ -25,6 +25,7 @@ from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.fleet.batches import BulkQuestion
 from slomo.fleet.bulk import predict_file
+from slomo.fleet.functions import checked_functions, read_functions
 from slomo.fleet.hosts import FleetHost
 from slomo.fleet.measuring import _claimed
 from slomo.fleet.room import FinishedRun, Room
@@ -228,6 +229,21 @@ def claimed(path: Path) -> object:
     (folder / "a").mkdir(parents=True, exist_ok=True)
     os.replace(path, folder / "a" / "claim.json")
     return _claimed(FleetHost("a", state=str(folder)))
+
+
+def functions(folder: Path) -> Read:
+    """Return what compares a folder of network functions on a host with its digest."""
+    folder.mkdir()
+    (folder / "nf").write_bytes(b"#!/bin/sh\n")
+    digest = read_functions(folder).digest
+
+    def checked(path: Path) -> object:
+        under = path.with_suffix(".under")
+        (under / digest).mkdir(parents=True, exist_ok=True)
+        os.replace(path, under / digest / "nf")
+        return checked_functions(under, digest)
+
+    return checked
 
 
 def room(path: Path) -> bytes:

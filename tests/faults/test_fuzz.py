@@ -121,7 +121,7 @@ NAMES = (
     "rmd", "policies", "settings", "host", "calibration", "mapping", "table", "pcm", "pcm-faults", "dataset-csv",
     "dataset-parquet", "store", "partitions", "snapshot", "probes", "library-library.json", "library-manifest.json",
     "run", "dataset-of-others", "pairs", "probe-mapping", "probe-levels", "table-parquet", "mixes", "hosts",
-    "fleet-plan", "claim", "room", "shared-models", "shared-index", "pcm-results",
+    "fleet-plan", "claim", "room", "functions", "shared-models", "shared-index", "pcm-results",
     "library-saved-over", "library-left-over", "library-found", "library-served",
     "model", "tokens", "control-status", "host-nf",
     "capture", "champsim-configuration", "champsim-statistics", "champsim-run", "champsim-trace",

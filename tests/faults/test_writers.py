@@ -56,7 +56,7 @@ def test_whatever_fails_old_or_new_is_read(tried: Callable[..., list[dict[str, A
         for fault, count in result["done"].items():
             bad = sum(line.startswith(fault) for line in result["bad"])
             note(f"fault: {fault}", result["writer"], count, bad, calls=result["calls"])
-    assert len(results) == 10 + (find_spec("fsspec") is not None)
+    assert len(results) == 11 + (find_spec("fsspec") is not None)
     assert all(result["calls"] > 5 for result in results)
     assert not [f"{result['writer']}: {line}" for result in results for line in result["bad"]]
     found = " ".join(careless["bad"])  # one that overwrites its file and syncs nothing

@@ -255,6 +255,26 @@ def _fleet_host() -> Writer:
     return Writer("fleet's host", lambda _: None, write, read, 2 + len(runs))
 
 
+def _functions() -> Writer:
+    """Return what puts native network functions on a host of a fleet."""
+    from slomo.fleet.functions import FunctionFolder, checked_functions, publish_functions
+
+    # no program: the disk that is played knows no modes
+    folder = FunctionFolder({"nf.lua": (b"return 1\n", False), "data/rules": (b"x" * 9000, False)})
+
+    def write(place: Path, note: str) -> Iterator[None]:
+        publish_functions(folder, place / "functions")
+        yield
+
+    def read(place: Path) -> int:
+        if not (place / "functions" / folder.digest).exists():
+            return 0
+        assert checked_functions(place / "functions", folder.digest)
+        return 1
+
+    return Writer("native functions", lambda _: None, write, read)
+
+
 def _bulk(source: Path) -> Writer:
     """Return what predicts mixes from file to file; which content is there says the coverage asked for."""
     from slomo.fleet.bulk import BulkQuestion, predict_file
@@ -304,5 +324,6 @@ def writers(folder: Path) -> tuple[Writer, ...]:
     shared = (_shared(folder),) if find_spec("fsspec") else ()  # of the extra fleet
     return (
         _document(), _dataset("csv", small), _dataset("parquet", small), _library(library), _store(), _journal(),
-        _state(), _backup(folder / "source.sqlite"), _fleet_host(), _bulk(folder), *shared,
+        _state(), _backup(folder / "source.sqlite"), _fleet_host(), _functions(), _bulk(folder),
+        *shared,
     )  # fmt: skip

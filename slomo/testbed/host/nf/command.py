@@ -4,6 +4,7 @@ Only names of a fixed table and the NF's own settings are filled in, so that a d
 anything else of this process.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -74,7 +75,19 @@ def values_for(definition: HostDefinition, workload: Workload, where: Surroundin
         for name, build in (("slomo_nf", "portable"), ("slomo_nf_dpdk", "dpdk"))
         if name in used
     }
+    if "functions" in used:
+        table["functions"] = _functions_folder(definition.nf)
     return table
+
+
+def _functions_folder(nf: str) -> str:
+    folder = os.environ.get("SLOMO_FUNCTIONS", "")
+    if not os.path.isdir(folder):
+        raise TestbedError(
+            f"network function '{nf}': SLOMO_FUNCTIONS is '{folder}', needed a folder of programs",
+            hint="set it; in a fleet write `functions: FOLDER` into the file of hosts",
+        )
+    return folder
 
 
 def fill(text: str, table: Mapping[str, str], nf: str) -> str:

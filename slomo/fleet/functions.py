@@ -1,0 +1,112 @@
+"""Native network functions on every host of a fleet: a folder named by its content, published whole, checked when used.
+
+The name is the sha256 of the content, so that two versions never share a place and a changed file is noticed (Nix and
+OSTree keep programs that way). Shared libraries that programs need are not copied.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from slomo.errors import ConfigurationError, StoreError, TestbedError
+from slomo.files.durable import write_durably
+from slomo.files.opening import read_bytes
+from slomo.vocabulary.workload import canonical_json
+
+#: Where a network function's `{functions}` leads; the worker of a fleet's host sets it.
+VARIABLE = "SLOMO_FUNCTIONS"
+#: Most that is sent to a host [B], and most files.
+MOST_BYTES, MOST_FILES = 2**26, 1000
+_DRAFT = ".draft-"
+
+
+@dataclass(frozen=True)
+class FunctionFolder:
+    """The files of a folder: name with ``/`` -> content, and whether it is a program."""
+
+    files: dict[str, tuple[bytes, bool]]
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of names, contents and which are programs."""
+        stated = {name: [hashlib.sha256(data).hexdigest(), runs] for name, (data, runs) in self.files.items()}
+        return hashlib.sha256(canonical_json(stated).encode()).hexdigest()
+
+
+def read_functions(folder: str | Path) -> FunctionFolder:
+    """Read a folder of native network functions.
+
+    Raises ConfigurationError for a folder that is none, is empty or too large, or holds anything but files.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "nf").write_text("#!/bin/sh")
+    ...     list(read_functions(folder).files)
+    ['nf']
+    """
+    place, hint = Path(folder), "name a folder of programs and what they read"
+    if not place.is_dir() or place.is_symlink():
+        raise ConfigurationError(f"{place}: is no folder of network functions", hint=hint)
+    files, left = dict[str, tuple[bytes, bool]](), MOST_BYTES
+    for path in sorted(place.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            continue
+        if path.is_symlink():
+            raise ConfigurationError(f"{path}: is a link, needed a file", hint="put the file itself there")
+        data = read_bytes(path, left, f"all files together may have {MOST_BYTES} B")
+        left -= len(data)
+        files[path.relative_to(place).as_posix()] = (data, bool(path.stat().st_mode & stat.S_IXUSR))
+        if len(files) > MOST_FILES:
+            raise ConfigurationError(f"{place}: has more than {MOST_FILES} files", hint=hint)
+    if not files:
+        raise ConfigurationError(f"{place}: holds no file", hint=hint)
+    return FunctionFolder(files)
+
+
+def publish_functions(functions: FunctionFolder, under: Path) -> Path:
+    """Put a folder below `under` by its digest, whole or not at all; one that is there is checked instead.
+
+    One process at a time does so: who holds the host. Raises TestbedError for one that was changed; StoreError where it
+    cannot be written.
+    """
+    digest = functions.digest
+    if (under / digest).exists():
+        return checked_functions(under, digest)
+    for left in under.glob(f"{_DRAFT}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    draft = under / f"{_DRAFT}{digest}"
+    try:
+        for name, (data, runs) in functions.files.items():
+            write_durably(draft / name, data, 0o755 if runs else 0o644)
+        checked_functions(under, digest, draft.name)
+        os.rename(draft, under / digest)
+        handle = os.open(under, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StoreError(f"{under / digest}: cannot be published: {error.strerror}", hint="free some space") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return under / digest
+
+
+def checked_functions(under: Path, digest: str, name: str = "") -> Path:
+    """Return the folder of a digest, read whole and compared; TestbedError where it is missing or was changed."""
+    place = under / (name or digest)
+    try:
+        there = read_functions(place).digest
+    except ConfigurationError as error:
+        raise TestbedError(f"network functions {digest[:12]}: {error.message}", hint=f"remove {place}") from None
+    if there != digest:
+        raise TestbedError(
+            f"{place}: holds network functions {there[:12]}, needed {digest[:12]}: it was changed since",
+            hint="remove it; the coordinator sends it again",
+        )
+    return place
