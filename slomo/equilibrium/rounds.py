@@ -123,7 +123,9 @@ class Rest:
     def beginning(cls, begin: Floats, pace: Floats, waiting: Floats | None = None) -> "Rest":
         """Return where rounds begin, at vectors of shape (servers, places, pressures), and room for where they end."""
         waiting = np.ones(len(begin)) if waiting is None else waiting.copy()
-        return cls(np.array([begin, np.zeros_like(begin)]), np.tile(_UNTOUCHED, (len(begin), 1)), pace, waiting)
+        vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
+        vectors[0], status[:] = begin, _UNTOUCHED
+        return cls(vectors, status, pace, waiting)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return where the rounds of these servers ended."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
+from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
@@ -196,12 +197,23 @@ def kinds(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 
 def read_mpps(
-    responses: Sequence[ServerResponse], who: NDArray[np.int64], pressure: Floats, neighbours: Floats
+    responses: tuple[ServerResponse, ...], who: NDArray[np.int64], pressure: Floats, neighbours: Floats
 ) -> Floats:
     """Return throughput [Mpps] of NF `who[i]` under `pressure[i]` of so many neighbours."""
+    together = _side_by_side(responses) if len(who) < MANY else None
+    if together is not None:
+        return together.predict_mpps(who, responses[0].inputs(pressure, neighbours))
     mpps = np.zeros(len(who))
     order = np.argsort(who, kind="stable")
     numbers, starts = np.unique(who[order], return_index=True)
     for number, mine in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])
     return mpps
+
+
+@lru_cache(maxsize=256)
+def _side_by_side(responses: tuple[ServerResponse, ...]) -> SideBySide | None:
+    """Return all NFs' monotone functions as one; None where there are others."""
+    functions = [response.sensitivity for response in responses]
+    every = [each for each in functions if isinstance(each, MonotoneSensitivity)]
+    return SideBySide.of(every) if len(every) == len(functions) else None

@@ -85,7 +85,8 @@ class TenantModels:
     @cached_property
     def is_divided(self) -> bool:
         """Whether anybody has less than all ways, a throttle, or memory on another node than its socket's."""
-        setting, full = self.setting, (1 << self.llc_ways) - 1
+        setting = self.setting
+        full = (1 << self.llc_ways) - 1 if setting.ways else 0
         return (
             any(mask != full for mask in setting.ways or ())
             or any(percent < 100.0 for percent in setting.bandwidth_percent or ())

@@ -1,6 +1,7 @@
 """The smooth monotone model: it falls along every pressure, is data, and learns slopes from few rows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from slomo.drift.refit import _SCALES
 from slomo.errors import ConfigurationError
-from slomo.models.functions.monotone import MonotoneSensitivity
+from slomo.models.functions.monotone import MonotoneSensitivity, SideBySide
 from slomo.models.responses.sensitivity import CurveSensitivity, sensitivity_from_dict
 from slomo.training.families.monotone_network import MonotoneFamily, _Problem
 from slomo.training.families.single_metric_curve import SingleMetricCurve
@@ -84,6 +85,17 @@ def test_what_is_answered_does_not_depend_on_who_else_is_asked_about(model) -> N
     whole = model.predict_mpps(many)
     assert whole[:7].tolist() == model.predict_mpps(many[:7]).tolist()
     assert whole[2999] == model.predict_mpps(many[2999:])[0]
+
+
+def test_models_side_by_side_answer_as_each_of_them(model) -> None:
+    """One pass over several models gives the bits of one pass each; models of other features are not laid out so."""
+    other = learned(40)
+    who = np.random.default_rng(5).integers(0, 2, 90)
+    together, vectors = SideBySide.of([model, other]), rows(90, seed=7)[0]
+    assert together is not None
+    apart = [(model, other)[k].predict_mpps(row[np.newaxis])[0] for k, row in zip(who, vectors, strict=True)]
+    np.testing.assert_array_equal(together.predict_mpps(who, vectors), apart)
+    assert SideBySide.of([model, replace(other, feature_names=("L2MISS", "L3OCC", "traffic.packet_size"))]) is None
 
 
 def test_it_is_data(model) -> None:

@@ -4,12 +4,13 @@ Each unit is a sigmoid of a weighted sum of pressures, with weights of one sign 
 and Wang 1993), so that throughput falls along every pressure and has a slope everywhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
@@ -19,8 +20,8 @@ from slomo.models.functions.scaling import apart, logarithms, require_per_featur
 
 #: Rows answered at a time: their units stay in the second-level cache.
 _CHUNK = 2048
-#: From so many rows on it pays to add feature by feature.
-_MANY = 128
+#: From so many rows of one model on it pays to add feature by feature.
+MANY = 128
 _PER_FEATURE = ("typical", "low", "high", "start", "width")
 
 
@@ -62,36 +63,18 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
-        rows = logarithms(vectors, self._low, self.high, self.typical) - self.start
-        scaled = np.empty((len(rows), 1 + rows.shape[1]))
-        scaled[:, 0] = 1.0
-        np.divide(rows, self.width, out=scaled[:, 1:])
-        if len(scaled) <= _CHUNK:
-            taken = self._taken(scaled)
+        scale = self._scale
+        if len(vectors) <= _CHUNK:
+            taken = _taken(vectors, scale, *self._halved)
         else:
-            taken = np.concatenate([self._taken(scaled[at : at + _CHUNK]) for at in range(0, len(scaled), _CHUNK)])
-        answer: Floats = self.solo_mpps * np.minimum(np.maximum(self.top - taken, 0.0), 1.0)
-        return answer
-
-    def _taken(self, scaled: Floats) -> Floats:
-        inner, height = self._halved
-        # added one by one: a matrix product would give other last bits for other numbers of rows
-        if len(scaled) < _MANY:
-            units = np.add.reduce(scaled[:, :, np.newaxis] * inner, axis=1)
-        else:
-            units = scaled[:, :1] * inner[0]
-            for feature in range(1, len(inner)):
-                units += scaled[:, feature : feature + 1] * inner[feature]
-        np.tanh(units, out=units)
-        units += 1.0
-        units *= height
-        taken: Floats = np.add.reduce(units, axis=1)
-        return taken
+            parts = [vectors[at : at + _CHUNK] for at in range(0, len(vectors), _CHUNK)]
+            taken = np.concatenate([_taken(part, scale, *self._halved) for part in parts])
+        return _left(self.solo_mpps, self.top, taken)
 
     @cached_property
-    def _low(self) -> Floats:
-        """Low end of the rows; nothing is below 0."""
-        return np.maximum(self.low, 0.0)
+    def _scale(self) -> Floats:
+        """What scales features, nothing of which is below 0: low, high, typical, start, width, in rows."""
+        return np.array([np.maximum(self.low, 0.0), self.high, self.typical, self.start, self.width])
 
     @cached_property
     def _halved(self) -> tuple[Floats, Floats]:
@@ -102,6 +85,58 @@ class MonotoneSensitivity(Stored, kind="monotone"):
         spare = max(2 - len(self.offset), 0)
         inner = np.pad(np.vstack([self.offset, self.slope.T]), [(0, 0), (0, spare)])
         return 0.5 * inner, np.pad(0.5 * self.height, (0, spare))
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Models of one shape that answer one pass together; for few rows a fifth of the time that five passes take."""
+
+    scale: Floats
+    inner: Floats
+    height: Floats
+    solo_mpps: Floats
+    top: Floats
+
+    @classmethod
+    def of(cls, models: Sequence[MonotoneSensitivity]) -> "SideBySide | None":
+        """Lay models side by side; None where they read different features or differ in their number of units."""
+        if len({(model.feature_names, model._halved[1].shape) for model in models}) != 1:
+            return None
+        inner, height = zip(*[model._halved for model in models], strict=True)
+        scales = np.array([model._scale for model in models])
+        solo, top = np.array([model.solo_mpps for model in models]), np.array([model.top for model in models])
+        return cls(scales.swapaxes(0, 1), np.array(inner), np.array(height), solo, top)
+
+    def predict_mpps(self, who: NDArray[np.int64], vectors: Floats) -> Floats:
+        """Return throughput [Mpps] of model `who[i]` for row `vectors[i]`: the bits of its own `predict_mpps`."""
+        taken = _taken(vectors, self.scale[:, who], self.inner[who], self.height[who])
+        return _left(self.solo_mpps[who], self.top[who], taken)
+
+
+def _taken(vectors: Floats, scale: Floats, inner: Floats, height: Floats) -> Floats:
+    """Return the share of solo that all units take of every row."""
+    low, high, typical, start, width = scale
+    rows = logarithms(vectors, low, high, typical) - start
+    scaled = np.empty((len(rows), 1 + rows.shape[1]))
+    scaled[:, 0] = 1.0
+    np.divide(rows, width, out=scaled[:, 1:])
+    # added one by one: a matrix product would give other last bits for other numbers of rows
+    if len(scaled) < MANY:
+        units = np.add.reduce(scaled[:, :, np.newaxis] * inner, axis=1)
+    else:
+        units = scaled[:, :1] * inner[0]
+        for feature in range(1, len(inner)):
+            units += scaled[:, feature : feature + 1] * inner[feature]
+    np.tanh(units, out=units)
+    units += 1.0
+    units *= height
+    taken: Floats = np.add.reduce(units, axis=1)
+    return taken
+
+
+def _left(solo_mpps: Floats | float, top: Floats | float, taken: Floats) -> Floats:
+    left: Floats = solo_mpps * np.minimum(np.maximum(top - taken, 0.0), 1.0)
+    return left
 
 
 def sigmoid(values: Floats) -> Floats:
