@@ -55,12 +55,15 @@ FUNCTIONS = (
 )
 #: Levels of the synthetic competitor, from a trickle within its own L2 to more than the LLC and the channel bear.
 SIZES_MIB, READS, INSTANCES = (0.0625, 0.125, 0.25, 0.5, 2), (1, 8, 50), (1, 1, 2, 2, 3)
+#: Levels that write too, one line for two that they read, and how many at a time: network functions leave dirty lines.
+WRITING_MIB, WRITING_INSTANCES = (0.125, 0.25, 0.5), (3, 1, 2)
 VARIANTS = {
     "base": {},
     "seed2": {"virtual_memory.randomization": 2},
     "seed3": {"virtual_memory.randomization": 3},
     "prefetch": {"L1D.prefetcher": "next_line", "L2C.prefetcher": "ip_stride"},
     "ship": {"LLC.replacement": "ship"},
+    "drrip": {"LLC.replacement": "drrip"},
 }
 
 
@@ -70,13 +73,14 @@ def competitor(size_mib: float, reads: int, writes: int = 0) -> Workload:
 
 
 def profile_plan(most: int = RUNS) -> ExperimentPlan:
-    """Every function alone and beside `most` settings of the competitor, in a drawn order."""
+    """Every function alone, beside `most` settings of a competitor that reads, in a drawn order, and all that write."""
     each = [competitor(size, reads) for size in SIZES_MIB for reads in READS]
     random = np.random.default_rng(SEED)
     drawn = [(each[number], count) for count in INSTANCES for number in random.permutation(len(each))]
     order = random.permutation(len(drawn))
     settings = list(dict.fromkeys((drawn[number][0],) * drawn[number][1] for number in order))[:most]
-    beside = [(), *settings]
+    writing = [(competitor(size, 8, writes=4),) * count for count in WRITING_INSTANCES for size in WRITING_MIB]
+    beside = [(), *settings, *writing]
     return ExperimentPlan("pressure", tuple(Colocation(MACHINE, nf, others) for others in beside for nf in FUNCTIONS))
 
 
@@ -221,7 +225,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--make", type=Path, metavar="FOLDER", help="play first; traces and finished runs stay there")
     parser.add_argument("--variant", choices=VARIANTS, default="base", help="of ChampSim's configuration")
-    parser.add_argument("--runs", type=int, default=RUNS, help="settings of the competitor")
+    parser.add_argument("--runs", type=int, default=RUNS, help="settings of the competitor that reads")
     parser.add_argument("--mixes", type=int, default=MIXES)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--out", type=Path, help="write the dataset here")

@@ -350,6 +350,31 @@ def test_what_champsim_cannot_play_is_refused(tmp_path: Path) -> None:
     testbed.check(Colocation(MACHINE, router, (router,)))
 
 
+def test_seats_depend_on_the_functions_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither who is the target nor what the traces' folders are called (they name the binary) moves a core."""
+    for cores in (1, 2):
+        built(tmp_path, cores)
+    testbed = ChampSimTestbed(binaries=tmp_path, folder=tmp_path)
+    two = (Workload("ip-router"), Workload("flowstats"))
+    seen: list[list[str]] = []
+
+    def stop(traces: list[Trace], _: str) -> None:
+        seen.append([trace.whole.suffix for trace in traces])
+        raise TestbedError("seen")
+
+    monkeypatch.setattr(testbed, "_execution", stop)
+    for folders in (("a", "b"), ("b", "a")):
+        kept = {
+            workload.nf: Trace(tmp_path / f"{folder}.{workload.nf}", tmp_path, 1.0, 1.0, np.ones((1, 2)), np.ones((1, 2)))
+            for workload, folder in zip(two, folders, strict=True)
+        }
+        monkeypatch.setattr(testbed._traces, "trace", lambda workload, _, kept=kept: kept[workload.nf])
+        for tenants in (two, two[::-1]):
+            with pytest.raises(TestbedError, match="seen"):
+                testbed._phase(tenants)
+    assert seen == [[".flowstats", ".ip-router"]] * 4
+
+
 def test_the_testbed_brings_its_machine() -> None:
     """Where no machine is named, experiments are filed under ChampSim's."""
     assert machine_of("champsim", "e5-2620v4", "e5-2620v4").name == MACHINE

@@ -159,7 +159,7 @@ class ChampSimTestbed:
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
         """Play some tenants, or read what they did when they were played before."""
         found = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
-        seats = sorted(range(len(found)), key=lambda seat: found[seat].whole)  # whoever is the target: one run
+        seats = sorted(range(len(found)), key=lambda seat: tenants[seat].key)  # one run, whoever is the target
         traces = [found[seat] for seat in seats]
         settling = self._execution(traces, "settling")
         whole = self._execution(traces, "whole")
