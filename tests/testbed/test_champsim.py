@@ -365,7 +365,7 @@ def test_seats_depend_on_the_functions_only(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(testbed, "_execution", stop)
     for folders in (("a", "b"), ("b", "a")):
         kept = {
-            workload.nf: Trace(tmp_path / f"{folder}.{workload.nf}", tmp_path, 1.0, 1.0, np.ones((1, 2)), np.ones((1, 2)))
+            workload.nf: Trace(tmp_path / f"{folder}.{workload.nf}", tmp_path, 1.0, 1.0, *[np.ones((1, 2))] * 2)
             for workload, folder in zip(two, folders, strict=True)
         }
         monkeypatch.setattr(testbed._traces, "trace", lambda workload, _, kept=kept: kept[workload.nf])
