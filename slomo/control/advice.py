@@ -52,15 +52,25 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
 
 
 def best_effort(
-    situation: Situation, now: Outlook, margin: float, limit: int, avoid: Sequence[Mapping[str, Setting]] = ()
+    situation: Situation,
+    now: Outlook,
+    margin: float,
+    limit: int,
+    avoid: Sequence[Mapping[str, Setting]] = (),
+    usual: Situation | None = None,
 ) -> Outlook:
     """Return what `advise` would, or where nothing keeps every promise what breaks fewest, and those least.
 
     Where that is hardly better than what is in force (`now`), what is in force is returned; settings to `avoid` never.
+    Where the loads that promises are kept for are not the `usual` ones, best effort's welfare is compared at those.
     """
     fresh = (settings for settings in candidates(situation, now) if settings not in avoid)
     tried = foresee_many(situation, list(itertools.islice(fresh, limit)), margin)
     enough = [outlook for outlook in tried if outlook.kept]
+    if enough and usual is not None:
+        fares = foresee_many(usual, [outlook.settings for outlook in enough])
+        chosen = preferred(usual, fares).settings
+        return next(outlook for outlook in enough if outlook.settings is chosen)
     if enough:
         return preferred(situation, enough)
     best = min((now, *tried), key=lambda outlook: (len(outlook.broken), -outlook.spare))

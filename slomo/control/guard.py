@@ -1,9 +1,12 @@
 """The guard: keeps promised throughput by the change that is predicted to help and to cost best effort least.
 
-Watching is cheap: throughput and loads. Where a promise breaks, or is predicted to break at the loads that are coming,
-the plant is asked for a probe, which costs more and tells more exactly what the tenants do; then candidates are tried
-in a what-if, the best is applied, looked at in the next round, and taken back where it did not help. What holds with
-room to spare is loosened later. Pairs of prediction and outcome correct the predictions (`slomo.drift.correction`).
+Loads burst faster than a loop acts. A promise is therefore kept for whatever may come: with all that was promised
+offered, and best effort at full load. Only where no setting keeps that, the highest loads of late count instead.
+
+Watching is cheap: throughput, loads and latency. Where a promise breaks, or is predicted to break, the plant is asked
+for a probe, which costs more and tells more exactly what the tenants do; then candidates are tried in a what-if, the
+best is applied, looked at in the next round, and taken back where it did not help. What holds with room to spare is
+loosened later. Pairs of prediction and outcome correct the predictions (`slomo.drift.correction`).
 """
 
 from collections.abc import Mapping
@@ -12,13 +15,15 @@ from typing import Any
 
 from slomo.control.advice import best_effort
 from slomo.control.observation import ControlDecision, MachineReading
-from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many, with_bias
+from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 from slomo.drift.correction import OnlineCorrection
 
 #: Room over the margin before a change is loosened, and rounds it must hold.
 LOOSE_MARGIN, LOOSE_ROUNDS = 0.04, 6
 #: Candidates that are tried in one round.
 CANDIDATES = 100
+#: What is left of a load's peak after a round, and rounds before whatever may come is tried again to be kept.
+FADING, AGAIN = 0.97, 30
 #: Settings that did not help, of which so many are not tried again while the promise they were tried for is at risk.
 REMEMBERED = 8
 
@@ -35,8 +40,10 @@ class GuardMemory:
     calm: int = 0
     #: Biases.
     correction: OnlineCorrection = field(default_factory=lambda: OnlineCorrection(weight=0.4))
-    #: Loads of the round before.
+    #: The highest loads of late.
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
+    #: Rounds in which the highest loads of late are planned for, as nothing keeps promises for whatever may come.
+    short: int = 0
     #: What was tried lately and did not help.
     vain: tuple[Mapping[str, Setting], ...] = ()
 
@@ -63,20 +70,19 @@ class GuardController:
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what would help most; see `Controller`."""
         state = memory if isinstance(memory, GuardMemory) else GuardMemory(self._first)
-        situation = self._situation(observation, state)
-        now = foresee(situation)
-        correction = _learned(observation, now, state.correction)
-        loads = {name: r.offered_mpps for name, r in observation.tenants.items() if r.offered_mpps is not None}
-        situation = replace(situation, bias=correction.factors)
-        now = with_bias(situation, now, correction.factors, self.margin)
+        seen = self._situation(observation, state)
+        correction = _learned(observation, foresee(seen), state.correction)
+        state = replace(state, loads_mpps=_peaks(observation, state.loads_mpps), short=max(state.short - 1, 0))
+        late = replace(seen, bias=correction.factors, offered_mpps=state.loads_mpps)
+        situation = late if state.short else whatever_comes(late)
+        now = foresee(situation, margin=self.margin)
         if (observation.broken or not now.kept) and not observation.probed:
             return ControlDecision(memory=state, probe=True)
-        state = replace(state, loads_mpps=loads)
-        if state.before is not None and self._in_vain(observation, situation, state, state.before):
+        if state.before is not None and self._in_vain(observation, seen, state, state.before):
             return self._back(situation, state, state.before)  # what was wrong there says nothing of other settings
         state = replace(state, correction=correction, before=None)
         if observation.broken or not now.kept:
-            return self._tighten(situation, now, state, observation)
+            return self._tighten(situation, late, now, state, observation)
         return self._loosen(situation, state)
 
     def _in_vain(
@@ -97,9 +103,13 @@ class GuardController:
         return ControlDecision(plan, back, ("what was tried did not help",), urgent=True)
 
     def _tighten(
-        self, situation: Situation, now: Outlook, state: GuardMemory, observation: MachineReading
+        self, situation: Situation, late: Situation, now: Outlook, state: GuardMemory, observation: MachineReading
     ) -> ControlDecision:
-        best = best_effort(situation, now, self.margin, CANDIDATES, state.vain)
+        best = best_effort(situation, now, self.margin, CANDIDATES, state.vain, late)
+        if not best.kept and not state.short:
+            state, situation, best = replace(state, short=AGAIN), late, foresee(late, margin=self.margin)
+            if observation.broken or not best.kept:
+                best = best_effort(late, best, self.margin, CANDIDATES, state.vain)
         if dict(best.settings) == dict(state.settings):
             plan = situation.plan(self.server, state.settings)
             return ControlDecision(plan, replace(state, calm=0), ("nothing helps more",), observation.broken)
@@ -134,27 +144,48 @@ class GuardController:
         return [each for each in (first, free, halved) if each != situation.settings]
 
     def _situation(self, observation: MachineReading, state: GuardMemory) -> Situation:
-        """Return what is, at the loads of the next round if they go on as they did."""
+        """Return what is, at the loads that are seen."""
         seen = {name: reading for name, reading in observation.tenants.items() if name in self.initial.responses}
-        offered = {}
-        for name, reading in seen.items():
-            if reading.offered_mpps is not None:
-                before = state.loads_mpps.get(name, reading.offered_mpps)
-                offered[name] = max(reading.offered_mpps, 2.0 * reading.offered_mpps - before)
         return replace(
             self.initial,
             responses={name: self.initial.responses[name] for name in seen},
             settings={name: state.settings[name] for name in seen},
             promised_mpps={name: r.target_mpps for name, r in seen.items() if r.target_mpps is not None},
-            offered_mpps=offered,
+            offered_mpps={name: r.offered_mpps for name, r in seen.items() if r.offered_mpps is not None},
         )
 
 
+def whatever_comes(situation: Situation) -> Situation:
+    """Return a situation at the worst loads: all that was promised is offered, and best effort is at full load.
+
+    Examples
+    --------
+    >>> loads = {"promised": 0.5, "best effort": 0.1}
+    >>> dict(whatever_comes(Situation({}, None, 1, {}, {"promised": 1.0}, loads)).offered_mpps)
+    {'promised': 1.0}
+    """
+    offered = situation.offered_mpps
+    promised = {name: max(mpps, offered[name]) for name, mpps in situation.promised_mpps.items() if name in offered}
+    return replace(situation, offered_mpps=promised)
+
+
+def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str, float]:
+    """Return the highest loads of late."""
+    return {
+        name: max(reading.offered_mpps, FADING * before.get(name, 0.0))
+        for name, reading in observation.tenants.items()
+        if reading.offered_mpps is not None
+    }
+
+
 def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrection) -> OnlineCorrection:
-    """Take the pairs of tenants that were not limited by their load: there prediction and outcome can differ."""
+    """Take the pairs of tenants that were not limited by their load: there prediction and outcome can differ.
+
+    Packets that take too long wait for others: what is served then is about what can be.
+    """
     for name, possible in zip(now.settings, now.parted.capacity_mpps, strict=True):
         reading = observation.tenants[name]
-        if reading.offered_mpps is None or reading.throughput_mpps < 0.98 * reading.offered_mpps:
+        if reading.offered_mpps is None or reading.late or reading.throughput_mpps < 0.98 * reading.offered_mpps:
             correction = correction.seen(name, predicted_mpps=possible, measured_mpps=reading.throughput_mpps)
     return correction
 

@@ -6,8 +6,10 @@ from typing import Any, Protocol
 
 from slomo.enforce.plan import EnforcementPlan
 
-_UNITS = {"throughput_mpps": "Mpps", "offered_mpps": "Mpps", "occupancy_kib": "KiB", "misses_m_s": "M/s"}
-#: More than this is no rate of packets or misses [M/s], and no cache [KiB].
+_UNITS = {
+    "throughput_mpps": "Mpps", "offered_mpps": "Mpps", "occupancy_kib": "KiB", "misses_m_s": "M/s", "latency_us": "us",
+}  # fmt: skip
+#: More than this is no rate of packets or misses [M/s], no cache [KiB] and no latency [us].
 _MOST = 1e9
 
 
@@ -26,6 +28,9 @@ class TenantReading:
     misses_m_s: float | None = None
     #: What a packet costs it [cycles].
     cost_cycles: float | None = None
+    #: 95th percentile from arrival to departure [us], and what was promised of it; None where that is not known.
+    latency_us: float | None = None
+    latency_limit_us: float | None = None
 
     @property
     def fault(self) -> str:
@@ -44,6 +49,11 @@ class TenantReading:
         return self.target_mpps if self.offered_mpps is None else min(self.target_mpps, self.offered_mpps)
 
     @property
+    def late(self) -> bool:
+        """Whether its packets take longer than promised."""
+        return None not in (self.latency_us, self.latency_limit_us) and self.latency_us > self.latency_limit_us  # type: ignore[operator]
+
+    @property
     def broken(self) -> bool:
         """Whether it does less than it must; what it does is not known where its sensor is absurd, so that it counts.
 
@@ -51,10 +61,14 @@ class TenantReading:
         --------
         >>> TenantReading(0.9, target_mpps=1.0).broken, TenantReading(0.5, target_mpps=1.0, offered_mpps=0.5).broken
         (True, False)
+        >>> TenantReading(1.0, target_mpps=1.0, latency_us=9.0, latency_limit_us=5.0).broken
+        True
         """
         needed = self.needed_mpps
+        if needed is None and self.latency_limit_us is None:
+            return False
         # A sampled rate of an NF that serves all it is offered varies by less than a percent around it.
-        return needed is not None and (bool(self.fault) or self.throughput_mpps < 0.99 * needed)
+        return bool(self.fault) or self.late or self.throughput_mpps < 0.99 * (needed or 0.0)
 
 
 @dataclass(frozen=True)

@@ -213,11 +213,6 @@ def shares_ways(settings: Mapping[str, Setting], name: str) -> bool:
     return any(other.mask & mine for key, other in settings.items() if key != name)
 
 
-def with_bias(situation: Situation, outlook: Outlook, bias: Mapping[str, float], margin: float) -> Outlook:
-    """Return an outlook under biases learned since: they change no solution."""
-    return judged(replace(situation, bias=bias), outlook.settings, outlook.parted, margin)
-
-
 def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:
     """Return a tenant's bottleneck, its losses by cause, and the lever that helps against it.
 

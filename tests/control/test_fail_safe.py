@@ -159,6 +159,14 @@ def test_an_absurd_rate_is_no_kept_promise(rate: float) -> None:
     assert TenantReading(rate, 1.0).broken
 
 
+def test_packets_that_take_too_long_break_a_promise() -> None:
+    """Latency counts beside throughput, also alone; an absurd one is a sensor's fault."""
+    assert TenantReading(1.0, 1.0, latency_us=9.0, latency_limit_us=5.0).broken
+    assert TenantReading(1.0, latency_us=9.0, latency_limit_us=5.0).broken
+    assert not TenantReading(1.0, 1.0, latency_us=4.0, latency_limit_us=5.0).broken
+    assert TenantReading(1.0, latency_us=math.nan).fault == "latency is nan us"
+
+
 def test_the_throttle_holds_while_a_victim_is_not_seen() -> None:
     """Quotas do not grow while one who was promised something is missing."""
     throttle, memory = ThrottleController("s", {"hog": TenantSetting("hog", process_ids=(7,))}), None

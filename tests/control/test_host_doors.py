@@ -10,12 +10,12 @@ from slomo.control.observation import MachineReading, Patience, TenantReading
 from slomo.control.plants import SimulatedTime
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.plan import TenantSetting
-from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.acting.control import ControlConfiguration, control_from, host_controller
+from slomo.workflow.acting.control import ControlConfiguration, control_from, control_loop, host_controller
 from slomo.workflow.acting.partition_profile import PartitionProfile
 from slomo.workflow.acting.whatif import PartitionKnowledge
 from tests.fake_resctrl.files import everything, fake_tree
@@ -24,6 +24,7 @@ from tests.fake_resctrl.model import Flavour
 WAYS, MACHINE = 20, load_machine("e5-2620v4")
 TASKS = {"victim": 101, "hog": 102}
 TENANTS = [{"name": "victim", "workload": "lpm", "slo": 0.9}, {"name": "hog", "workload": "stats"}]
+RMD = "[OSGroup]\ncacheways = 1\n[CachePool]\nguarantee = 10\nbesteffort = 6\nshared = 3\n"
 SETTINGS = {name: TenantSetting(name, process_ids=(task,)) for name, task in TASKS.items()}
 
 
@@ -71,12 +72,17 @@ def learned(folder: Path) -> Path:
 
 
 def configured(folder: Path, controller: str, **fields: object) -> ControlConfiguration:
+    if controller == "pools":
+        (folder / "rmd.toml").write_text(RMD)
+        tenants = [{**TENANTS[0], "max_cache": 8, "min_cache": 8}, {**TENANTS[1], "policy": "bronze"}]
+        fields = {"pools": str(folder / "rmd.toml"), "tenants": tenants, **fields}
     if controller == "guard":
         fields = {"partitions": str(learned(folder)), "described": MACHINE.name, **fields}
-    return control_from({"machine": "host", "controller": controller, "tenants": TENANTS, **fields}, "loop.yaml")
+    told = {"machine": "host", "controller": controller, "tenants": TENANTS, **fields}
+    return control_from(told, "loop.yaml")
 
 
-@pytest.mark.parametrize("controller", ["max_min", "guard"])
+@pytest.mark.parametrize("controller", ["max_min", "guard", "pools"])
 def test_a_host_is_kept_by_the_controllers_of_the_simulation(tmp_path: Path, controller: str) -> None:
     """The victim's process gets ways of its own until its promise holds; at the end the tree is as it was."""
     tree = fake_tree(tmp_path, Flavour(ways=WAYS))
@@ -119,3 +125,21 @@ def test_what_the_guard_needs_to_know_of_a_host_is_asked_for(tmp_path: Path) -> 
     whole = ResctrlBackend(fake_tree(tmp_path / "b", Flavour(ways=WAYS)), tmp_path)
     with pytest.raises(UnknownNameError, match="snort"):
         host_controller(configured(tmp_path, "guard", tenants=other), whole, SETTINGS, ("victim",))
+
+
+def test_pools_are_told_what_is_asked_of_them(tmp_path: Path) -> None:
+    """On simulated time as on a host; what is for pools is refused elsewhere; a full pool says so."""
+    made = replace(configured(tmp_path, "pools", machine=MACHINE.name), steps=2)
+    with control_loop(made, tmp_path / "receipts") as (loop, _):
+        assert loop.step().fault is None
+        assert loop.plan is not None
+        assert {each.tenant: each.llc_way_mask for each in loop.plan.tenants} == {"victim": 0x3FC00, "hog": 0xE}
+        loop.close()
+    with pytest.raises(ConfigurationError, match="'policy' is for controller pools"):
+        configured(tmp_path, "max_min", tenants=[{**TENANTS[0], "policy": "gold"}])
+    with pytest.raises(ConfigurationError, match="needs 'pools'"):
+        control_from({"machine": "host", "controller": "pools", "tenants": TENANTS}, "loop.yaml")
+    crowd = configured(tmp_path, "pools", tenants=[{**each, "max_cache": 8, "min_cache": 8} for each in TENANTS])
+    backend = ResctrlBackend(fake_tree(tmp_path, Flavour(ways=WAYS)), tmp_path)
+    with pytest.raises(TestbedError, match="no 8 adjacent ways left"):
+        host_controller(crowd, backend, SETTINGS, ("victim",))

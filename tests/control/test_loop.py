@@ -214,6 +214,33 @@ def test_the_guard_takes_back_what_did_not_help() -> None:
     assert all(t.llc_way_mask is None for t in second.plan.tenants)  # type: ignore[union-attr]
 
 
+def test_the_guard_keeps_promises_for_loads_that_may_come() -> None:
+    """Nothing is broken yet, at half of each load; what is set holds with all that was promised, beside a full hog."""
+    guard = GuardController("s", situation := Situation({"v": LPM, "h": HOG}, MEMORY, WAYS))
+    calm = {"v": TenantReading(2.0, 4.5, offered_mpps=2.0), "h": TenantReading(0.2, offered_mpps=0.2)}
+    seen = MachineReading(0.0, calm)
+    assert not seen.broken
+    asked = guard.decide(seen, None)
+    made = guard.decide(replace(seen, probed=True), asked.memory)
+    assert asked.probe
+    assert made.plan is not None
+    worst = replace(situation, promised_mpps={"v": 4.5}, offered_mpps={"v": 4.5})
+    assert foresee(worst, made.memory.settings).kept
+    assert not foresee(worst, situation.open_settings).kept
+
+
+def test_the_guard_plans_for_loads_of_late_where_nothing_keeps_more() -> None:
+    """Ten times what it can do was promised: what is offered is kept, best effort left alone, nobody escalated."""
+    guard = GuardController("s", Situation({"v": LPM, "h": HOG}, MEMORY, WAYS))
+    calm = {"v": TenantReading(2.0, 50.0, offered_mpps=2.0), "h": TenantReading(0.2, offered_mpps=0.2)}
+    seen, memory = MachineReading(0.0, calm, probed=True), None
+    for _ in range(3):
+        decision = guard.decide(seen, memory)
+        memory = decision.memory
+    assert memory.settings == guard.initial.open_settings
+    assert not decision.escalated
+
+
 def test_decisions_for_twenty_tenants_are_quick() -> None:
     """The best of three, as others use this machine too; the target of 10 ms is measured by benchmarks/control.py."""
     draw = random.Random(3)

@@ -44,6 +44,8 @@ class PoolManager:
         Identifiers of the last-level caches; all are divided alike.
     backend : Backend, optional
         Who enforces; without one it only computes.
+    enforces : bool
+        Whether it applies its plan itself; False where a loop does (`slomo.control.pools.controller`).
     receipts : path, optional
         Folder of receipts.
     estimator : callable, optional
@@ -74,11 +76,12 @@ class PoolManager:
         receipts: Path | None = None,
         estimator: Estimator | None = None,
         processes: Processes | None = None,
+        enforces: bool = True,
     ) -> None:
         self.configuration, self.cache_ways, self.caches = configuration, cache_ways, caches
         self.layout: PoolLayout = lay_out(configuration, cache_ways)
         self._seats = PoolSeats(self.layout, configuration.shrink, configuration.max_allowed_shared)
-        self._backend, self._receipts, self._estimator = backend, receipts, estimator
+        self._backend, self._receipts, self._estimator, self._enforces = backend, receipts, estimator, enforces
         self._processes = processes or processes_of_this_host
         self._workloads: dict[str, PoolWorkload] = {}
         self._receipt: Receipt | None = None
@@ -296,8 +299,9 @@ class PoolManager:
     def _enforce(self, workloads: dict[str, PoolWorkload]) -> None:
         if self._backend is not None:
             self._require_no_foreign(workloads)
-            plan = self._plan(workloads)
-            self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
+            if self._enforces:
+                plan = self._plan(workloads)
+                self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
         self._workloads = dict(workloads)
 
 

@@ -5,7 +5,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ from slomo.control.host_plant import HostPlant, OnProcesses
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
 from slomo.control.observation import Controller, Patience
+from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.controller import PoolController
+from slomo.control.pools.manager import PoolManager
+from slomo.control.pools.workload import processes_of_this_host
 from slomo.control.situation import Situation
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.enforce.backends.simulated import SimulatedServer
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, SlomoError, StoreError, TestbedError, UnknownNameError
@@ -42,12 +48,17 @@ from slomo.workflow.acting.simulated_loops import simulated_loop
 from slomo.workflow.acting.whatif import PartitionKnowledge
 
 #: Where -> which controllers run there; machine ``host`` is this one.
-CONTROLLERS = {"simulated": ("guard", "max_min", "numa", "cpu_shares"), "host": ("throttle", "max_min", "guard")}
+CONTROLLERS = {
+    "simulated": ("guard", "max_min", "pools", "numa", "cpu_shares"),
+    "host": ("throttle", "max_min", "guard", "pools"),
+}
 HOST, SHARES = "host", "cpu_shares"
 _FIELDS = {
     "machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name", "partitions",
-    "described",
+    "described", "pools", "policies",
 }  # fmt: skip
+#: Of a tenant, for ``pools``: fields of RMD's workloads.
+_WISHES = ("policy", "max_cache", "min_cache")
 #: Of a document of service chains (docs/guides/chains.md), which `cpu_shares` reads instead of tenants.
 _CHAIN_FIELDS = {"stages", "chains", "queue", "storage", "buffer_b", "memory_socket"}
 
@@ -75,6 +86,9 @@ class ControlConfiguration:
     #: For ``guard`` on this host: what was learned over its ways (`slomo whatif --profile`), and what describes it.
     partitions: Path | None = None
     described: Machine | None = None
+    #: For ``pools``: RMD's configuration and policies, and tenant -> what it asks for.
+    pools: tuple[Path, Path | None] | None = None
+    wishes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_control_file(path: str | Path) -> ControlConfiguration:
@@ -109,17 +123,40 @@ def control_from(data: Any, path: str | Path) -> ControlConfiguration:
         _number(path, data, "dwell_s", Patience.dwell_s),
         _number(path, data, "cool_down_s", Patience.cool_down_s),
     )
+    read = tuple(_tenant(path, number, item) for number, item in enumerate(tenants))
+    pools, wishes = _pools(path, data, controller, [name for name, _, _ in read])
     return ControlConfiguration(
         str(data.get("name", Path(path).stem)),
         machine,
         controller,
-        tuple(_tenant(path, number, item) for number, item in enumerate(tenants)),
+        read,
         settings,
         int(_number(path, data, "steps", 60)),
         int(_number(path, data, "seed", 0)),
         _system(path, data) if controller == SHARES else None,
         *_knowledge(path, data, controller if machine is None else ""),
+        pools,
+        wishes,
     )
+
+
+def _pools(
+    path: str | Path, data: Mapping[str, Any], controller: str, names: Sequence[str]
+) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
+    """Return RMD's files, and what each tenant asks for; who asks for nothing shares."""
+    asked = [{key: item[key] for key in _WISHES if key in item} for item in data.get("tenants", ())]
+    given = [name for name in ("pools", "policies") if name in data] + [key for wish in asked for key in wish]
+    if controller != "pools":
+        if given:
+            raise ConfigurationError(f"{path}: '{given[0]}' is for controller pools")
+        return None, {}
+    pools, policies = data.get("pools"), data.get("policies")
+    if not isinstance(pools, str) or not isinstance(policies, str | None):
+        raise ConfigurationError(
+            f"{path}: controller pools needs 'pools', the file of RMD's configuration",
+            hint="pools: rmd.toml, policies: policy.yaml",
+        )
+    return (Path(pools), None if policies is None else Path(policies)), dict(zip(names, asked, strict=True))
 
 
 def _knowledge(path: str | Path, data: Mapping[str, Any], controller: str) -> tuple[Path | None, Machine | None]:
@@ -214,12 +251,10 @@ def control_loop(
     Raises SlomoError if the machine does not let it.
     """
     if configuration.machine is not None:
+        made = partial(_simulated_pools, configuration) if configuration.pools else configuration.controller
+        what = configuration.system or configuration.tenants
         plant, controller, targets = simulated_loop(
-            configuration.name,
-            configuration.machine,
-            configuration.controller,
-            configuration.system or configuration.tenants,
-            configuration.seed,
+            configuration.name, configuration.machine, made, what, configuration.seed
         )
         yield ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
         return
@@ -276,6 +311,9 @@ def host_controller(
     ways = read_facts(backend.tree).full_mask.bit_count()
     if configuration.controller == "max_min":
         return OnProcesses(MaxMinController(configuration.name, ways, 1.0), settings)
+    if configuration.controller == "pools":
+        members = {name: {"task_ids": [*setting.process_ids]} for name, setting in settings.items()}
+        return pool_controller(configuration, ways, members, backend)
     machine = configuration.described
     assert machine is not None
     assert configuration.partitions is not None
@@ -291,6 +329,41 @@ def host_controller(
     responses = {name: model.response for name, model in models.items()}
     situation = Situation(responses, memory_of(list(models.values())), ways)
     return OnProcesses(GuardController(configuration.name, situation), settings)
+
+
+def pool_controller(
+    configuration: ControlConfiguration, ways: int, members: Mapping[str, Mapping[str, Any]], backend: Backend | None
+) -> PoolController:
+    """Return RMD's pools of a cache of so many ways, with all tenants in them.
+
+    Raises ConfigurationError for files that are none of RMD's; TestbedError where a pool has no room; InvalidValueError
+    for what no pool gives.
+
+    Parameters
+    ----------
+    configuration : ControlConfiguration
+        What to run.
+    ways : int
+        Of the cache.
+    members : mapping of str to mapping
+        Tenant -> its cores or processes, as RMD names them.
+    backend : Backend or None
+        Whose tree is looked at for groups of others.
+    """
+    assert configuration.pools is not None
+    machine = configuration.machine
+    way_mib = None if machine is None else machine.llc_mib / machine.llc_ways
+    known = read_rmd_toml(*configuration.pools, way_mib=way_mib, cache_ways=ways)
+    running = {task: name for name, who in members.items() for task in who.get("task_ids", ())}
+    manager = PoolManager(
+        known, ways, backend=backend, processes=lambda: {**processes_of_this_host(), **running}, enforces=False
+    )
+    return PoolController(manager, {name: {**who, **configuration.wishes[name]} for name, who in members.items()})
+
+
+def _simulated_pools(configuration: ControlConfiguration, server: SimulatedServer) -> PoolController:
+    members = {name: {"core_ids": [server.knobs[f"core:{name}"]]} for name in server.occupants}
+    return pool_controller(configuration, server.machine.llc_ways, members, None)
 
 
 def _status_file(name: str) -> Path:

@@ -1,6 +1,6 @@
 """What a control loop on simulated time is made of: a plant, a controller that knows it, and targets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from slomo.control.cpu_shares import SharesController
 from slomo.control.guard import GuardController
@@ -26,7 +26,11 @@ Promised = tuple[str, Workload, float | None]
 
 
 def simulated_loop(
-    name: str, machine: Machine, controller: str, tenants: Sequence[Promised] | ChainSystem, seed: int = 0
+    name: str,
+    machine: Machine,
+    controller: str | Callable[[SimulatedServer], Controller],
+    tenants: Sequence[Promised] | ChainSystem,
+    seed: int = 0,
 ) -> tuple[Plant, Controller, Mapping[str, float]]:
     """Return plant, controller and the targets of those who were promised something [Mpps].
 
@@ -38,8 +42,8 @@ def simulated_loop(
         Of the loop.
     machine : Machine
         What is simulated.
-    controller : {"guard", "max_min", "numa", "cpu_shares"}
-        Who decides.
+    controller : {"guard", "max_min", "numa", "cpu_shares"} or callable
+        Who decides; what is called makes one for a server.
     tenants : sequence of Promised, or ChainSystem for ``cpu_shares``
         What runs.
     seed : int
@@ -62,7 +66,11 @@ def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> 
     return server.simulate(1).tenants[0].throughput_mpps
 
 
-def _controller(name: str, server: SimulatedServer, controller: str, seed: int) -> Controller:
+def _controller(
+    name: str, server: SimulatedServer, controller: str | Callable[[SimulatedServer], Controller], seed: int
+) -> Controller:
+    if not isinstance(controller, str):
+        return controller(server)
     machine = server.machine
     if controller == "max_min":
         return MaxMinController(name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)

@@ -1,0 +1,471 @@
+"""Controllers on fresh servers whose loads wander and burst, and the guard while its sensors fail.
+
+Every server draws three to seven tenants, one or two of them promised what they are offered, up to 60 to 85 % of solo.
+A load is an autoregressive process (AR(1)) with bursts of two to six rounds. Controllers see throughput, load and the
+95th percentile of latency, and set cache ways and memory bandwidth. The simulator judges every round.
+
+    python benchmarks/controllers.py --seed 4711
+    python benchmarks/controllers.py --seed 4711 --servers 5 --faults
+
+| Controller | What it is |
+| --- | --- |
+| none | nothing is set |
+| parties | PARTIES (Chen, Delimitrou, Martinez, ASPLOS'19) |
+| heracles | Heracles (Lo et al., ISCA'15); of several promised tenants the one with the least slack is its service |
+| guard | `slomo.control.guard` |
+| oracle | knows the next loads, tries settings in the simulator itself, the best for best effort first |
+
+PARTIES and Heracles are written from their papers with what there is here: cache ways, and bandwidth of best effort in
+steps of 10 %. Cores, frequency, disk and network are nobody's to move. "Disabled" best effort keeps one way and 10 % of
+bandwidth. Their latency target is the knee of each function: its 95th percentile alone at 97 % of solo.
+
+Targets: broken at most 0.5 % of the time with best effort at least 0.95 of the oracle's; with faults broken at most 1.5
+times as long, an alarm within two rounds.
+"""
+
+import argparse
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from slomo.control.advice import candidates, isolated, welfare
+from slomo.control.guard import GuardController
+from slomo.control.loop import ControlLoop
+from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
+from slomo.control.plants import SimulatedPlant
+from slomo.control.situation import Setting, Situation, foresee, foresee_many
+from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.errors import TestbedError
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.acting.whatif import PartitionKnowledge
+
+MACHINE = load_machine("e5-2620v4")
+NFS = ("lpm", "stats", "mazunat", "ip-router", "maglev", "flowstats")
+#: Of the AR(1) process: memory and standard deviation; of a burst: chance per round, length, size as shares of solo.
+MEMORY, SPREAD, BURST, LENGTH, SIZE = 0.9, 0.08, 0.03, (2, 6), (0.15, 0.4)
+#: What the oracle tries in the simulator, at most, in one round.
+TRIED = 8
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A server that nothing was set on: workloads, what is promised, and the loads of every round, all in Mpps."""
+
+    seed: int
+    workloads: dict[str, Workload]
+    solo: dict[str, float]
+    targets: dict[str, float]
+    loads: list[dict[str, float]]
+
+    def plant(self) -> SimulatedPlant:
+        """Return the server, offered these loads."""
+        server = SimulatedServer(MACHINE, [Occupant(name, w) for name, w in self.workloads.items()])
+
+        def offer(server: SimulatedServer, time_s: float) -> None:
+            now = self.loads[min(int(time_s), len(self.loads) - 1)]
+            for name, workload in self.workloads.items():
+                server.offer(name, workload.offered(now[name]))
+
+        return SimulatedPlant(server, self.targets, offer, seed=1000 * self.seed)
+
+
+def drawn(seed: int, profile: PartitionProfile, rounds: int) -> Fresh:
+    """Draw a server."""
+    draw = random.Random(seed)  # noqa: S311
+    workloads = {f"t{n}": Workload(draw.choice(NFS)) for n in range(draw.randint(3, 7))}
+    solo = {name: profile.responses[w.key].solo_mpps for name, w in workloads.items()}
+    targets = {f"t{n}": draw.uniform(0.6, 0.85) * solo[f"t{n}"] for n in range(draw.randint(1, 2))}
+    most = {name: targets.get(name, 1.05 * solo[name]) for name in workloads}
+    means = {name: draw.uniform(0.5, 0.9) * most[name] for name in workloads}
+    away, burst = dict.fromkeys(workloads, 0.0), dict.fromkeys(workloads, (0, 0.0))
+    loads = []
+    for _ in range(rounds):
+        now = {}
+        for name in workloads:
+            away[name] = MEMORY * away[name] + math.sqrt(1.0 - MEMORY**2) * draw.gauss(0.0, SPREAD)
+            left, size = burst[name]
+            if not left and draw.random() < BURST:
+                left, size = draw.randint(*LENGTH), draw.uniform(*SIZE)
+            burst[name] = max(left - 1, 0), size
+            load = means[name] + (away[name] + size * bool(left)) * solo[name]
+            now[name] = round(min(max(load, 0.05 * solo[name]), most[name]), 4)
+        loads.append(now)
+    return Fresh(seed, workloads, solo, targets, loads)
+
+
+@dataclass
+class Division:
+    """Ways by promised tenant; all others share the rest, under one throttle [%]."""
+
+    ways: dict[str, int]
+    rest: int
+    percent: float = 100.0
+
+    def plan(self, fresh: Fresh, situation: Situation) -> ControlDecision:
+        """Return it as a decision."""
+        everybody = replace(situation, settings=situation.open_settings)
+        settings = {
+            name: setting if name in self.ways else replace(setting, bandwidth_percent=self.percent)
+            for name, setting in isolated(everybody, self.ways).items()
+        }
+        return ControlDecision(situation.plan("s", {name: settings[name] for name in fresh.workloads}), self)
+
+
+def slacks(observation: MachineReading, knees: dict[str, float]) -> dict[str, float]:
+    """Return by how much each promised tenant is below its latency target; far below where hardly anything arrives."""
+    return {
+        name: 1.0 - (reading.latency_us or 0.0) / knees[name]
+        for name, reading in observation.tenants.items()
+        if name in knees
+    }
+
+
+@dataclass
+class Parties:
+    """PARTIES: slack below 5 % is upsized, above 20 % for all downsized; one unit of one resource a round."""
+
+    fresh: Fresh
+    situation: Situation
+    knees: dict[str, float]
+    name: str = "parties"
+    #: Resource that each tenant adjusts now: 0 ways, 1 bandwidth of best effort.
+    wheel: dict[str, int] = field(default_factory=dict)
+    #: Who was adjusted last, up or down, its latency then, and what was before.
+    last: tuple[str, str, float, Division] | None = None
+    #: Rounds until something is downsized again, after a violation that it caused.
+    frozen: int = 0
+
+    def decide(self, observation: MachineReading, memory: object) -> ControlDecision:
+        """Adjust one unit of one resource; see `Controller`."""
+        division = memory if isinstance(memory, Division) else self._equal()
+        slack, last, self.last = slacks(observation, self.knees), self.last, None
+        self.frozen = max(self.frozen - 1, 0)
+        if last is not None:
+            who, way, before_us, before = last
+            if way == "down" and slack[who] < 0.0:  # undone at once, and the next resource is tried later
+                self._turn(who)
+                self.frozen = 30
+                return before.plan(self.fresh, self.situation)
+            if way == "up" and (observation.tenants[who].latency_us or 0.0) >= before_us:
+                self._turn(who)
+        worst, best = min(slack, key=lambda n: slack[n]), max(slack, key=lambda n: slack[n])
+        if slack[worst] < 0.05:
+            return self._moved(observation, division, worst, "up", slack)
+        if slack[best] > 0.2 and min(slack.values()) > 0.2 and not self.frozen:
+            return self._moved(observation, division, best, "down", slack)
+        return division.plan(self.fresh, self.situation)
+
+    def _moved(
+        self, observation: MachineReading, division: Division, who: str, way: str, slack: dict[str, float]
+    ) -> ControlDecision:
+        for _ in range(2):
+            after = self._adjusted(division, who, 1 if way == "up" else -1, slack)
+            if after is not None:
+                self.last = who, way, observation.tenants[who].latency_us or 0.0, division
+                return after.plan(self.fresh, self.situation)
+            self._turn(who)
+        return division.plan(self.fresh, self.situation)
+
+    def _adjusted(self, division: Division, who: str, by: int, slack: dict[str, float]) -> Division | None:
+        if self.wheel.get(who, 0) == 1:
+            percent = division.percent - 10.0 * by
+            return replace(division, percent=percent) if 10.0 <= percent <= 100.0 else None
+        ways = {**division.ways, who: division.ways[who] + by}
+        if by < 0:
+            return replace(division, ways=ways, rest=division.rest + 1) if ways[who] >= 1 else None
+        if division.rest > 1:  # best effort gives first
+            return replace(division, ways=ways, rest=division.rest - 1)
+        giver = max(slack, key=lambda n: slack[n])
+        if giver == who or division.ways[giver] < 2:
+            return None
+        return replace(division, ways={**ways, giver: ways[giver] - 1})
+
+    def _turn(self, who: str) -> None:
+        self.wheel[who] = 1 - self.wheel.get(who, 0)
+
+    def _equal(self) -> Division:
+        share = max(MACHINE.llc_ways // (len(self.fresh.targets) + 1), 1)
+        return Division(dict.fromkeys(self.fresh.targets, share), MACHINE.llc_ways - share * len(self.fresh.targets))
+
+
+@dataclass
+class Heracles:
+    """Heracles: best effort grows way by way while slack and bandwidth allow, and is disabled where they do not."""
+
+    fresh: Fresh
+    situation: Situation
+    knees: dict[str, float]
+    name: str = "heracles"
+    #: Rounds until best effort may run again; its share of rounds is the paper's (5 minutes in polls of 15 s).
+    cooling: int = 0
+    enabled: bool = False
+    #: Bandwidth moved the round before last [share of the channel], and whether ways grow.
+    moved: float = 0.0
+
+    def decide(self, observation: MachineReading, memory: object) -> ControlDecision:
+        """Disable, shrink, keep or grow best effort; see `Controller`."""
+        division = memory if isinstance(memory, Division) else self._disabled()
+        slack = min(slacks(observation, self.knees).values())
+        load = max((observation.tenants[n].offered_mpps or 0.0) / target for n, target in self.fresh.targets.items())
+        self.cooling = max(self.cooling - 1, 0)
+        if slack < 0.0:
+            self.enabled, self.cooling = False, 20
+        elif load > 0.85:
+            self.enabled = False
+        elif load < 0.8 and not self.cooling:
+            self.enabled = True
+        if not self.enabled:
+            return self._disabled().plan(self.fresh, self.situation)
+        bandwidth = self._bandwidth(observation)
+        if bandwidth > 0.9 or slack < 0.05:
+            division = replace(division, percent=max(division.percent - 20.0, 10.0))
+        elif slack >= 0.1:  # else nothing may grow
+            division = self._grown(division, bandwidth)
+        self.moved = bandwidth
+        return division.plan(self.fresh, self.situation)
+
+    def _grown(self, division: Division, bandwidth: float) -> Division:
+        """Grow the cache of best effort until that costs bandwidth, then what it may move."""
+        donor = max(division.ways, key=lambda n: division.ways[n])
+        if division.ways[donor] > 1 and bandwidth <= self.moved + 0.02:
+            ways = {**division.ways, donor: division.ways[donor] - 1}
+            return replace(division, ways=ways, rest=division.rest + 1)
+        return replace(division, percent=min(division.percent + 10.0, 100.0))
+
+    def _bandwidth(self, observation: MachineReading) -> float:
+        misses = sum(reading.misses_m_s or 0.0 for reading in observation.tenants.values())
+        return misses * 64.0e-3 / MACHINE.usable_memory_gb_s
+
+    def _disabled(self) -> Division:
+        share, left = divmod(MACHINE.llc_ways - 1, len(self.fresh.targets))
+        names = list(self.fresh.targets)
+        ways = {name: share + (number < left) for number, name in enumerate(names)}
+        return Division(ways, 1, 10.0)
+
+
+@dataclass
+class Outcome:
+    """Rounds in which a promise broke, of all; what best effort had, of what it was offered."""
+
+    broken: int = 0
+    rounds: int = 0
+    welfare: float = 0.0
+
+    def add(self, fresh: Fresh, reading: MachineReading) -> None:
+        """Count a round."""
+        self.rounds += 1
+        self.broken += bool(reading.broken)
+        self.welfare += served(fresh, reading)
+
+
+def served(fresh: Fresh, reading: MachineReading) -> float:
+    """Return the mean share of its load (or of solo, where that is less) that best effort was served."""
+    shares = [
+        min(1.0, seen.throughput_mpps / min(seen.offered_mpps or math.inf, fresh.solo[name]))
+        for name, seen in reading.tenants.items()
+        if name not in fresh.targets
+    ]
+    return sum(shares) / len(shares) if shares else 1.0
+
+
+def controlled(fresh: Fresh, controller: Controller | None, fault: Callable | None = None) -> tuple[Outcome, dict]:
+    """Run a server under a controller; what was seen before it acts counts."""
+    plant, outcome = fresh.plant(), Outcome()
+    honest = plant.observe
+    seen: list[MachineReading] = []
+
+    def observe() -> MachineReading:
+        reading = honest()
+        seen.append(reading)
+        return reading if fault is None else fault(reading)
+
+    plant.observe = observe  # type: ignore[method-assign]
+    notes: dict = {"alarm": None, "changes": 0}
+    loop = None
+    if controller is not None:
+        loop = ControlLoop(plant, controller, Patience(1.0, 0.0, 3.0), receipts=Path(tempfile.mkdtemp()))
+    for number in range(len(fresh.loads)):
+        if loop is None:
+            observe()
+        else:
+            step = loop.step()
+            notes["changes"] += bool(step.changes)
+            if step.alarm and notes["alarm"] is None:
+                notes["alarm"] = number
+        outcome.add(fresh, seen[-1])
+        plant.wait(1.0)
+    if loop is not None:
+        loop.close()
+    return outcome, notes
+
+
+def oracle(fresh: Fresh, situation: Situation) -> Outcome:
+    """Try settings in the simulator with the loads of the round, those with the best prospects first."""
+    plant, outcome = fresh.plant(), Outcome()
+    for now in fresh.loads:
+        known = replace(situation, settings=situation.open_settings, promised_mpps=fresh.targets, offered_mpps=now)
+        open_now = foresee(known)
+        tried = [dict(known.settings), *candidates(known, open_now)]
+        outlooks = foresee_many(known, tried, 0.0)
+        order = sorted(outlooks, key=lambda each: (each.spare < -0.03, -welfare(known, each)))
+        best: MachineReading | None = None
+        for outlook in order[:TRIED]:
+            enforce(plant, outlook.settings)
+            reading = plant.observe()
+            rank = (len(reading.broken), -served(fresh, reading))
+            if best is None or rank < (len(best.broken), -served(fresh, best)):
+                best = reading
+            if not reading.broken:
+                break
+        assert best is not None
+        outcome.add(fresh, best)
+        plant.wait(1.0)
+    return outcome
+
+
+def enforce(plant: SimulatedPlant, settings: dict[str, Setting]) -> None:
+    for name, setting in settings.items():
+        whole, free = setting.mask == MACHINE.full_way_mask, setting.bandwidth_percent >= 100.0
+        plant.server.knobs[f"ways:{name}"] = None if whole else f"{setting.mask:x}"
+        plant.server.knobs[f"bandwidth:{name}"] = None if free else f"{setting.bandwidth_percent:g}"
+
+
+def knees(fresh: Fresh) -> dict[str, float]:
+    """Return the 95th percentile of each promised tenant's latency [us] alone at 97 % of solo."""
+    found = {}
+    for name in fresh.targets:
+        workload = fresh.workloads[name].offered(round(0.97 * fresh.solo[name], 4))
+        found[name] = SimulatedServer(MACHINE, [Occupant(name, workload)]).simulate(5).tenants[0].latency_us["p95"]
+    return found
+
+
+def fault_kinds(seed: int) -> dict[str, Callable[[], Callable[[MachineReading], MachineReading]]]:
+    """Return sensors that fail, by name; every call makes a fresh one."""
+
+    def missing() -> Callable[[MachineReading], MachineReading]:
+        draw = random.Random(seed)  # noqa: S311
+
+        def show(reading: MachineReading) -> MachineReading:
+            if draw.random() < 0.5:
+                raise TestbedError("no reading")
+            return reading
+
+        return show
+
+    def during(change: Callable[[MachineReading, MachineReading], MachineReading]) -> Callable:
+        """Fail from round 30 to 330, five minutes."""
+
+        def made() -> Callable[[MachineReading], MachineReading]:
+            seen: list[MachineReading] = []
+
+            def show(reading: MachineReading) -> MachineReading:
+                seen.append(reading)
+                return change(reading, seen[30]) if 30 < len(seen) <= 330 else reading
+
+            return show
+
+        return made
+
+    def rate(value: float) -> Callable[[MachineReading, MachineReading], MachineReading]:
+        def change(reading: MachineReading, _: MachineReading) -> MachineReading:
+            absurd = {name: replace(seen, throughput_mpps=value) for name, seen in reading.tenants.items()}
+            return replace(reading, tenants=absurd)
+
+        return change
+
+    return {
+        "half missing": missing,
+        "frozen": during(lambda reading, first: replace(first, time_s=reading.time_s)),
+        "not a number": during(rate(math.nan)),
+        "1e300": during(rate(1e300)),
+        "clock backwards": during(lambda reading, _: replace(reading, time_s=-reading.time_s)),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, required=True, help="of the first server")
+    parser.add_argument("--servers", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=120, help="of a second; with --faults 360")
+    parser.add_argument("--faults", action="store_true", help="the guard alone, with each fault of its sensors")
+    parser.add_argument("--controller", action="append", help="repeatable; all by default")
+    parser.add_argument("--profile", type=Path, help="keeps the profile over cache ways between runs")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    profile = measured(given.profile)
+    rounds = max(given.rounds, 360) if given.faults else given.rounds
+    rows: dict[str, list[dict]] = {}
+    for seed in range(given.seed, given.seed + given.servers):
+        fresh = drawn(seed, profile, rounds)
+        for name, (outcome, notes) in each_of(fresh, profile, given):
+            row = {
+                "server": seed, "broken": outcome.broken / rounds, "welfare": outcome.welfare / rounds, **notes,
+            }  # fmt: skip
+            rows.setdefault(name, []).append(row)
+            print(f"server {seed}: {name:16} broken {100 * row['broken']:5.1f} %  best effort {row['welfare']:.3f}",
+                  flush=True)  # fmt: skip
+        if given.json:
+            given.json.write_text(json.dumps({"seed": given.seed, "rounds": rounds, "rows": rows}, indent=1) + "\n")
+    told(rows)
+    return 0
+
+
+def measured(path: Path | None) -> PartitionProfile:
+    """Return the profile over cache ways, measured once."""
+    if path is not None and path.exists():
+        return PartitionKnowledge.load(path).profile
+    testbed = SimulatedTestbed(MACHINE, scale=32, accesses=60_000)
+    profile = profile_partitions(testbed, MACHINE, [Workload(nf) for nf in NFS])
+    if path is not None:
+        PartitionKnowledge(profile, (0.0, 0.01), (0.0, 0.02)).save(path)
+    return profile
+
+
+def each_of(fresh: Fresh, profile: PartitionProfile, given: argparse.Namespace):
+    """Yield what each controller did."""
+    responses = {name: profile.responses[workload.key] for name, workload in fresh.workloads.items()}
+    situation = Situation(responses, profile.memory, MACHINE.llc_ways)
+    if given.faults:
+        yield "guard", controlled(fresh, GuardController("s", situation))
+        for name, fault in fault_kinds(fresh.seed).items():
+            yield name, controlled(fresh, GuardController("s", situation), fault())
+        return
+    names = given.controller or ["none", "parties", "heracles", "guard", "oracle"]
+    latency = knees(fresh)
+    makers: dict[str, Callable[[], Controller | None]] = {
+        "none": lambda: None,
+        "parties": lambda: Parties(fresh, situation, latency),
+        "heracles": lambda: Heracles(fresh, situation, latency),
+        "guard": lambda: GuardController("s", situation),
+    }
+    for name in names:
+        yield name, (oracle(fresh, situation), {}) if name == "oracle" else controlled(fresh, makers[name]())
+
+
+def told(rows: dict[str, list[dict]]) -> None:
+    """Print a line per controller or fault."""
+    mean = {
+        name: tuple(sum(row[what] for row in found) / len(found) for what in ("broken", "welfare"))
+        for name, found in rows.items()
+    }
+    best = mean.get("oracle", (0.0, 0.0))[1]
+    print(f"\n{'':16} {'broken':>8} {'best effort':>12} {'of oracle':>10} {'changes':>8} {'alarm after':>12}")
+    for name, (broken, left) in mean.items():
+        found = rows[name]
+        changes = sum(row.get("changes", 0) for row in found) / len(found)
+        alarms = [row["alarm"] - 31 for row in found if row.get("alarm") is not None]
+        against = f"{left / best:.3f}" if best else ""
+        late = f"{max(alarms) + 1}" if alarms and name != "half missing" else f"{len(alarms)} of {len(found)}"
+        print(f"{name:16} {100 * broken:7.2f}% {left:12.3f} {against:>10} {changes:8.1f} {late:>12}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
