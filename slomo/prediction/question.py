@@ -97,18 +97,19 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
     )
     if question.offered_mpps is not None:
         server = server.with_load(0, question.offered_mpps)
-    narrow = behind_ports(server, question.options)
-    return _through_ports(answer_on(narrow, question.options, strict=question.strict), server, narrow)
+    return answer_on(server, question.options, strict=question.strict)
 
 
 def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
-    """Answer about the first NF of a server whose names are resolved already."""
-    prediction = Answers(server, how).prediction(0)
+    """Answer about the first NF of a server whose names are resolved already, its ports taken into account."""
+    narrow = behind_ports(server, how)
+    prediction = Answers(narrow, how).prediction(0)
     if strict:
         require_supported(prediction)
-    if server.tenants[0].offered_mpps is None or server.is_divided or len(server.sharing_core(0)) > 1:
-        return prediction  # latency was profiled on whole cores beside an undivided cache
-    return replace(prediction, latency=latency_of(server, how, Answers))
+    # latency was profiled on whole cores beside an undivided cache
+    if narrow.tenants[0].offered_mpps is not None and not server.is_divided and len(server.sharing_core(0)) == 1:
+        prediction = replace(prediction, latency=latency_of(narrow, how, Answers))
+    return _through_ports(prediction, server, narrow)
 
 
 def solve_server(

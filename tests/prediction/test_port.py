@@ -56,6 +56,7 @@ def test_the_ports_of_the_machine_are_shared_where_no_port_is_told(library) -> N
 
     plain = answer(stated, Question(("lpm", "nat"), MACHINE))
 
+    assert Predictor(stated, MACHINE).predict("lpm", ["nat"]) == plain
     assert plain.throughput_mpps == told.throughput_mpps
     assert "the machine's ports of 1.68 Gbit/s for all lets 1.25 Mpps through" in plain.reasons
     batch = Predictor(stated, MACHINE).predict_batch(["lpm"], [["nat"]])
