@@ -18,6 +18,8 @@ from slomo.errors import (
     StoreError,
     UsageError,
 )
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.names import sequence_of
 
 if TYPE_CHECKING:
     import httpx
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from slomo.placement.problem.request import Request
     from slomo.prediction.result import Prediction
 
+    Requests = Sequence[Request | Mapping[str, Any]]
+
+#: Names of network functions: one, several, or how many of each.
+Names = Iterable[Workload | str] | Mapping[str, int] | Workload | str
 _ERRORS: dict[str, type[SlomoError]] = {
     "invalid-value": InvalidValueError,
     "configuration": ConfigurationError,
@@ -70,20 +76,34 @@ class _Call:
         return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
 
 
-def _predict(target: str, competitors: Iterable[str], options: Mapping[str, Any]) -> _Call:
-    return _Call("/v1/predict", {"target": target, "competitors": list(competitors), **_stated(options)})
+def _predict(target: str, competitors: Names, options: Mapping[str, Any]) -> _Call:
+    return _Call("/v1/predict", {"target": target, "competitors": _texts(competitors), **_stated(options)})
 
 
 def _predict_batch(targets: Sequence[str], mixes: Sequence[Sequence[str]], options: Mapping[str, Any]) -> _Call:
     return _Call("/v1/predict/batch", {"targets": list(targets), "mixes": [list(mix) for mix in mixes], **options})
 
 
-def _whatif(tenants: Sequence[str], machine: str | None, options: Mapping[str, Any]) -> _Call:
-    return _Call("/v1/whatif", {"tenants": list(tenants), **_stated({"machine": machine, **options})})
+def _whatif(tenants: Names, machine: str | None, options: Mapping[str, Any]) -> _Call:
+    return _Call("/v1/whatif", {"tenants": _texts(tenants), **_stated({"machine": machine, **options})})
 
 
-def _place(requests: "Sequence[Request]", *, what_if: bool) -> _Call:
-    rows = [{**request.to_dict(), "chain": [workload.key for workload in request.chain]} for request in requests]
+def _texts(names: Names) -> list[str]:
+    return [item if isinstance(item, str) else item.key for item in sequence_of(names)]
+
+
+def _row(request: "Request | Mapping[str, Any]") -> dict[str, Any]:
+    if isinstance(request, Mapping):
+        return dict(request)
+    if not hasattr(request, "chain"):
+        raise InvalidValueError(
+            f"{request!r} is no request", hint="write for instance Request('edge', ['lpm'], SLO(min_share=0.9))"
+        )
+    return {**request.to_dict(), "chain": [workload.key for workload in request.chain]}
+
+
+def _place(requests: "Requests", *, what_if: bool) -> _Call:
+    rows = [_row(request) for request in requests]
     return _Call("/v1/place", {"requests": rows, "what_if": what_if}, is_write=not what_if)
 
 
@@ -181,7 +201,7 @@ class Client(_Connection):
 
     _kind = "Client"
 
-    def predict(self, target: str, competitors: Iterable[str] = (), **options: Any) -> "Prediction":
+    def predict(self, target: str, competitors: Names = (), **options: Any) -> "Prediction":
         """Predict one mix; options are those of ``POST /v1/predict``.
 
         Raises
@@ -198,13 +218,13 @@ class Client(_Connection):
         columns: dict[str, list[Any]] = self._send(_predict_batch(targets, mixes, options))
         return columns
 
-    def whatif(self, tenants: Sequence[str], machine: str | None = None, **options: Any) -> dict[str, Any]:
+    def whatif(self, tenants: Names, machine: str | None = None, **options: Any) -> dict[str, Any]:
         """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
         predictions: dict[str, Any] = self._send(_whatif(tenants, machine, options))
         return predictions
 
-    def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
-        """Place requests, or ask what would be decided."""
+    def place(self, requests: "Requests", *, what_if: bool = False) -> "tuple[Decision, ...]":
+        """Place requests, given as values or as the API's own rows, or ask what would be decided."""
         return _decisions(self._send(_place(requests, what_if=what_if)))
 
     def remove(self, request: str) -> None:
@@ -243,7 +263,7 @@ class AsyncClient(_Connection):
 
     _kind = "AsyncClient"
 
-    async def predict(self, target: str, competitors: Iterable[str] = (), **options: Any) -> "Prediction":
+    async def predict(self, target: str, competitors: Names = (), **options: Any) -> "Prediction":
         """Predict one mix, as :meth:`Client.predict`."""
         return _prediction(await self._send(_predict(target, competitors, options)))
 
@@ -254,13 +274,13 @@ class AsyncClient(_Connection):
         columns: dict[str, list[Any]] = await self._send(_predict_batch(targets, mixes, options))
         return columns
 
-    async def whatif(self, tenants: Sequence[str], machine: str | None = None, **options: Any) -> dict[str, Any]:
+    async def whatif(self, tenants: Names, machine: str | None = None, **options: Any) -> dict[str, Any]:
         """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
         predictions: dict[str, Any] = await self._send(_whatif(tenants, machine, options))
         return predictions
 
-    async def place(self, requests: "Sequence[Request]", *, what_if: bool = False) -> "tuple[Decision, ...]":
-        """Place requests, or ask what would be decided."""
+    async def place(self, requests: "Requests", *, what_if: bool = False) -> "tuple[Decision, ...]":
+        """Place requests, given as values or as the API's own rows, or ask what would be decided."""
         return _decisions(await self._send(_place(requests, what_if=what_if)))
 
     async def remove(self, request: str) -> None:

@@ -81,6 +81,10 @@ class UnknownNameError(UsageError):
         The name given.
     valid_names : iterable of str
         All names there are; the nearest one is offered.
+    hint : str, optional
+        Said instead of the nearest name.
+    where : str
+        Where it was looked for, for instance ``"among the models of silver-4110"``.
 
     Examples
     --------
@@ -89,7 +93,9 @@ class UnknownNameError(UsageError):
     hint: did you mean 'L3MISS'? Known: IPC, L3MISS
     """
 
-    def __init__(self, kind: str, name: str, valid_names: Iterable[str], *, hint: str | None = None) -> None:
+    def __init__(
+        self, kind: str, name: str, valid_names: Iterable[str], *, hint: str | None = None, where: str = ""
+    ) -> None:
         names = sorted(set(valid_names))
         if hint is None:
             folded = {candidate.lower(): candidate for candidate in names}
@@ -98,9 +104,10 @@ class UnknownNameError(UsageError):
             wrong = str(name).lower()
             near = difflib.get_close_matches(wrong, list(folded), n=5, cutoff=0.5)
             near.sort(key=lambda each: -_likeness(wrong, each))  # stable: difflib's order, the nearest first
+            near += [each for each in folded if len(wrong) > 1 and wrong in each]  # 'e5' is far from 'e5-2620v4'
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
             hint = f"{guess}Known: {', '.join(names) if names else 'none'}"
-        super().__init__(f"unknown {kind} '{name}'", hint=hint)
+        super().__init__(f"unknown {kind} '{name}'{where and ' '}{where}", hint=hint)
         self.kind = kind
         self.name = name
 

@@ -99,4 +99,6 @@ def translated(error: ImportError, verb: str | None = None) -> MissingExtraError
     "pip install 'slomo[train]'"
     """
     package = (error.name or "").partition(".")[0]
+    if isinstance(error, MissingExtraError) and verb not in EXTRA_OF_VERB:
+        return error  # says its extra already
     return missing(package, EXTRA_OF_VERB.get(verb or "")) if package in EXTRA_OF else None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError
 from slomo.extras import need
+from slomo.vocabulary.numbers import whole_number
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -63,7 +64,7 @@ def spread(
     >>> list(spread(abs, [-1, 2]))
     [1, 2]
     """
-    if jobs is not None and jobs < 0:
+    if jobs is not None and whole_number("jobs", jobs) < 0:
         raise InvalidValueError(f"jobs is {jobs}, needed 1 or more, or 0 for every core")
     workers = jobs or len(os.sched_getaffinity(0))
     if scheduler is not None:

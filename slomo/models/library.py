@@ -13,10 +13,12 @@ from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.models import storage
 from slomo.models.identity import require_same, stated_fingerprint
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.display import html_table
+from slomo.vocabulary.display import frame_of, html_table
+from slomo.vocabulary.numbers import path_of
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
+    from slomo.vocabulary.display import DataFrame
     from slomo.vocabulary.machine import Machine
 
 Key = tuple[str, str]
@@ -153,7 +155,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         if machine is None:
             raise UsageError(
                 f"the models are for several machines: {', '.join(self.machines) or 'none'}",
-                hint="name one with --machine",
+                hint=f"name one: --machine {next(iter(self.machines), 'NAME')}, in Python machine=",
             )
         if machine not in self.machines:
             raise _unknown_machine(machine, self.machines)
@@ -178,7 +180,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         nf_names = {nf_of(key) for key in self.workloads(machine)}
         if not elsewhere and nf in network_function_names():
             hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(nf_names)}"
-        return UnknownNameError(f"network function with a model on {machine}", nf, nf_names, hint=hint)
+        return UnknownNameError("network function", nf, nf_names, hint=hint, where=f"among the models of {machine}")
 
     def save(self, directory: str | Path) -> Path:
         """Write every model as JSON below `directory`, one folder per NF, and an index; return the directory.
@@ -223,6 +225,16 @@ class ModelLibrary(Mapping[Key, NFModel]):
     def __repr__(self) -> str:
         return f"ModelLibrary({len(self)} models for {', '.join(self.machines) or 'no machine'})"
 
+    def to_frame(self) -> "DataFrame":
+        """Return machine, workload and throughput alone of every model; MissingExtraError without pandas."""
+        return frame_of(
+            {
+                "machine": [machine for machine, _ in self],
+                "workload": [key for _, key in self],
+                "solo_mpps": [model.solo_mpps for model in self.values()],
+            }
+        )
+
     def _repr_html_(self) -> str:
         rows = ((*pair, f"{self[pair].solo_mpps:.3f}") for pair in self)
         return html_table(f"{len(self)} models", ("machine", "workload", "solo [Mpps]"), rows)
@@ -241,11 +253,13 @@ def load_library(directory: str | Path) -> ModelLibrary:
     >>> load_library("/nowhere/at/all")
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: there are no models at '/nowhere/at/all'
-    hint: train some: slomo profile NF --out profile.parquet, then slomo train profile.parquet --models /nowhere/at/all
+    hint: train on a shipped dataset: slomo train slomo-e5-2620v4 --models /nowhere/at/all, or on your own: slomo ...
     """
-    if not Path(directory).is_dir():
-        steps = f"slomo profile NF --out profile.parquet, then slomo train profile.parquet --models {directory}"
-        raise ConfigurationError(f"there are no models at '{directory}'", hint=f"train some: {steps}")
+    if not path_of("directory", directory).is_dir():
+        steps = (
+            f"slomo train slomo-e5-2620v4 --models {directory}, or on your own: slomo profile NF --out profile.parquet"
+        )
+        raise ConfigurationError(f"there are no models at '{directory}'", hint=f"train on a shipped dataset: {steps}")
     return ModelLibrary.load(directory)
 
 
@@ -255,7 +269,8 @@ def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
         return load_library(library)
     if not isinstance(library, ModelLibrary):
         raise InvalidValueError(
-            f"{type(library).__name__} is no library of models", hint="give the folder they were saved in, 'models'"
+            f"{type(library).__name__} is no library of models",
+            hint="give the folder they were saved in, 'models'",
         )
     return library
 

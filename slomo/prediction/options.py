@@ -14,6 +14,7 @@ from slomo.vocabulary.defaults import (
     compat_named,
     method_named,
 )
+from slomo.vocabulary.numbers import positive_number
 
 
 class OptionFields(TypedDict, total=False):
@@ -65,6 +66,8 @@ class PredictionOptions:
         object.__setattr__(self, "method", method_named(self.method))
         object.__setattr__(self, "compat", compat_named(self.compat))
         check_coverage(self.coverage)
+        if self.window_s is not None:
+            positive_number("window_s", self.window_s, "s")
 
     @property
     def by_composing(self) -> bool:

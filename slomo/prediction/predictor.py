@@ -7,12 +7,13 @@ keeps whom it has looked up, and arrays of mixes. numpy alone is needed.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import Composition
-from slomo.models.library import ModelLibrary
+from slomo.models.library import ModelLibrary, opened
 from slomo.prediction.batch import predict_members
 from slomo.prediction.composed import Case, read
 from slomo.prediction.members import from_indices, from_names
@@ -30,8 +31,8 @@ class Predictor:
 
     Parameters
     ----------
-    library : ModelLibrary
-        Trained models.
+    library : ModelLibrary or path
+        Trained models, or the directory they were saved in.
     machine : str, optional
         Where the NFs run; needed where the library has models of several machines.
     model : str
@@ -51,13 +52,14 @@ class Predictor:
 
     def __init__(
         self,
-        library: ModelLibrary,
+        library: ModelLibrary | str | Path,
         machine: str | None = None,
         model: str = DEFAULT_MODEL,
         compat: str | None = None,
         *,
         method: str = DEFAULT_METHOD,
     ) -> None:
+        library = opened(library)
         self.library = library
         self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
         self.how = options_of({"method": method, "model": model, "compat": compat})

@@ -6,21 +6,25 @@ The directory layout is the one of the shipped datasets: ``measurements.parquet`
 import json
 from pathlib import Path
 
-from slomo.errors import ConfigurationError, UsageError
+from slomo.errors import ConfigurationError, UnknownNameError, UsageError
 from slomo.records.dataset import ProfileDataset
+from slomo.records.shipped import shipped_folder
 from slomo.records.tables import write_atomically
+from slomo.vocabulary.numbers import path_of
 
 MEASUREMENTS, PROVENANCE, CARD = "measurements.parquet", "provenance.json", "CARD.md"
 _SUFFIXES = ".parquet, .csv, or a directory that holds measurements.parquet or measurements.csv"
 
 
 def load_dataset(path: str | Path) -> ProfileDataset:
-    """Read a dataset from a file (by suffix) or a dataset directory.
+    """Read a dataset from a file (by suffix), a dataset directory, or by the name of one that ships.
 
     Raises
     ------
     ConfigurationError
         Where there is no dataset at `path`.
+    UnknownNameError
+        For a name that no shipped dataset has.
 
     Examples
     --------
@@ -30,7 +34,9 @@ def load_dataset(path: str | Path) -> ProfileDataset:
     ...     load_dataset(Path(folder, "a.parquet")).environment
     {'testbed': 'simulated'}
     """
-    place = Path(path)
+    place = path_of("dataset", path)
+    if not place.exists() and not place.suffix and len(place.parts) == 1:
+        place = _shipped(str(place))
     if place.is_dir():
         place = next((place / name for name in (MEASUREMENTS, "measurements.csv") if (place / name).is_file()), place)
     if place.is_dir():
@@ -39,6 +45,15 @@ def load_dataset(path: str | Path) -> ProfileDataset:
     if place.suffix not in readers:
         raise ConfigurationError(f"{place}: no dataset is stored as '{place.suffix}'", hint=f"needed: {_SUFFIXES}")
     return readers[place.suffix](place)
+
+
+def _shipped(name: str) -> Path:
+    """Return the folder of a dataset that ships; UnknownNameError where there is none of that name."""
+    folder = shipped_folder()
+    names = [item.parent.name for item in sorted(folder.glob(f"*/{MEASUREMENTS}"))]
+    if name not in names:
+        raise UnknownNameError("dataset", name, names)
+    return folder / name
 
 
 def save_dataset(dataset: ProfileDataset, path: str | Path, card: str | None = None) -> None:

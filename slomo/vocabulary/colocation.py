@@ -91,6 +91,12 @@ class Colocation:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "competitors", tuple(self.competitors))
+        for tenant in self.tenants:
+            if not isinstance(tenant, Workload):
+                raise InvalidValueError(
+                    f"co-location: {tenant!r} is no Workload",
+                    hint="write for instance Colocation('silver-4110', Workload('lpm'), [Workload('stats')])",
+                )
         tenants = len(self.competitors) + (self.target is not None)
         for name in ("isolation", "sockets"):
             value = getattr(self, name)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from slomo.extras import need
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes as Axes  # others take the name from here
+    from matplotlib.axes import Axes as Axes  # others take the names from here
+    from pandas import DataFrame as DataFrame
 
 #: Rows a table shows at most; the rest is counted.
 MOST_ROWS = 30
@@ -41,6 +41,13 @@ def _row(name: object, *values: object) -> str:
     return f"<tr><th style='text-align:left'>{escape(str(name))}</th>{cells}</tr>"
 
 
+def frame_of(columns: Mapping[str, Sequence[Any]]) -> "DataFrame":
+    """Return columns as a data frame; MissingExtraError without pandas."""
+    need("pandas")
+    frame: DataFrame = import_module("pandas").DataFrame(dict(columns))
+    return frame
+
+
 class Result:
     """A result with throughputs: a table as data frame, and a drawing of it."""
 
@@ -52,11 +59,9 @@ class Result:
     def row_labels(self) -> Sequence[str]:
         """Return what each entry is about, for the axis of a drawing."""
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> "DataFrame":
         """Return the result as a data frame, one row per throughput; MissingExtraError without pandas."""
-        need("pandas")
-        frame: pd.DataFrame = import_module("pandas").DataFrame(dict(self.columns()))
-        return frame
+        return frame_of(self.columns())
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw throughputs with their intervals, beside those alone and those promised.

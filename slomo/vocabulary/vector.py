@@ -48,6 +48,8 @@ class MetricVector(Mapping[str, float]):
     scope: Scope
 
     def __init__(self, values: Mapping[str, float | None], scope: Scope = Scope.SOCKET) -> None:
+        if not isinstance(values, Mapping):
+            raise InvalidValueError(f"metrics are {values!r}, needed a mapping", hint="write {'L3OCC': 512}")
         checked = {metric(name).name: _checked(name, value) for name, value in values.items() if not _is_missing(value)}
         object.__setattr__(self, "values_", tuple((name, checked[name]) for name in METRICS if name in checked))
         object.__setattr__(self, "scope", Scope(scope))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from types import MappingProxyType
 
 from slomo.errors import InvalidValueError
@@ -18,6 +19,7 @@ from slomo.files.stored import Stored
 
 Setting = float | int | str | bool
 SCHEMA_VERSION = 1
+_NUMBERS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Traffic:
     offered_mpps: float | None = None
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except TypeError:
+            name = next(name for name in _NUMBERS if not isinstance(getattr(self, name), Real))
+            raise InvalidValueError(f"traffic: {name} is {getattr(self, name)!r}, needed a number") from None
+
+    def _check(self) -> None:
         _require(64 <= self.packet_size_b <= 9000, "packet_size_b", self.packet_size_b, "64 to 9000 bytes")
         _require(1 <= self.flow_count <= 100_000_000, "flow_count", self.flow_count, "1 to 100 000 000 flows")
         _require(
@@ -104,6 +113,17 @@ class Workload(Stored, version=SCHEMA_VERSION):
     traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.nf, str) and isinstance(self.traffic, Traffic)):
+            wrong = self.traffic if isinstance(self.nf, str) else self.nf
+            raise InvalidValueError(
+                f"workload: {wrong!r} is no {'Traffic' if wrong is self.traffic else 'name'}",
+                hint="write for instance Workload('lpm', traffic=Traffic(packet_size_b=1500))",
+            )
+        if not isinstance(self.configuration, Mapping):
+            raise InvalidValueError(
+                f"'{self.nf}': configuration is {self.configuration!r}, needed a mapping",
+                hint="write for instance {'data_size_mib': 8}",
+            )
         for name, value in self.configuration.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidValueError(f"'{self.nf}': setting {name} is {value}, needed a finite number")

@@ -53,6 +53,15 @@ def parse_workload(text: str) -> Workload:
     return workload
 
 
+def text_of(given: object) -> str:
+    """Return what must be the text of a workload; InvalidValueError where it is no text."""
+    if not isinstance(given, str):
+        raise InvalidValueError(
+            f"{given!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
+        )
+    return given
+
+
 @lru_cache(maxsize=4096)  # thousands of requests name a few workloads
 def parse_instances(text: str) -> tuple[Workload, int]:
     """Read a workload and how many instances of it, ``"stats:3"``.
@@ -65,11 +74,7 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     >>> workload.nf, count
     ('stats', 3)
     """
-    if not isinstance(text, str):
-        raise InvalidValueError(
-            f"{text!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
-        )
-    match = _SHAPE.match(text.strip())
+    match = _SHAPE.match(text_of(text).strip())
     if match is None:
         raise InvalidValueError(
             f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.profiling.plans.latency_plans import LOADS, check_loads
+from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.numbers import path_of, positive_number, whole_number
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from slomo.profiling.plans.basic import Stream
     from slomo.profiling.plans.designs import Design
     from slomo.testbed.base import Testbed
-    from slomo.vocabulary.network_function import NetworkFunction
 
 #: The design that decides on its runs as it goes.
 ADAPTIVE = "adaptive"
@@ -54,6 +55,13 @@ class PlanSettings:
     def __post_init__(self) -> None:
         if self.plan not in PLANS:
             raise UnknownNameError("plan", self.plan, PLANS)
+        for name in ("runs", "mixes", "replicates", "seed"):
+            if (number := getattr(self, name)) is not None:
+                whole_number(name, number)
+        if self.target_error is not None:
+            positive_number("target_error", self.target_error, "share of solo throughput")
+        if not isinstance(self.design, (str, Sequence)):
+            raise InvalidValueError(f"design is {self.design!r}, needed a name or points", hint="'sources' is usual")
 
     @property
     def adaptive(self) -> bool:
@@ -74,7 +82,7 @@ class RunSettings:
     #: Where the experiments run; the simulator by default.
     testbed: "str | Testbed" = "simulated"
     #: Network functions of one's own, for the simulator.
-    own: Iterable["NetworkFunction"] = ()
+    own: Iterable[NetworkFunction] = ()
     #: File that keeps every finished run; the same call again goes on where the last one ended.
     store: str | Path | None = None
     #: Runs at a time; every core by default.
@@ -90,13 +98,25 @@ class RunSettings:
     #: served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
     reduced_mixes: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "own", tuple(self.own))
+
     def check(self, plan: str) -> None:
         """Say what cannot follow a plan before anything is measured.
 
         Raises InvalidValueError for loads, or a number of mixes, that make no sense or that the plan does not prepare.
         """
         self.loads(plan)
-        if self.reduced_mixes < 0:
+        if self.store is not None:
+            path_of("store", self.store)
+        if self.jobs is not None:
+            whole_number("jobs", self.jobs)
+        for function in self.own:
+            if not isinstance(function, NetworkFunction):
+                raise InvalidValueError(
+                    f"own: {function!r} is no NetworkFunction", hint="load_network_function('mirror.yaml') reads one"
+                )
+        if whole_number("reduced_mixes", self.reduced_mixes) < 0:
             raise InvalidValueError(
                 f"{self.reduced_mixes} mixes at reduced load were asked for, needed 0 or more", hint="60 do"
             )

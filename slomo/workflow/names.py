@@ -1,12 +1,13 @@
 """From the names people write to workloads, machines and opened libraries."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError, UnknownNameError, UsageError
+from slomo.vocabulary.numbers import whole_number
 from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import parse_instances, parse_workload
+from slomo.vocabulary.workload_text import parse_instances, parse_workload, text_of
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -14,18 +15,20 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
 
 
-def sequence_of(given: Iterable[Workload | str] | Workload | str) -> list[Workload | str]:
-    """Return several as a list; a single text or workload is taken for a list of one.
+def sequence_of(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
+    """Return several as a list; a single text or workload is a list of one, a mapping says how many of each.
 
-    Raises InvalidValueError for what is neither.
+    Raises InvalidValueError for anything else.
 
     Examples
     --------
-    >>> sequence_of("stats:2"), sequence_of(("stats", "nat"))
-    (['stats:2'], ['stats', 'nat'])
+    >>> sequence_of("stats:2"), sequence_of(("stats", "nat")), sequence_of({"stats": 2})
+    (['stats:2'], ['stats', 'nat'], ['stats', 'stats'])
     """
     if isinstance(given, (str, Workload)):
         return [given]
+    if isinstance(given, Mapping):
+        return [name for name, count in given.items() for _ in range(whole_number(f"instances of {name}", count, 0))]
     if not isinstance(given, Iterable):
         raise InvalidValueError(
             f"{given!r} is neither a workload nor a list of them", hint="write for instance ['stats', 'nat:2']"
@@ -51,7 +54,7 @@ def named(item: Workload | str) -> list[Workload | str]:
     """Read a text as people write it; a plain name stays a name, for the library knows which workload it stands for."""
     if isinstance(item, Workload):
         return [item]
-    workload, count = parse_instances(item)
+    workload, count = parse_instances(text_of(item))
     plain = "(" not in item and "@" not in item
     return [workload.nf if plain else workload] * count
 
@@ -80,6 +83,8 @@ def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | 
     """Return the name by which a library knows a machine; refuse one that only shares the name. No text is a file."""
     if machine is None or isinstance(machine, str):
         return machine
+    if not hasattr(machine, "fingerprint"):
+        raise InvalidValueError(f"machine is {machine!r}, needed a name or a Machine", hint="write 'e5-2620v4'")
     library.require_measured_on(machine)
     return machine.name
 
@@ -93,7 +98,7 @@ def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machin
     if len(library.machines) != 1:
         raise UsageError(
             f"the models are for several machines: {', '.join(library.machines) or 'none'}",
-            hint="name one with --machine",
+            hint=f"name one: --machine {next(iter(library.machines), 'NAME')}, in Python machine=",
         )
     try:
         where = machine_named(library.machines[0])

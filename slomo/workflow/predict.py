@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slomo.errors import InvalidValueError
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import modelled, named, sequence_of
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def predict(
     target: Workload | str,
-    competitors: Iterable[Workload | str] | Workload | str,
+    competitors: Iterable[Workload | str] | Mapping[str, int] | Workload | str,
     library: "ModelLibrary | str | Path",
     *,
     machine: "str | Machine | None" = None,
@@ -44,8 +46,8 @@ def predict(
     ----------
     target : Workload or str
         The network function asked about: a workload, its key, or a name.
-    competitors : workload, str, or iterable of them
-        One entry per instance; a text may carry a count, ``"stats:3"``.
+    competitors : workload, str, iterable of them, or mapping of str to int
+        One entry per instance; a text may carry a count, ``"stats:3"``, and so does a mapping, ``{"stats": 3}``.
     library : ModelLibrary or path
         Trained models, or the directory they were saved in.
     machine : str or Machine, optional
@@ -95,6 +97,12 @@ def predict(
     from slomo.prediction.options import PredictionOptions
     from slomo.prediction.question import Question, answer
 
+    if offered_mpps is not None:
+        positive_number("offered_mpps", offered_mpps, "Mpps")
+    if port_gbps is not None:
+        positive_number("port_gbps", port_gbps, "Gbit/s")
+    if setting is not None and not isinstance(setting, ServerSetting):
+        raise InvalidValueError(f"setting is {setting!r}, needed a ServerSetting", hint="ServerSetting(ways=(3, 12))")
     partners = [item for text in sequence_of(shares_core_with) for item in named(text)]
     others = [item for text in sequence_of(competitors) for item in named(text)]
     mix = (named(target)[0], *partners, *others)

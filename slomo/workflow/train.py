@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from slomo.fleet.spread import spread
 from slomo.training.training import train as train_library
+from slomo.vocabulary.numbers import whole_number
 from slomo.workflow.names import dataset_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def train(
         For a model or target there is none of.
     """
     measured = dataset_of(dataset)
+    whole_number("seed", seed)
     each = partial(spread, jobs=jobs, scheduler=scheduler)
     return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed, each=each)
 

@@ -6,8 +6,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
+from slomo.cli.main import cli
 from slomo.extras import EXTRA_OF, EXTRA_OF_VERB
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +46,120 @@ def test_a_verb_names_the_extra_that_it_needs(tmp_path, words, extra):
     assert ended.returncode == 2, ended.stderr
     assert f"hint: pip install 'slomo[{extra}]'" in ended.stderr
     assert "MissingExtraError" in ended.stderr
+
+
+#: Every command of the tree -> words to call it with, and the extra that it then names; None where it needs none.
+EVERY: dict[str, tuple[str, str | None]] = {
+    "chain predict": ("chain.yaml", None),
+    "chain run": ("chain.yaml", None),
+    "chain simulate": ("chain.yaml", "simulate"),
+    "completion": ("bash", None),
+    "control run": ("control.yaml", "simulate"),
+    "control status": ("", "simulate"),
+    "dataset export": ("a.csv --out b.csv", "data"),
+    "dataset import": ("a.csv --mapping yala-regex --out b.csv", "data"),
+    "dataset list": ("", "data"),
+    "dataset merge": ("a.csv a.csv --out b.csv", "data"),
+    "dataset metrics": ("a.csv", "data"),
+    "dataset show": ("a.csv", "data"),
+    "demo": ("--out demo", "all"),
+    "doctor": ("", None),
+    "drift check": ("a.csv", "train"),
+    "drift refit": ("a.csv", "train"),
+    "enforce apply": ("plan.yaml --backend simulated", None),
+    "enforce diff": ("plan.yaml --backend simulated", None),
+    "enforce show": ("", None),
+    "enforce undo": ("--all", None),
+    "evaluate": ("--mixes 2", "all"),
+    "fleet profile": ("lpm --hosts hosts.yaml --out b.parquet", "fleet"),
+    "machine list": ("", None),
+    "machine show": ("e5-2620v4", None),
+    "models diff": ("models store", "fleet"),
+    "models list": ("store", "fleet"),
+    "models prune": ("store", "fleet"),
+    "models pull": ("store models", "fleet"),
+    "models push": ("models store", "fleet"),
+    "models verify": ("store", "fleet"),
+    "nf fit": ("a.csv --nf lpm", "data"),
+    "nf list": ("", None),
+    "nf show": ("lpm", None),
+    "noisy-neighbour": ("noise.yaml", "simulate"),
+    "place batch": ("cluster.yaml requests.yaml --check", "simulate"),
+    "place change": ("snapshot.json drain a-1", None),
+    "place compare": ("cluster.yaml requests.yaml", "simulate"),
+    "place profiles": ("lpm --out b.json", "simulate"),
+    "place timeline": ("cluster.yaml requests.yaml", None),
+    "place workload": ("resq --out b.yaml", None),
+    "plugin list": ("", None),
+    "predict": ("--target lpm --with nat", None),
+    "probes": ("tables", "data"),
+    "profile": ("lpm --runs 8 --out b.parquet", "simulate"),
+    "rows": ("a.csv --target lpm", "data"),
+    "schema": ("cluster", None),
+    "serve": ("--demo", "service"),
+    "train": ("a.csv", "train"),
+    "whatif": ("lpm nat", "simulate"),
+}
+FILES = {
+    "a.csv": "",
+    "cluster.yaml": "servers: [{name: a, machine: e5-2620v4, count: 2}]",
+    "requests.yaml": "requests: [{id: edge, chain: [lpm], slo: {min_share: 0.5}}]",
+    "plan.yaml": "tenants: []",
+    "chain.yaml": "chains: {}",
+    "control.yaml": "machine: e5-2620v4",
+    "hosts.yaml": "hosts: []",
+    "noise.yaml": "machine: e5-2620v4",
+}
+#: The same process for all: the exit code of each line, and what it said.
+ALL_BARE = BARE.replace(
+    "sys.exit(main(sys.argv[1:]))",
+    """import contextlib, io, json
+for line in json.load(sys.stdin):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        try:
+            code = main(line.split())
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code or 0, said.getvalue()]))
+""",
+)
+
+
+def leaves(group: click.Group, path: str = "") -> list[str]:
+    """Return every command of a tree that is no group."""
+    listed: list[str] = []
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        inside = f"{path} {name}".strip()
+        listed += leaves(command, inside) if isinstance(command, click.Group) else [inside]
+    return listed
+
+
+def test_every_command_runs_or_names_its_extra(tmp_path, toy_library):
+    """Of all commands none ends with an internal fault on the core installation; what is missing has its command."""
+    assert sorted(leaves(cli)) == sorted(EVERY)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text + "\n")
+    toy_library.save(tmp_path / "slomo-models")
+    lines = [f"{verb} {words}" for verb, (words, _) in EVERY.items()]
+
+    ran = subprocess.run(
+        [sys.executable, "-c", ALL_BARE],
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    wrong = {}
+    for line, (_, extra), told in zip(lines, EVERY.values(), ran.stdout.splitlines(), strict=True):
+        code, said = json.loads(told)
+        named = f"hint: pip install 'slomo[{extra}]'" in said if extra else "pip install" not in said
+        if code not in (0, 2) or not named or (extra and code != 2):
+            wrong[line] = (code, said)
+
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("words", [("nf", "list"), ("machine", "show", "e5-2620v4"), ("doctor",), ("plugin", "list")])

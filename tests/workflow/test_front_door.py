@@ -37,6 +37,42 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "no-dataset": (lambda _: slomo.train(3), "3 is no dataset"),  # type: ignore[arg-type]
     "no-cluster": (lambda lib: slomo.Placer(lib, 3), "Cluster.uniform"),  # type: ignore[arg-type]
     "no-request": (lambda lib: slomo.Placer(lib, CLUSTER).admit("lpm"), "'lpm' is no request"),  # type: ignore[arg-type]
+    "nested-target": (lambda lib: slomo.predict(["lpm"], "nat", lib), r"\['lpm'\] names no workload"),  # type: ignore[arg-type]
+    "count": (lambda lib: slomo.predict("lpm", {"nat": "x"}, lib), "instances of nat is 'x'"),  # type: ignore[dict-item]
+    "load": (lambda lib: slomo.predict("lpm", "nat", lib, offered_mpps="2"), "offered_mpps is '2'"),  # type: ignore[arg-type]
+    "port": (lambda lib: slomo.predict("lpm", "nat", lib, port_gbps="x"), "port_gbps is 'x'"),  # type: ignore[arg-type]
+    "window": (lambda lib: slomo.predict("lpm", "nat", lib, window_s=-1), "window_s is -1"),
+    "machine": (lambda lib: slomo.predict("lpm", "nat", lib, machine=3), "needed a name or a Machine"),  # type: ignore[arg-type]
+    "setting": (lambda lib: slomo.predict("lpm", "nat", lib, setting={}), "needed a ServerSetting"),  # type: ignore[arg-type]
+    "not-modelled": (
+        lambda lib: slomo.predict("lpn", "nat", lib),
+        "unknown network function 'lpn' among the models of",
+    ),
+    "runs": (lambda _: slomo.profile("lpm", runs="x"), "runs is 'x', needed a whole number"),  # type: ignore[arg-type]
+    "half-a-run": (lambda _: slomo.profile("lpm", runs=2.5), "runs is 2.5"),  # type: ignore[arg-type]
+    "seed": (lambda _: slomo.profile("lpm", plan="solo", seed="x"), "seed is 'x'"),  # type: ignore[arg-type]
+    "jobs": (lambda _: slomo.profile("lpm", plan="solo", jobs="x"), "jobs is 'x'"),  # type: ignore[arg-type]
+    "design": (lambda _: slomo.profile("lpm", design=3), "needed a name or points"),  # type: ignore[arg-type]
+    "loads": (lambda _: slomo.profile("lpm", plan="solo", latency="x"), "loads are 'x'"),  # type: ignore[arg-type]
+    "own": (lambda _: slomo.profile("lpm", plan="solo", own=["a.yaml"]), "'a.yaml' is no NetworkFunction"),  # type: ignore[list-item]
+    "store": (lambda _: slomo.profile("lpm", plan="solo", store=3), "store is 3"),  # type: ignore[arg-type]
+    "target-error": (lambda _: slomo.profile("lpm", target_error="x"), "target_error is 'x'"),  # type: ignore[arg-type]
+    "mixes": (lambda _: slomo.profile("lpm", plan="mixes", mixes="x"), "mixes is 'x'"),  # type: ignore[arg-type]
+    "training-seed": (lambda _: slomo.train("slomo-e5-2620v4", seed="x"), "seed is 'x'"),  # type: ignore[arg-type]
+    "packet-size": (lambda _: slomo.Traffic(packet_size_b="64"), "packet_size_b is '64', needed a number"),  # type: ignore[arg-type]
+    "traffic": (lambda _: slomo.Workload("lpm", traffic={}), "is no Traffic"),  # type: ignore[arg-type]
+    "workload": (lambda _: slomo.Workload(3), "3 is no name"),  # type: ignore[arg-type]
+    "configuration": (lambda _: slomo.Workload("lpm", 3), "configuration is 3, needed a mapping"),  # type: ignore[arg-type]
+    "co-location": (lambda _: slomo.Colocation("silver-4110", "lpm"), "'lpm' is no Workload"),  # type: ignore[arg-type]
+    "servers": (lambda _: slomo.Cluster(3), "3 is no Server"),  # type: ignore[arg-type]
+    "server-count": (lambda _: slomo.Cluster.uniform("e5-2620v4", "3"), "servers is '3'"),  # type: ignore[arg-type]
+    "request-id": (lambda _: slomo.Request(3, "lpm"), "its id is no text"),  # type: ignore[arg-type]
+    "placer-library": (lambda _: slomo.Placer("models", CLUSTER), "is no library of models"),  # type: ignore[arg-type]
+    "metrics": (lambda _: slomo.MetricVector(3), "metrics are 3, needed a mapping"),  # type: ignore[arg-type]
+    "dataset-number": (lambda _: slomo.load_dataset(3), "dataset is 3, needed text or a path"),  # type: ignore[arg-type]
+    "library-number": (lambda _: slomo.load_library(3), "directory is 3"),  # type: ignore[arg-type]
+    "no-models": (lambda _: slomo.load_library("nowhere"), "slomo train slomo-e5-2620v4 --models nowhere"),
+    "part-of-a-name": (lambda _: slomo.load_machine("e5"), "did you mean 'e5-2620v4'"),
     "near-name": (lambda _: slomo.load_network_function("lpn"), "did you mean 'lpm'"),
 }
 
@@ -55,6 +91,26 @@ def test_one_text_stands_for_a_list_of_one(toy_library: ModelLibrary) -> None:
     """A competitor, a partner on the core and a target to train may be named without brackets."""
     assert slomo.predict("lpm", "nat:2", toy_library) == slomo.predict("lpm", ["nat", "nat"], toy_library)
     assert profile("l2fwd", plan="solo").targets == ("l2fwd@64B,100000f",)
+
+
+def test_a_mapping_says_how_many_of_each(toy_library: ModelLibrary) -> None:
+    """Competitors given as a mapping count as often as it says."""
+    assert slomo.predict("lpm", {"nat": 2}, toy_library) == slomo.predict("lpm", ["nat", "nat"], toy_library)
+
+
+def test_a_shipped_dataset_loads_by_its_name() -> None:
+    """What `train` takes by name, `load_dataset` takes by name."""
+    assert slomo.load_dataset("slomo-silver-4110").machines == ("silver-4110",)
+    with pytest.raises(UnknownNameError, match="did you mean 'slomo-silver-4110'"):
+        slomo.load_dataset("silver-4110")
+
+
+def test_a_library_is_a_data_frame_of_its_models(toy_library: ModelLibrary) -> None:
+    """One row per model, with what it does alone."""
+    frame = toy_library.to_frame()
+
+    assert list(frame["workload"]) == [key for _, key in toy_library]
+    assert (frame["solo_mpps"] > 0).all()
 
 
 def test_a_dataset_may_be_named_by_its_path(toy_profile: ProfileDataset, tmp_path: Path) -> None:

@@ -340,8 +340,11 @@ def profiles(
     """Measure throughput over cache ways and latency over load, for policies that allocate cache (ResQ)."""
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
+    from slomo.extras import need
     from slomo.files.stored import stored
     from slomo.placement.problem.way_profiles import save_profiles
+
+    need("pandas", "numba", extra="simulate")  # before they are imported, one after the other
     from slomo.workflow.profile_ways import profile_ways
 
     announce_compilation()

@@ -68,10 +68,12 @@ def command(
         emit_json({"models": chosen.models, "network_functions": _entries(library), "replaced": replaced})
         return
     rows = [
-        (machine, key, model.solo_mpps, model.named(DEFAULT_MODEL), ", ".join(model.sensitivity))
+        (machine, key, model.solo_mpps, model.named(DEFAULT_MODEL), len(model.sensitivity))
         for (machine, key), model in library.items()
     ]
     emit_table(("machine", "target", "solo [Mpps]", "composed by", "models"), rows)
+    fitted = dict.fromkeys(name for model in library.values() for name in model.sensitivity)
+    note(f"note: models fitted: {', '.join(fitted)}")
     if left_out := len(rows_given) - len(rows_given.converged()):
         note(f"note: {left_out} of {len(rows_given)} rows left out: their runs did not converge")
     if replaced:

@@ -94,6 +94,10 @@ class Placer:
         reference_machine: str | None = None,
         factors: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
+        if not hasattr(library, "require_measured_on"):
+            raise InvalidValueError(
+                f"{library!r} is no library of models", hint="load_library('slomo-models') reads a folder of them"
+            )
         if not isinstance(cluster, Cluster):
             raise InvalidValueError(
                 f"{cluster!r} is no cluster of servers", hint="write for instance Cluster.uniform('e5-2620v4', 4)"

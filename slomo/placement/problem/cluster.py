@@ -4,7 +4,7 @@ Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of Res
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -15,6 +15,7 @@ from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique
 from slomo.placement.problem.whereabouts import HOST, Pairs, Reserved, Taint, pairs
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.numbers import whole_number
 
 
 class ServerTraits(TypedDict, total=False):
@@ -228,7 +229,13 @@ class Cluster(Stored, version=SCHEMA_VERSION):
     servers: tuple[Server, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "servers", tuple(self.servers))
+        servers = tuple(self.servers) if isinstance(self.servers, Iterable) else (self.servers,)
+        for server in servers:
+            if not isinstance(server, Server):
+                raise InvalidValueError(
+                    f"cluster: {server!r} is no Server", hint="Cluster.uniform('e5-2620v4', 4) makes four alike"
+                )
+        object.__setattr__(self, "servers", servers)
         if not self.servers:
             raise InvalidValueError("the cluster has no servers, needed 1 or more")
         check_unique("server", (server.name for server in self.servers))
@@ -300,7 +307,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         >>> Cluster.uniform("e5-2695v4", 2, cores_reserved=9).servers[1].name
         'e5-2695v4-2'
         """
-        if count < 1:
+        if whole_number("servers", count) < 1:
             raise InvalidValueError(f"a cluster of {count} servers, needed 1 or more")
         first = Server(
             "first",

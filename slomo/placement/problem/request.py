@@ -228,6 +228,8 @@ class Request:
             raise InvalidValueError(
                 f"request '{self.id}' of {len(self.chain)} network functions, needed an id and 1 or more"
             )
+        if not isinstance(self.id, str):
+            raise InvalidValueError(f"request {self.id!r}: its id is no text", hint=f"write '{self.id}'")
         if not self.id.isprintable():  # it would speak to the terminal that shows it
             raise InvalidValueError(
                 f"request {self.id!r}: its id holds what cannot be shown", hint="letters and digits"

@@ -5,6 +5,7 @@ known only after it ran there with as much offered as it could take: the plan is
 """
 
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,10 @@ def latency_plan(
     return ExperimentPlan("latency", tuple(dict.fromkeys(colocations)), replicates=replicates, seed=seed)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
     """Return the loads, or say what is wrong with them.
 
@@ -91,8 +96,8 @@ def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
     >>> check_loads([0.5, 0.9])
     (0.5, 0.9)
     """
-    if not loads or not all(0.0 < load < 1.0 for load in loads):
-        shown = ", ".join(f"{load:g}" for load in loads) or "none"
+    if isinstance(loads, str) or not loads or not all(_is_number(load) and 0.0 < load < 1.0 for load in loads):
+        shown = ", ".join(f"{load:g}" if _is_number(load) else repr(load) for load in loads) or "none"
         raise InvalidValueError(
             f"loads are {shown}, needed shares above 0 and below 1 of what was served",
             hint="0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95",

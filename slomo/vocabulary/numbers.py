@@ -1,0 +1,59 @@
+"""What people give to functions, checked in words before anything is computed with it."""
+
+import math
+import operator
+import os
+from pathlib import Path
+
+from slomo.errors import InvalidValueError
+
+
+def whole_number(what: str, value: object, least: int | None = None) -> int:
+    """Return a whole number, at least `least`; InvalidValueError for anything else, truth values and 2.0 included.
+
+    Examples
+    --------
+    >>> whole_number("runs", "120")
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: runs is '120', needed a whole number
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        limit = "" if least is None else f", at least {least}"
+        raise InvalidValueError(f"{what} is {value!r}, needed a whole number{limit}")
+    return number
+
+
+def positive_number(what: str, value: object, unit: str) -> float:
+    """Return a finite number above 0; InvalidValueError for anything else.
+
+    Examples
+    --------
+    >>> positive_number("offered_mpps", "2", "Mpps")
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: offered_mpps is '2', needed a number above 0 [Mpps]
+    """
+    try:
+        number = math.nan if isinstance(value, (str, bytes, bool)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0.0):
+        raise InvalidValueError(f"{what} is {value!r}, needed a number above 0 [{unit}]")
+    return number
+
+
+def path_of(what: str, value: object) -> Path:
+    """Return a path; InvalidValueError for what is neither text nor a path.
+
+    Examples
+    --------
+    >>> path_of("directory", 3)
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: directory is 3, needed text or a path
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise InvalidValueError(f"{what} is {value!r}, needed text or a path")
+    return Path(value)
