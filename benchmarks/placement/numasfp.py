@@ -24,12 +24,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
-from slomo.placement.chains.registry import allocates, chain_policy_names
+from slomo.placement.chains.registry import chain_policy, chain_policy_names
 from slomo.placement.chains.resource_table import ResourceTable, load_resource_table
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import numasfp_chains
-from slomo.workflow.chains.judge import ACCESSES, judge_chains
+from slomo.workflow.chains.judge import COUNTED_MS, judge_chains
 from slomo.workflow.chains.on_nodes import place_chains
 
 FUNCTIONS = ("ip-router", "flowstats", "stateless-firewall", "maglev", "l2fwd")
@@ -39,10 +39,14 @@ PAPER = {"octans": 16, "node-balance": 25, "node-first": 23}
 #: Label -> policy, whether chains have ways and bandwidth of their own, whether the table's throttles are applied. The
 #: paper's rivals share the cache; in the second half they are given by the table, too, what only `numasfp` has there.
 VARIANTS = (
-    {name: (name, allocates(name), True) for name in chain_policy_names()}
+    {name: (name, chain_policy(name).allocates, True) for name in chain_policy_names()}
     | {"numasfp, ways only": ("numasfp", True, False), "numasfp, nothing of its own": ("numasfp", False, False)}
-    | {f"{name}, ways only": (name, True, False) for name in chain_policy_names() if not allocates(name)}
-    | {f"{name}, ways and bandwidth": (name, True, True) for name in chain_policy_names() if not allocates(name)}
+    | {f"{name}, ways only": (name, True, False) for name in chain_policy_names() if not chain_policy(name).allocates}
+    | {
+        f"{name}, ways and bandwidth": (name, True, True)
+        for name in chain_policy_names()
+        if not chain_policy(name).allocates
+    }
 )
 
 
@@ -56,7 +60,7 @@ def main() -> int:
     parser.add_argument("--handover", choices=["simulated", "measured"], default="simulated")
     parser.add_argument("--move-s", type=float, help="for which a chain whose stage moves serves nothing; simulated")
     parser.add_argument("--variant", choices=list(VARIANTS), action="append", help="repeatable; all by default")
-    parser.add_argument("--accesses", type=int, default=ACCESSES, help="of each simulation")
+    parser.add_argument("--ms", type=float, default=COUNTED_MS, help="simulated time counted of each interval")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
@@ -80,7 +84,7 @@ def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
         Cluster.uniform(MACHINE, given.servers), chains, policy, library, needs=table, allocate=allocate,
         handover=given.handover,
     )  # fmt: skip
-    judgement = judge_chains(placed, handover=given.handover, move=given.move_s, accesses=given.accesses, seed=0)
+    judgement = judge_chains(placed, move=given.move_s, duration_ms=given.ms, seed=0)
     own = sum(len(parts.ways) for parts in placed.plan.parts) / sum(len(seats) for seats in placed.plan.seats)
     held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
     print(f"{label}, seed {seed}: ANAT {100 * judgement.anat:.1f}{held}", file=sys.stderr, flush=True)

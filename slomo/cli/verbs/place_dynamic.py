@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 handover_option = click.option(
     "--handover", type=click.Choice(["simulated", "measured"]), default="simulated", show_default=True,
-    help="What hand-overs between NUMA nodes cost: simulated packet by packet, or what NUMASFP measured.",
+    help="What `slomo-numa` takes hand-overs between NUMA nodes to cost: as simulated, or what NUMASFP measured.",
 )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement"
 
     announce_compilation()
     own = own_network_functions(given["nf_files"])
-    return judge_chains(placed, handover=given["handover"], own=own, seed=settings(seed=given["seed"]).seed)
+    return judge_chains(placed, own=own, seed=settings(seed=given["seed"]).seed)
 
 
 def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: str, **given: Any) -> None:

@@ -74,6 +74,7 @@ def simulate_chains(
     manager: Manager | None = None,
     on_tick: OnTick | None = None,
     places: Mapping[str, StagePlace] | None = None,
+    wire_gbps: float | None = None,
     **span: Unpack[SpanFields],
 ) -> ChainSimulation:
     r"""Play chains of NFs that share cores.
@@ -96,6 +97,9 @@ def simulate_chains(
         Called every millisecond with what is seen; returns new shares or None.
     places : mapping of str to StagePlace, optional
         Stage -> how it is kept apart.
+    wire_gbps : float, optional
+        Line rate of what the frames of all chains share [Gbit/s], of which a chain with a rate gets one port's at most;
+        one port of the machine by default.
     **span
         As in `slomo.simulator.sharing.settings.Span`: `duration_ms`, `warm_ms`, `seed`.
 
@@ -124,7 +128,7 @@ def simulate_chains(
         )
     scheduler, manager = scheduler or Scheduler(), manager or Manager()
     seats = [_seat(machine, stage, system, functions, (places or {}).get(stage.name)) for stage in system.stages]
-    state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=lasts.seed)
+    state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=lasts.seed, wire_gbps=wire_gbps)
     prefill(state)
     run = _TickLoop(machine, system, state, sharing, on_tick)
     run.until(lasts.warm_ms * 1e6)

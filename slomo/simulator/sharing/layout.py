@@ -77,6 +77,7 @@ def build_shared(
     manager: Manager,
     *,
     seed: int,
+    wire_gbps: float | None = None,
 ) -> tuple[s.State, h.Sharing]:
     """Return the state of an empty machine with its stages seated, and that of their queues."""
     cores = sorted({seat.core for seat in seats})
@@ -126,7 +127,7 @@ def build_shared(
         packet_times=np.zeros((len(packets), 2)),
         free=np.arange(len(packets), dtype=np.int64),
         chains=_chain_rows(system, pools, len(seats)),
-        chain_times=_chain_times(machine, system),
+        chain_times=_chain_times(machine, system, wire_gbps),
         paths=_paths(system),
         answers=np.zeros((len(system.chains), h.ANSWERS)),
         verdicts=np.zeros((len(system.chains), h.ANSWERS), dtype=np.int64),
@@ -337,11 +338,12 @@ def _chain_rows(system: ChainSystem, pools: Sequence[int], first_port: int) -> s
     return rows
 
 
-def _chain_times(machine: Machine, system: ChainSystem) -> s.Floats:
+def _chain_times(machine: Machine, system: ChainSystem, wire_gbps: float | None) -> s.Floats:
     rows = np.zeros((len(system.chains), h.G_COLUMNS))
     for place, (row, chain) in enumerate(zip(rows, system.chains, strict=True)):
-        row[h.G_WIRE] = 1e3 / machine.line_rate_mpps(chain.packet_size_b)
-        row[h.G_INTERVAL] = row[h.G_WIRE] if chain.mpps is None else max(row[h.G_WIRE], 1e3 / chain.mpps)
+        on_port = 1e3 / machine.line_rate_mpps(chain.packet_size_b)
+        row[h.G_WIRE] = on_port if wire_gbps is None else on_port * machine.nic_gbps / wire_gbps
+        row[h.G_INTERVAL] = on_port if chain.mpps is None else max(on_port, 1e3 / chain.mpps)
         row[h.G_FROM], row[h.G_TO] = 1e6 * chain.from_ms, 1e6 * chain.to_ms
         row[h.G_NEXT] = row[h.G_FROM] + row[h.G_INTERVAL] * (place + 1) / (len(rows) + 1)
         row[h.G_NEXT_SEND], row[h.G_LAST_SENT] = row[h.G_NEXT], row[h.G_FROM] - row[h.G_INTERVAL]

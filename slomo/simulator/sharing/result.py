@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.simulator import state as s
+from slomo.simulator.programs.program import LINE_B
 from slomo.simulator.result import require_possible
 from slomo.simulator.sharing import state as h
 from slomo.vocabulary.machine import Machine
@@ -30,6 +31,8 @@ class StageResult:
         Share of its accesses beyond L2 that the last-level cache served.
     memory_gb_s : float
         What it moved to and from memory [GB/s].
+    llc_kib : float
+        What it holds of the last-level caches at the end, packets apart [KiB].
     """
 
     processed_mpps: float
@@ -41,6 +44,7 @@ class StageResult:
     involuntary_per_s: float
     l3_hit: float | None
     memory_gb_s: float
+    llc_kib: float
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,8 @@ def _stage(machine: Machine, state: s.State, sharing: h.Sharing, place: int, spa
         voluntary_per_s=int(row[h.Q_VOLUNTARY]) * per_s,
         involuntary_per_s=int(row[h.Q_INVOLUNTARY]) * per_s,
         l3_hit=float(count[s.C_L3_HIT] / references) if references else None,
-        memory_gb_s=float(moved * 64 / span_ns),
+        memory_gb_s=float(moved * LINE_B / span_ns),
+        llc_kib=float(state.occupancy[2 * place : 2 * place + 2].sum() * LINE_B / 1024),
     )
 
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from slomo.simulator.sharing.engine import simulate_chains
+from slomo.simulator.sharing.engine import StagePlace, simulate_chains
 from slomo.simulator.sharing.settings import Manager, Scheduler
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
 
 if TYPE_CHECKING:
+    from slomo.simulator.sharing.result import ChainSimulation
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
@@ -49,14 +50,23 @@ def handover_kept(
     """
     if not any(nodes):
         return 1.0
-    here, near = (_served(machine, chain, places, own) for places in (nodes, (0,) * len(nodes)))
-    return min(here / near, 1.0)
+    here, near = (lone_chain(machine, chain, places, own) for places in (nodes, (0,) * len(nodes)))
+    return min(here.chains["chain"].throughput_mpps / near.chains["chain"].throughput_mpps, 1.0)
 
 
 @lru_cache(maxsize=4096)
-def _served(
-    machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]"
-) -> float:
+def lone_chain(
+    machine: "Machine",
+    chain: "tuple[Workload, ...]",
+    nodes: tuple[int, ...],
+    own: "tuple[NetworkFunction, ...]" = (),
+    memory: int | None = None,
+) -> "ChainSimulation":
+    """Simulate a saturated chain, `chain`, alone on a machine, with the data of all stages on node `memory` if given.
+
+    Parameters are those of :func:`handover_kept`; stages are called `stage0` and so on.
+    """
+    sockets = _sockets(machine)
     size_b = chain[0].traffic.packet_size_b
     stages = tuple(
         ChainStage(f"stage{i}", core, workload=workload.saturated)
@@ -68,21 +78,27 @@ def _served(
     functions = {item.nf: own_functions.get(item.nf) or load_network_function(item.nf) for item in chain}
     # back-pressure, so that what is counted is what the slowest stage takes, not what the others waste
     manager = Manager(pressure=True)
-    result = simulate_chains(
+    places = {} if memory is None else {stage.name: StagePlace(memory_socket=sockets[memory]) for stage in stages}
+    return simulate_chains(
         machine,
         system,
         functions,
         scheduler=Scheduler("cfs"),
         manager=manager,
+        places=places,
         duration_ms=_COUNTED_MS,
         warm_ms=_WARM_MS,
     )
-    return result.chains["chain"].throughput_mpps
+
+
+def _sockets(host: "Machine") -> list[int]:
+    """Return the socket of each node: they count from the NIC's."""
+    return [host.nic_socket, *(number for number in range(host.sockets) if number != host.nic_socket)]
 
 
 def _cores(host: "Machine", nodes: Sequence[int]) -> list[int]:
-    """Return a core of its own for each stage: nodes count from the NIC's socket."""
-    sockets = [host.nic_socket, *(number for number in range(host.sockets) if number != host.nic_socket)]
+    """Return a core of its own for each stage."""
+    sockets = _sockets(host)
     used = dict.fromkeys(sockets, 0)
     cores = []
     for node in nodes:

@@ -1,11 +1,11 @@
 """Run chains that were placed on NUMA nodes on the simulator: what they serve of what they are offered.
 
-The comparison of NUMASFP (COMSNETS'22): throughput served over throughput offered, averaged over intervals (ANAT).
+The comparison of NUMASFP (COMSNETS'22): throughput served over throughput offered, averaged over intervals (ANAT). A
+server is simulated whole, packet by packet: both sockets with their caches and memory, the link between them, packets
+that the card writes to its own socket, stages that find them wherever the one before left them.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,46 +14,43 @@ from slomo.placement.chains.allocation import Parts
 from slomo.placement.chains.moves import INTERVAL_S, MoveCost
 from slomo.placement.over_time.judge import TOLERANCE
 from slomo.placement.over_time.judgement import Judgement, Violation
-from slomo.testbed.simulated import SimulatedTestbed
-from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.simulator.sharing.engine import StagePlace, simulate_chains
+from slomo.simulator.sharing.layout import BATCH
+from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
 from slomo.workflow.chains.moving import moving_costs
-from slomo.workflow.chains.on_nodes import Handover, PlacedChains, core_numbers, isolations, keeps_by
+from slomo.workflow.chains.on_nodes import PlacedChains, core_numbers, isolations
 
 if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster
-    from slomo.vocabulary.machine import Machine
+    from slomo.simulator.sharing.result import ChainResult
     from slomo.vocabulary.network_function import NetworkFunction
-    from slomo.vocabulary.workload import Workload
 
-#: Standard deviations of the number of arrivals within which a stage serves all it is offered.
-_DEVIATIONS = 2.0
-#: Line accesses of each simulation.
-ACCESSES = 400_000
+#: Time counted of every interval on every server [ms], and as much before: a pool's buffers come round in about 3.
+COUNTED_MS = 4.0
 
 
 def judge_chains(
     placed: PlacedChains,
     *,
-    handover: Handover = "simulated",
     own: "Sequence[NetworkFunction]" = (),
-    accesses: int = ACCESSES,
+    duration_ms: float = COUNTED_MS,
     move: MoveCost | float | None = None,
     seed: int = 0,
 ) -> "Judgement":
     """Run every server in every interval on the simulator.
 
+    Raises UnsupportedPredictionError for stages with accelerators, and machines with an L2 prefetcher or hyper-threads.
+
     Parameters
     ----------
     placed : PlacedChains
         What runs where.
-    handover : {"simulated", "measured"}
-        Nodes are simulated apart; a chain keeps the share of its throughput that it keeps when it is simulated alone,
-        packet by packet, with its stages on these nodes, or the share that NUMASFP measured on OpenNetVM.
     own : sequence of NetworkFunction
         Network functions of one's own.
-    accesses : int
-        Line accesses of each simulation.
+    duration_ms : float
+        Simulated time that is counted [ms]; as much goes before.
     move : MoveCost or float, optional
         What stages pay that change nodes: hand-over, cold cache and remote memory as simulated by default; a number is
         the time for which the whole chain then serves nothing [s]. Intervals last ten seconds.
@@ -66,7 +63,7 @@ def judge_chains(
         ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where
         in some interval a chain serves less than that, or than it is offered.
     """
-    plan, runner = placed.plan, _Runner(placed.cluster, own, handover, accesses, seed)
+    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, seed)
     shares: list[float] = []
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
@@ -113,13 +110,10 @@ def _broken(item: "RatedChain", mpps: float, offered_mpps: float, server: str) -
 class _Runner:
     """Simulates servers, and counts how often."""
 
-    def __init__(
-        self, cluster: "Cluster", own: "Sequence[NetworkFunction]", handover: Handover, accesses: int, seed: int
-    ) -> None:
+    def __init__(self, cluster: "Cluster", own: "Sequence[NetworkFunction]", duration_ms: float, seed: int) -> None:
         self._servers = {server.name: server for server in cluster.servers}
-        self._own = tuple(own)
-        self._beds: dict[str, SimulatedTestbed] = {}
-        self._handover, self._accesses, self._seed = handover, accesses, seed
+        self._own = {function.name: function for function in own}
+        self._duration_ms, self._seed = duration_ms, seed
         self.runs = 0
 
     def offered_mpps(self, server: str, item: "RatedChain", interval: int) -> float:
@@ -141,7 +135,8 @@ class _Runner:
             return 0.0
         if isinstance(move, float | int):
             return min(move / INTERVAL_S, 1.0)
-        return moving_costs(self._servers[name].machine_type, move or MoveCost(), self._own)(item, here, there)
+        machine, own = self._servers[name].machine_type, tuple(self._own.values())
+        return moving_costs(machine, move or MoveCost(), own)(item, here, there)
 
     def run(
         self,
@@ -153,86 +148,38 @@ class _Runner:
     ) -> dict[str, float]:
         """Simulate one server for one interval; return the throughput of every chain [Mpps]."""
         server = self._servers[name]
-        kept = keeps_by(self._handover, server.machine_type, self._own)
-        keeps = {item.request.id: kept(item, seats[item.request.id]) for item in chains}
-        stages = self._stages(name, chains, interval, seats, parts, keeps)
-        rates = self._apart(server.machine_type, stages)
-        slowest_mpps: dict[str, float] = {}
-        for stage, rate in zip(stages, rates, strict=True):
-            slowest_mpps[stage.owner] = min(slowest_mpps.get(stage.owner, float("inf")), rate * keeps[stage.owner])
-        return {
-            item.request.id: min(slowest_mpps[item.request.id], self.offered_mpps(name, item, interval))
-            for item in chains
-        }
-
-    def _stages(
-        self,
-        name: str,
-        chains: "Sequence[RatedChain]",
-        interval: int,
-        seats: Mapping[str, tuple[int, ...]],
-        parts: Parts,
-        keeps: Mapping[str, float],
-    ) -> "list[_Stage]":
-        server = self._servers[name]
+        machine = server.machine_type
         cores, isolated = core_numbers(chains, seats, server), isolations(chains, seats, parts, server.ways)
-        stages = []
+        stages, lines, places = [], [], {}
         for item in chains:
-            # a chain that loses a share to hand-overs must work as if it were offered as much more
-            offered = round(self.offered_mpps(name, item, interval) / keeps[item.request.id], 4)
-            places = zip(item.request.chain, cores[item.request.id], isolated[item.request.id], strict=True)
-            for workload, (socket, core), apart in places:
-                stages.append(_Stage(item.request.id, workload.offered(offered), socket, core, apart))
-        return stages
-
-    def _apart(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
-        """Simulate every node as if it were the NIC's: what it is not costs a share of throughput."""
-        rates = [0.0] * len(stages)
-        for node in sorted({stage.socket for stage in stages}):
-            here = [place for place, stage in enumerate(stages) if stage.socket == node]
-            moved = [replace(stages[place], socket=machine.nic_socket) for place in here]
-            for place, rate in zip(here, self._simulated(machine, moved), strict=True):
-                rates[place] = rate
-        return rates
-
-    def _simulated(self, machine: "Machine", stages: "Sequence[_Stage]") -> list[float]:
-        """Run stages on a testbed, all memory on the NIC's node; return what each serves [Mpps]."""
-        if machine.name not in self._beds:
-            self._beds[machine.name] = SimulatedTestbed(machine, self._own, accesses=self._accesses)
-        colocation = Colocation(
-            machine.name,
-            None,
-            tuple(stage.workload for stage in stages),
-            tuple(stage.apart for stage in stages),
-            tuple(stage.socket for stage in stages),
-            machine.nic_socket,
-        )
+            sizes_b = item.request.chain[0].traffic.packet_size_b
+            names = tuple(f"{item.request.id}/{number}" for number in range(len(item.request.chain)))
+            rows = zip(names, item.request.chain, cores[item.request.id], isolated[item.request.id], strict=True)
+            for stage, workload, (socket, core), apart in rows:
+                number = socket * machine.cores_per_socket + core
+                stages.append(ChainStage(stage, number, workload=workload.saturated))
+                places[stage] = StagePlace(apart.llc_way_mask, apart.memory_bandwidth_percent)
+            mpps = self.offered_mpps(name, item, interval)
+            lines.append(ServiceChain(item.request.id, names, mpps=mpps, packet_size_b=sizes_b))
+        buffer_b = max(2048, *(line.packet_size_b for line in lines))
+        system = ChainSystem(tuple(stages), tuple(lines), machine=machine.name, buffer_b=buffer_b)
+        used = {workload.nf for item in chains for workload in item.request.chain}
         self.runs += 1
-        phase = self._beds[machine.name].run(colocation, seed=self._seed).alone
-        assert phase is not None, "BUG: a run of competitors has a phase of theirs"
-        rates = [sample.throughput_mpps for sample in phase.tenants]
-        return [_rate(stage, mpps, 1e6 * phase.duration_s) for stage, mpps in zip(stages, rates, strict=True)]
+        played = simulate_chains(
+            machine,
+            system,
+            {nf: self._own.get(nf) or load_network_function(nf) for nf in used},
+            places=places,
+            wire_gbps=machine.shared_wire_gbps(server.port_gbps),
+            duration_ms=self._duration_ms,
+            warm_ms=self._duration_ms,
+            seed=self._seed,
+        )
+        return {line.name: self._served(line, played.chains[line.name]) for line in lines}
 
-
-def _rate(stage: "_Stage", mpps: float, duration_us: float) -> float:
-    """Return a stage's throughput [Mpps]; what it is offered where it falls short by no more than chance may explain.
-
-    Arrivals are random, and their number in the time simulated spreads by its square root; the slowest of several
-    stages would always look too slow.
-    """
-    offered = stage.workload.traffic.offered_mpps
-    if offered is None:
-        return mpps
-    chance = _DEVIATIONS / math.sqrt(max(offered * duration_us, 1.0))
-    return offered if mpps >= offered * (1.0 - chance) else mpps
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """A stage of a chain, where it runs, and how it is kept apart."""
-
-    owner: str
-    workload: "Workload"
-    socket: int
-    core: int
-    apart: Isolation
+    def _served(self, line: ServiceChain, result: "ChainResult") -> float:
+        """Return a chain's throughput [Mpps]: all it is offered, where no more lacks than stages have in hand."""
+        offered, passed = result.offered_mpps, result.throughput_mpps
+        in_hand_mpps = BATCH * len(line.stages) / (1e3 * self._duration_ms)
+        assert line.mpps is not None, "BUG: chains on nodes have rates"
+        return line.mpps if passed >= offered - in_hand_mpps else line.mpps * passed / offered

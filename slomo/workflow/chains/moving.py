@@ -5,21 +5,17 @@ from typing import TYPE_CHECKING
 
 from slomo.placement.chains.moves import INTERVAL_S, MoveCost, Mover, Moving, refill_s
 from slomo.simulator.programs.program import program
-from slomo.testbed.simulated import SimulatedTestbed
-from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.network_function import load_network_function
+from slomo.workflow.chains.handover import lone_chain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slomo.placement.problem.chain import RatedChain
-    from slomo.records.run import TenantSample
+    from slomo.simulator.sharing.result import StageResult
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
-
-#: Line accesses of a run alone: a share of throughput is wanted, to a per cent.
-_ACCESSES = 60_000
 
 
 @lru_cache(maxsize=4096)
@@ -38,27 +34,18 @@ def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFuncti
     mine = {function.name: function for function in own}
     function = mine.get(workload.nf) or load_network_function(workload.nf)
     memory_b = sum(item.size_b for item in program(function, workload.saturated).structures)
-    near, far = machine.nic_socket, next((s for s in range(machine.sockets) if s != machine.nic_socket), None)
-    held_kib = _alone(machine, workload, own, near, near).vector.get("L3OCC", 0.0) or 0.0
-    ways = () if far is None else ((near, far), (far, near))
-    shares = [_share(machine, workload, own, *way) for way in ways]
-    return Mover(memory_b / 2**20, refill_s(machine, held_kib), min([1.0, *shares]))
+    beside = _stage(machine, workload, own, 0)
+    ways = ((0, 1), (1, 0)) if machine.sockets > 1 else ()
+    shares = [_stage(machine, workload, own, *way).processed_mpps for way in ways]
+    home = [_stage(machine, workload, own, node).processed_mpps for node, _ in ways]
+    away = min((far / near for far, near in zip(shares, home, strict=True)), default=1.0)
+    return Mover(memory_b / 2**20, refill_s(machine, beside.llc_kib), min(1.0, away))
 
 
-def _share(
-    machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]", socket: int, node: int
-) -> float:
-    away, beside = (_alone(machine, workload, own, socket, memory).throughput_mpps for memory in (node, socket))
-    return away / beside
-
-
-def _alone(
-    machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]", socket: int, node: int
-) -> "TenantSample":
-    bed = SimulatedTestbed(machine, own, accesses=_ACCESSES)
-    phase = bed.run(Colocation(machine.name, workload.saturated, sockets=(socket,), memory_node=node), seed=1).beside
-    assert phase is not None, "BUG: a run of a target has a phase of its own"
-    return phase.tenants[0]
+def _stage(
+    machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]", node: int, memory: int | None = None
+) -> "StageResult":
+    return lone_chain(machine, (workload.saturated,), (node,), own, memory).stages["stage0"]
 
 
 def moving_costs(machine: "Machine", cost: MoveCost, own: "Sequence[NetworkFunction]" = ()) -> Moving:
