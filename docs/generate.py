@@ -6,6 +6,7 @@ A test compares the pages on disk with what this script would write.
 import inspect
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,36 @@ def _type_text(item: dict[str, Any]) -> str:
     return f"{item.get('type', 'anything')}{f' (`{bounds}`)' if bounds else ''}"
 
 
+PROJECT = tomllib.loads((REFERENCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def python_badge() -> str:
+    """Return the badge of the versions of Python that the package declares."""
+    versions = [item.rpartition(" ")[2] for item in PROJECT["project"]["classifiers"] if "Python :: 3." in item]
+    return _badge("python", " | ".join(versions))
+
+
+def license_badge() -> str:
+    """Return the badge of the licence."""
+    return _badge("license", PROJECT["project"]["license"])
+
+
+def types_badge() -> str:
+    """Return the badge of the type checker, strict or not."""
+    return _badge("types", "mypy strict" if PROJECT["tool"]["mypy"]["strict"] else "mypy")
+
+
+def _badge(label: str, value: str) -> str:
+    left, right = (round(6.8 * len(text)) + 14 for text in (label, value))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
+        f'aria-label="{label}: {value}"><title>{label}: {value}</title>'
+        f'<rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="#0a5c8a"/>'
+        '<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f'<text x="{left / 2:g}" y="14">{label}</text><text x="{left + right / 2:g}" y="14">{value}</text></g></svg>\n'
+    )
+
+
 PAGES = {
     "metrics.md": metrics_page,
     "errors.md": errors_page,
@@ -224,6 +255,9 @@ PAGES = {
     "cli.md": cli_page,
     "python.md": python_page,
     "service-api.md": api_page,
+    "../figures/badge-python.svg": python_badge,
+    "../figures/badge-license.svg": license_badge,
+    "../figures/badge-types.svg": types_badge,
 }
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Position:
 class ProfiledPoint:
     """A profile, as far as its place matters."""
 
-    #: Which one, for whoever looks it up again.
+    #: Its number, to look it up again.
     number: int
     #: Where it lies.
     position: Position

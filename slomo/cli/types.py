@@ -1,6 +1,6 @@
 """Kinds of numbers that options take, each with its range: the command line's side of `slomo.files.ranges`.
 
-What is not finite, or out of range, is a mistake of whoever typed it: exit code 2, before anything is loaded.
+What is not finite, or out of range, is a mistake of the user: exit code 2, before anything is loaded.
 """
 
 import math

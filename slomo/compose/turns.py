@@ -3,7 +3,7 @@
 Shares of a core (`slomo.compose.cores`) describe NFs that never run out of packets. One that empties its ring within a
 turn is bound by what came meanwhile: a queue with vacations, whose vacations are the turns of the others, and theirs
 its own. So the scheduler's rules are played, event by event, a thousand turns to the second: Linux's since 6.6 (EEVDF,
-kernel/sched/fair.c; Stoica and Abdel-Wahab 1995). Whoever has had no more than its part (vruntime at or before the
+kernel/sched/fair.c; Stoica and Abdel-Wahab 1995). A task that has had no more than its share (vruntime at or before the
 weighted mean) may run, the earliest deadline first; a turn ends with its slice, which is looked at by the tick or at a
 wake-up; a sleeper keeps what is owed to it, not what it owes, and preempts one that has had more than its part.
 
@@ -34,7 +34,7 @@ class RingUser:
     time_ns: float
     #: What arrives [Mpps], 0 or more.
     offered_mpps: float
-    #: Its weight on the core, above 0.
+    #: CPU weight among the functions on its core, above 0.
     weight: float = 1.0
     #: Extra time after its caches were evicted, and the time of its own over which that is spent [us].
     refill_us: float = 0.0

@@ -1,7 +1,7 @@
 """A real machine under control: running NFs, watched in windows, held by control groups.
 
-A promise is about what neighbours take through caches and memory. Whoever else uses this machine may take CPU time from
-an NF, too: what it did is therefore reckoned per CPU time that it had (`slomo.testbed.host.tenant.Window`).
+A promise is about what neighbours take through caches and memory. Other programs on this machine may take CPU time from
+an NF, too: its rates are therefore computed per CPU time that it had (`slomo.testbed.host.tenant.Window`).
 """
 
 import time

@@ -240,7 +240,7 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
 
     try:
         old = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread: whoever runs this thread stops it
+    except ValueError:  # not the main thread: the thread's owner stops it
         old = {}
     try:
         yield lambda: bool(signals_received)

@@ -62,7 +62,7 @@ class Situation:
     bias : mapping of str to float
         Tenant -> factor by which predictions of it were wrong lately.
     cores : mapping of str to int
-        Tenant -> core that it shares with whoever has the same; who is missing has one of its own.
+        Tenant -> core, shared by tenants with the same number; a tenant that is missing here has a core of its own.
     remote_ns : float
         What memory of another node adds to its latency [ns].
     shared_doubt : float

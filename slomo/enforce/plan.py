@@ -163,7 +163,7 @@ class EnforcementPlan:
     device_way_mask : int or None
         Cache ways that devices fill (DDIO; `io_alloc` of resctrl).
     rest_way_mask : int or None
-        Cache ways of whoever is in no class of its own (the root group of resctrl); None leaves them as they are.
+        Cache ways of all tasks without a class of their own (the root group of resctrl); None leaves them as they are.
 
     Examples
     --------

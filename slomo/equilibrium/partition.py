@@ -39,7 +39,7 @@ class CoreSeat:
     Attributes
     ----------
     core : int or None
-        Core that it shares with whoever names the same; None is one of its own.
+        Number of a core, shared by all that name the same; None is a core of its own.
     weight : float
         CPU weight on it.
     remote_ns : float

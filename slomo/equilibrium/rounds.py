@@ -3,7 +3,7 @@
 Serves `slomo.equilibrium.server`, which says why there is a fixed point. Where all that NFs ask for is more than the
 memory channel moves, requests wait, until what is asked for is what is moved: everybody feels that waiting beside the
 others' traffic, as so much more traffic (`slomo.training.waiting`). A server that has come to rest is put aside,
-so that its numbers are those it has when solved alone, to the last bit, whoever else is still moving.
+so that its numbers are those it has when solved alone, to the last bit, while the others still change.
 """
 
 from collections.abc import Sequence

@@ -81,7 +81,7 @@ def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int
         A dataclass, a msgspec structure, or a plain type such as ``dict[str, float]``. Ranges are those of its
         annotations (`slomo.files.ranges`); ``schema_version`` must be that of the class's module.
     hint : str, optional
-        One action for whoever wrote the file.
+        One action for the author of the file.
     limit : int
         Most bytes read.
 

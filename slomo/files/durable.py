@@ -79,7 +79,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
     """Overwrite a part of a file that is there, and sync it: a full disk has room for that.
 
-    It may be cut short by a kill: whoever reads it has to tell. Raises StoreError where the system refuses.
+    A kill may cut it short: its reader must recognise that. Raises StoreError where the system refuses.
     """
     try:
         with Path(path).open("r+b") as file:

@@ -107,7 +107,7 @@ def _locate(text: str, problem: RefusedError) -> tuple[str, str]:
 
 
 def json_offsets(text: str) -> Iterator[tuple[Position, int]]:
-    """Yield position and offset of every field of a JSON text, in order, twice where it occurs twice."""
+    """Yield position and offset of every field of a JSON text, in order; a repeated field is yielded each time."""
     path: list[str | int] = []
     in_list: list[bool] = []
     key = False

@@ -15,7 +15,7 @@ class LockHeldError(Exception):
     Attributes
     ----------
     holder : str
-        Process identifier of whoever does; empty where it is not known.
+        Process identifier of the holder; empty where it is not known.
     """
 
     def __init__(self, path: Path, holder: str) -> None:

@@ -93,7 +93,7 @@ def read_text(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = 
 
 
 def _through_link(path: str | Path, flags: int) -> int:
-    """Open what a link leads to, where the link is ours, root's, or of whoever owns the file."""
+    """Open the target of a link that is owned by us, by root, or by the owner of the target."""
     owner = os.lstat(path).st_uid
     descriptor = os.open(path, flags)
     if owner not in (0, os.geteuid(), os.fstat(descriptor).st_uid):

@@ -20,7 +20,7 @@ class EngineTestbed:
     Parameters
     ----------
     testbed : Testbed
-        What runs are made on, by whoever computes; it is sent along.
+        What runs are made on; each worker gets a copy.
     client : distributed.Client
         Of the scheduler.
     """

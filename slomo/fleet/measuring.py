@@ -1,8 +1,8 @@
 """What happens on a host of a fleet: one user at a time, tokens that only grow, runs kept until they are collected.
 
-The host is the truth of exclusion: whoever measures holds its lock, which the kernel takes back when the process ends,
-and carries the token of its coordinator, which is compared where a run is written (Kleppmann, "How to do distributed
-locking", 2016; a scheduler's lease may outlive its holder).
+The host decides who may measure: the measuring process holds its lock, which the kernel takes back when the process
+ends, and carries the token of its coordinator, which is compared where a run is written (Kleppmann, "How to do
+distributed locking", 2016; a scheduler's lease may outlive its holder).
 """
 
 import json

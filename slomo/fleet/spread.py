@@ -53,7 +53,7 @@ def spread(
     Raises
     ------
     TestbedError
-        For a scheduler that does not answer, or an item that ends whoever computes it.
+        For a scheduler that does not answer, or an item whose computation ends its worker process.
     MissingExtraError
         For a scheduler without the extra `fleet`.
     InvalidValueError

@@ -4,7 +4,7 @@
 
 A worker is forked from a process that has imported everything: 0.05 s instead of two, of a whole core. When a worker
 dies another one is forked; when its coordinator dies it is waited for, since the same command listens at the same place
-again. Whoever connects holds the host's lock first.
+again. A worker takes the host's lock before it connects.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from slomo.fleet.hosts import FleetHost
 from slomo.fleet.measuring import RESOURCE, hold, own_resource
 from slomo.fleet.spread import end_with
 
-#: How long a coordinator may be away, and how long whoever had the host before may take to leave it [s].
+#: How long a coordinator may be away, and how long the host's previous holder may take to leave it [s].
 AWAY_S, LEAVING_S = 180.0, 5.0
 #: How often a host's worker may die before it is given up.
 MOST_DEATHS = 1000

@@ -28,7 +28,7 @@ def below(root: Path, name: str) -> Path:
         path = path / part
         try:
             linked = stat.S_ISLNK(os.lstat(path).st_mode)
-        except OSError:  # not there, or no folder: whoever opens it says so
+        except OSError:  # not there, or no folder: opening it later raises
             continue
         if linked:
             raise PermissionError(errno.EPERM, f"leads out of '{root}' over a link", name)

@@ -5,7 +5,7 @@ import socket
 
 
 def notify(state: str) -> bool:
-    """Send a state to whoever started this process; return whether somebody listens.
+    """Send a state to the service manager that started this process; return whether one listens.
 
     Parameters
     ----------

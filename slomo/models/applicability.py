@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
     @property
     def is_refused(self) -> bool:
-        """Whether whoever asks strictly gets an error instead."""
+        """Whether a strict question gets an error instead."""
         return self in (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
 
 

@@ -57,7 +57,7 @@ def with_accelerator(
     users = [
         i for i, each in enumerate(models) if each.accelerator is not None and each.accelerator.accelerator == name
     ]
-    # in canonical order: sums over the users are then the same to the last bit, whoever is named first
+    # in canonical order: sums over the users are then the same to the last bit, in any order of the names
     users[1:] = sorted(users[1:], key=lambda i: (models[i].workload.key, offered_mpps[i] or np.inf))
     shared = _Shared(
         [models[i].accelerator for i in users],  # type: ignore[misc]

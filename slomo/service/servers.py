@@ -1,4 +1,4 @@
-"""Servers and what runs on them, whoever placed it: slomo's own cluster, or the nodes of a Kubernetes cluster."""
+"""Servers and what runs on them: slomo's own cluster, or the nodes of a Kubernetes cluster."""
 
 import math
 from collections.abc import Iterable

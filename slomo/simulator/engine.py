@@ -1,4 +1,4 @@
-"""Simulate tenants that share a machine: seat them, warm the caches, measure, report.
+"""Simulate tenants that share a machine: put them on cores, warm the caches, measure, report.
 
 The ground truth of everything that is predicted without a rack. It shares no equation with composition or prediction:
 each line access is played through L2, LLC, DDIO and memory (DESIGN section 4; the method follows ResQ, NSDI'18,

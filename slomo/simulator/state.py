@@ -53,7 +53,7 @@ class State(NamedTuple):
     channels: Floats  # (sockets + 2 + accelerators, H_COLUMNS): memory, link, accelerators, ports
     queued: Floats  # (tenants, ACCELERATOR_SLOTS) when a packet went to the accelerator; later when it is done [ns]
     requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
-    line_owner: Owners  # (lines,) as llc_owner, whoever touches the line; (0,) where every line is its tenant's own
+    line_owner: Owners  # (lines,) as llc_owner, for shared lines; (0,) where every line is its tenant's own
     line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 none; (0,) likewise
 
 

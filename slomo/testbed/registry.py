@@ -1,4 +1,4 @@
-"""One place that turns an alias into a testbed; whoever has an instance passes it through.
+"""One place that turns an alias into a testbed; an instance passes through.
 
 Every family of plug-ins has one lazy registry (a string alias or an instance, as scikit-learn's scorers).
 """

@@ -1,7 +1,7 @@
 """The contract of model families as tests: subclass, say how to make yours, and pytest runs them all.
 
-Shipped with the library, as optuna ships its conformance tests for samplers (optuna/testing): whoever writes a model
-proves it against the same facts as slomo's own.
+Shipped with the library, as optuna ships its conformance tests for samplers (optuna/testing): authors
+of a model test it against the same facts as slomo's own.
 
 Examples
 --------

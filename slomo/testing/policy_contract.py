@@ -63,7 +63,7 @@ class PolicyContract:
         assert len(cores) == len(set(cores))
 
     def test_a_request_is_placed_whole_or_refused_with_a_reason(self) -> None:
-        """Whoever is accepted has a core per network function; whoever is refused has none, and is told why."""
+        """An accepted request has a core per network function; a refused one has none, and a reason."""
         for request, decision in zip(self.requests(), self.placer().place_all(self.requests()), strict=True):
             if decision.accepted:
                 assert len(decision.assignments) >= len(request.chain)

@@ -1,4 +1,4 @@
-"""What whoever trained should know about a model before asking it: too few scores, nothing to learn, no mixes."""
+"""Remarks on a trained model, to read before it is asked: too few scores, nothing to learn, no mixes."""
 
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL

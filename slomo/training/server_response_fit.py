@@ -129,7 +129,7 @@ def _part_load(
 
 
 def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
-    """Return rates as what a packet moves; what misses a private cache is the same for every packet, whoever runs."""
+    """Return rates per packet: misses of a private cache per packet do not depend on the neighbours."""
     return own / np.where(kinds(tuple(names))[0], mpps[:, np.newaxis], 1.0)
 
 

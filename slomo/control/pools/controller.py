@@ -1,7 +1,7 @@
 """RMD's pools as a controller: each round the machine is to be as the pools say, and who is short is told.
 
-Pools divide the cache by what was asked for, not by what is seen: a promise that breaks all the same is for whoever
-places (RMD (OSS EU'18) leaves it to the orchestrator).
+Pools divide the cache by what was asked for, not by what is seen: a promise that breaks all the same is for the
+orchestrator to repair, as in RMD (OSS EU'18).
 """
 
 from collections.abc import Mapping

@@ -63,7 +63,7 @@ class PoolRequest:
         return "besteffort"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a body that gives this request again."""
+        """Return the body of RMD's API that asks for this request."""
         cache = {"max": self.max_ways, "min": self.min_ways}
         unit = "mbps" if self.bandwidth_unit == "MB/s" else "percentage"
         mba = {} if self.memory_bandwidth is None else {"mba": {unit: self.memory_bandwidth}}

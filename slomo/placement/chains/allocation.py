@@ -16,7 +16,7 @@ from slomo.vocabulary.machine import Machine
 
 @dataclass(frozen=True)
 class Parts:
-    """What chains have to themselves in one interval."""
+    """Cache ways and memory bandwidth that chains have for themselves in one interval."""
 
     #: Chain -> cache ways.
     ways: Mapping[str, int] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at a confidence.
 
-SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there.
-A mix holds where it holds in every part: whoever leaves, no promise is at risk. Verdicts are kept per kind of socket
-and signature; rates per mix, whatever it was promised, new ones in one batch.
+SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there. A mix
+counts as safe only if each of its parts is: then no tenant's departure puts a promise at risk. Verdicts are kept per
+kind of socket and signature; rates per mix, whatever it was promised, new ones in one batch.
 """
 
 import math

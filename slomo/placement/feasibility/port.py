@@ -1,6 +1,6 @@
 """What a NIC port that all network functions of a socket share lets through to each.
 
-Whoever is offered no load takes as much as it serves alone; a stage of a chain counts like any other.
+A network function without a stated offered load takes as much as it serves alone; a stage of a chain counts as one.
 """
 
 from collections.abc import Callable, Sequence

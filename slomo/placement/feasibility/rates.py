@@ -2,8 +2,9 @@
 
 SLOMO (SIGCOMM'20) predicts throughput from who runs beside whom; what each was promised only says whether that is
 enough. A socket has few cores and a cluster few kinds of network functions, so that all mixes of use can be predicted
-ahead, in few batches. Of use is a mix that holds in every part: whoever leaves, nobody who stays loses. Such mixes grow
-tenant by tenant out of each other, as frequent item sets do (Agrawal and Srikant, VLDB'94).
+ahead, in few batches. A mix is of use if each of its parts keeps its promises, too: then no tenant's departure breaks
+another's promise. Such mixes grow tenant by tenant out of each other, as frequent item sets do (Agrawal and Srikant,
+VLDB'94).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

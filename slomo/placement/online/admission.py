@@ -1,6 +1,6 @@
 """How one request or a batch finds its place: cut it, find the best socket for each piece, or plan as a whole.
 
-ResQ (NSDI'18) section 5: admission places at once and greedily; a batch is planned afresh. Whoever calls holds the lock
+ResQ (NSDI'18) section 5: admission places at once and greedily; a batch is planned afresh. The caller holds the lock
 or works on a copy.
 """
 

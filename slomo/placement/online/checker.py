@@ -1,7 +1,8 @@
 """The one checker of every decision: what runs where, held against every constraint, from nothing but the layout.
 
-It shares no bookkeeping with the search: what is taken of a server is added up anew, domains are counted anew. Whoever
-places, a policy of slomo or a plug-in, a verb of the lifecycle or a re-optimisation, is checked before it counts.
+It shares no bookkeeping with the search: what is taken of a server is added up anew, domains are counted anew. Every
+placement is checked before it counts, be it by a policy of slomo, a plug-in, a verb of the lifecycle or a
+re-optimisation.
 """
 
 from collections import Counter

@@ -55,7 +55,7 @@ class Cutting:
     alternatives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     #: Piece -> instances on one socket -> the piece that holds them, worth considering or not.
     splits: dict[int, dict[int, int]] = field(default_factory=dict)
-    #: Piece of a request, however cut -> the piece its class goes by.
+    #: Piece of a request (some of its instances) -> the piece that stands for all pieces with the same needs.
     primary: dict[int, int] = field(default_factory=dict)
 
 

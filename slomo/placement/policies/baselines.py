@@ -41,7 +41,7 @@ class EqualPartition(Policy):
 
 
 class DynamicScaling(Policy):
-    """First fit, then more instances for whoever is seen to fall short.
+    """First fit, then more instances for requests whose observed throughput falls short.
 
     `e2`: dynamic scaling; packs without regard to contention, and starts one more instance where an SLO is not met.
 

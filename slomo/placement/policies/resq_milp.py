@@ -175,7 +175,7 @@ def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
 
 
 def least_servers(host: Host, terms: Sequence[Term]) -> float:
-    """Return a bound: terms take cores and ways, and a server has only so many of each, however they are weighed.
+    """Return a lower bound on servers: the terms' cores and cache ways must fit into those of the servers.
 
     A term of few instances takes more ways: with both limits priced, each term's cheapest number of instances is its
     own choice, which bounds them all together (Lagrangian relaxation).

@@ -202,7 +202,7 @@ class _Campaign:
         return [self._found[key] for key in keys]
 
     def farewell(self) -> str:
-        """Return what is kept, for whoever interrupts."""
+        """Return the message after an interrupt: what is kept."""
         kept = len(self.store)
         if self.store.path is None:
             return f"stopped after {kept} runs; none is kept, because the campaign had no store"

@@ -1,7 +1,7 @@
 """The three plans: network functions alone, beside synthetic pressure, and in mixes of each other.
 
 SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of unlike network functions judge
-them (section 6). Mixes that calibrate and mixes that test never meet.
+them (section 6). No mix both calibrates intervals and tests predictions.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def mixes_plan(
 
     Competitors of a mix are of different kinds as long as there are enough kinds; where like ones are wanted, about
     every second mix has neighbours of one kind, and mixes of one and two neighbours come twice as often. Whether a mix
-    tests or calibrates is decided by the mix itself (a fingerprint of its tenants, whoever of them is the target), so
+    tests or calibrates is decided by the mix itself (a fingerprint of its tenants, the same for each as target), so
     that the two streams never share one, whatever their seeds.
 
     Parameters

@@ -146,7 +146,7 @@ def _pressure(settings: dict[str, Setting], instances: int) -> Pressure:
 
 
 def _instances(place: float, most: int, fewest: float = 1.0) -> int:
-    """Return a number of instances, no fewer than it takes to make the pressure meant, where there may be as many.
+    """Return a number of competitor instances: at least `fewest`, which the wanted pressure needs, and at most `most`.
 
     On a logarithmic scale, since a third of all questions has one neighbour.
     """

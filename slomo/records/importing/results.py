@@ -1,6 +1,6 @@
 """A file of results beside PCM recordings: one run per row, which names its recordings and holds the throughput.
 
-PCM knows no packets and a traffic generator no counters; whoever measures has both files, and joins them by name.
+PCM counts no packets and a traffic generator reads no counters: a measurement has both files, joined here by name.
 """
 
 import csv

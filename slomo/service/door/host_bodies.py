@@ -62,7 +62,7 @@ class RmdAllocation(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """RMD's body of ``POST /v1/workloads`` and ``/v1/hospitality``; `max_cache` and `min_cache` are of its v0.1."""
+    """RMD's body of ``POST /v1/workloads`` and ``/v1/hospitality``; `max_cache`, `min_cache`: RMD v0.1."""
 
     core_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
     task_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None

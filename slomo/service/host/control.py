@@ -1,6 +1,6 @@
 """Control loops as jobs: each runs in a thread, tells its rounds, and ends with the service.
 
-Rounds are told to whoever listens and written down now and then. A loop that is taken up again begins anew: the machine
+Rounds are sent to all listeners and stored now and then. A loop that is taken up again begins anew: the machine
 it drove was given back.
 """
 

@@ -2,8 +2,8 @@
 
 Yala (ASPLOS'25) finds that the accelerators of a SmartNIC serve their queues round-robin: while n users have requests
 waiting, each is served once per round, so that one of them gets 1 / (own time + sum of the others' times). A packet's
-requests are served one per turn; packets of one user leave in order. The queues are played lazily: whoever looks lets
-the server catch up, but only to the clock of its slowest user, who could still ask for a turn before that.
+requests are served one per turn; packets of one user leave in order. The queues are simulated lazily: a look at them
+lets the server catch up, but only to the clock of its slowest user, who could still ask for a turn before that.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.

@@ -79,7 +79,7 @@ def build(
     slack_ns: float = SLACK_NS,
     port_gbps: float | None = None,
 ) -> s.State:
-    """Return the state of an empty machine with its tenants seated and nothing run yet."""
+    """Return the simulator's state before the first packet: tenants on their cores, all caches empty."""
     sets = [
         cache_sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
         cache_sets(machine.l2_kib * 2**10, machine.l2_ways, scale),

@@ -1,10 +1,10 @@
 """Several NFs on one core: who runs, for how long, and what a switch costs.
 
-Round robin (SCHED_RR): in turns of a quantum. CFS normal and batch as Linux 3 to 6.5 (kernel/sched/fair.c): the
-smallest virtual runtime runs, time counts inversely to weight, a sleeper comes back with at most half a period of
-credit, and on waking preempts under SCHED_NORMAL only. EEVDF: `slomo.simulator.sharing.eevdf`. A switch costs the
-kernel's path and what its own lines evict from L2; the rest of its cost, refilling L2, is played, since NFs of a core
-share its L2.
+Round robin (SCHED_RR) gives each NF one quantum in turn. CFS follows Linux 3 to 6.5 (kernel/sched/fair.c). The task
+with the smallest virtual runtime runs; virtual runtime grows inversely to weight. A task that wakes has at most half a
+period of credit. It preempts the running task under SCHED_NORMAL, not under SCHED_BATCH. EEVDF:
+`slomo.simulator.sharing.eevdf`. A switch costs the kernel's path and what its own lines evict from L2; the rest of its
+cost, refilling L2, is played, since NFs of a core share its L2.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.

@@ -1,4 +1,4 @@
-"""Simulate chains of NFs on shared cores: seat them, let them warm up, count.
+"""Simulate chains of NFs on shared cores: put stages on cores, warm the caches, count.
 
 Time goes by in milliseconds, as schedulers and controllers know it; after each of them `on_tick` may look at what is
 seen from outside and set new shares, as a controller of a real machine does.

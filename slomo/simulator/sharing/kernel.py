@@ -1,4 +1,4 @@
-"""The loop of shared cores: whoever is earliest goes next - a core, a source, or the manager - for a short time.
+"""The event loop of shared cores: the core, source or manager with the earliest time runs next, for a short time.
 
 A core takes packets from the rings of its NFs as its scheduler says; accesses are interleaved as in
 `slomo.simulator.kernel`, whose work on data structures is used as it is.

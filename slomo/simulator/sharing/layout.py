@@ -79,7 +79,7 @@ def build_shared(
     seed: int,
     wire_gbps: float | None = None,
 ) -> tuple[s.State, h.Sharing]:
-    """Return the state of an empty machine with its stages seated, and that of their queues."""
+    """Return the simulator's state before the first packet: stages on their cores, caches and queues empty."""
     cores = sorted({seat.core for seat in seats})
     everyone = _everyone(machine, system, seats, cores)
     tenants = _tenant_rows(machine, everyone, len(seats), cores)

@@ -1,7 +1,7 @@
 """ChampSim as a testbed: our native network functions, traced as they run, on a simulator that others wrote and use.
 
 ChampSim (Gober et al., arXiv 2210.14324) plays out-of-order cores, private caches, a shared LLC and DRAM; nothing of it
-is part of slomo. Both phases of SLOMO's protocol are played; competitors alone are played once, whoever is the target.
+is part of slomo. Both phases of SLOMO's protocol are played; competitors alone are run once for all targets.
 Address spaces are apart, a mapping of pages to memory is fixed by the binary, and the same run gives the same cycles.
 """
 
@@ -159,7 +159,7 @@ class ChampSimTestbed:
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
         """Play some tenants, or read what they did when they were played before."""
         found = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
-        seats = sorted(range(len(found)), key=lambda seat: tenants[seat].key)  # one run, whoever is the target
+        seats = sorted(range(len(found)), key=lambda seat: tenants[seat].key)  # one run for all targets
         traces = [found[seat] for seat in seats]
         settling = self._execution(traces, "settling")
         whole = self._execution(traces, "whole")

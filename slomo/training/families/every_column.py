@@ -1,8 +1,8 @@
 """The families for imported tables: trees and a plane over every column, of no forced shape.
 
-Whoever measured a table elsewhere measured what they could. No column is known to add up, and none to slow down: extra
-trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane read them all. They are fitted to
-imported tables alone, beside the others, and cross-validation chooses.
+A table measured elsewhere has the counters that could be read there. No column is known to add up, and none to slow
+down: extra trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane read them all. They
+are fitted to imported tables alone, beside the others, and cross-validation chooses.
 """
 
 from collections.abc import Sequence

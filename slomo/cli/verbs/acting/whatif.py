@@ -32,7 +32,11 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
 @click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
 @click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
 @click.option("--models", metavar="DIR", type=click.Path(), help="Answer from trained models, as `slomo predict` does.")
-@click.option("--learn", is_flag=True, help="With --models: profile over partitions whoever was not; keep it there.")
+@click.option(
+    "--learn",
+    is_flag=True,
+    help="With --models: profile missing tenants over partitions; keep that there.",
+)
 @click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
 @click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the one NIC port that all share.")
 @click.option(
@@ -58,7 +62,7 @@ def command(
 ) -> int:
     """Predict MIX, for instance `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
 
-    With --models, trained models answer, and --learn profiles over ways, memory noise and throttles whoever was not.
+    With --models, trained models answer; --learn profiles tenants over ways, memory noise and throttles if needed.
     Without, each distinct tenant is profiled on the simulator; --profile keeps that.
     With --server the service answers: what each loses, and what it costs the others.
 

@@ -62,8 +62,8 @@ def render_plan(
 ) -> str:
     r"""Return the plan of a run.
 
-    Raises InvalidValueError for a core there is not, and for what is only simulated: TCP sources, storage, a time
-    table.
+    Raises InvalidValueError for a core that the host lacks, and for features that only the simulator has: TCP
+    sources, storage, a time table.
 
     Parameters
     ----------

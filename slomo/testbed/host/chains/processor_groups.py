@@ -1,7 +1,7 @@
 """Control groups of a chain's stages: one per stage, in one per run, under where this process is itself.
 
 Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent count.
-The groups are made and removed by the native program, whose watcher outlives whoever is killed; here they are named,
+The groups are made and removed by the native program, whose watcher survives a kill of the others; here they are named,
 found and written.
 """
 
