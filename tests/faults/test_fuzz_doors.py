@@ -68,6 +68,7 @@ BODIES: dict[str, Any] = {
     "/v1/observations": {"observations": [{"target": "lpm", "throughput_mpps": 4.0, "competitors": ["nat"]}]},
     "/scheduler/filter": {"pod": POD, "nodenames": ["s1", "s2"]},
     "/scheduler/prioritize": {"pod": POD, "nodenames": ["s1", "s2"]},
+    "/scheduler/preempt": {"Pod": POD, "NodeNameToMetaVictims": {"s1": {"Pods": [{"UID": "u"}]}}},
 }
 changes = st.one_of(edits, st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 3 * len(VALUES))))
 

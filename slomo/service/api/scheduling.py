@@ -1,4 +1,4 @@
-"""`/scheduler/filter`, `/scheduler/prioritize`, `/v1/explain/{pod}`: what kube-scheduler calls, what people ask then.
+"""`/scheduler/filter`, `prioritize`, `preempt`, `/v1/explain/{pod}`: what kube-scheduler calls, what people ask then.
 
 What cannot be judged now is deferred: the answer has an `Error`, the scheduler puts the pod back and asks again after
 its backoff (1 to 10 s). What will never be judged (annotations that cannot be read) is refused with the reason.
@@ -11,7 +11,7 @@ from slomo.errors import SlomoError
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.kubernetes.service import NotSynced
-from slomo.service.kubernetes.wire import ExtenderArgs, candidates, filter_answer
+from slomo.service.kubernetes.wire import ExtenderArgs, PreemptionArgs, candidates, filter_answer
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
@@ -22,7 +22,7 @@ async def filter_nodes(service: "Service", call: Call) -> Answer:
     begun = time.perf_counter()
     pod, names, raw = candidates(call.body)
     try:
-        answer = filter_answer(*service.kubernetes.filter(pod, names), raw)
+        answer = filter_answer(*await service.kubernetes.filter(pod, names), raw)
         code = "200"
     except SlomoError as error:
         answer, code = filter_answer([], {}, {}, raw, f"slomo: {error.message}"), "deferred"
@@ -45,6 +45,21 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
     return Answer(scores)
 
 
+async def preempt(service: "Service", call: Call) -> Answer:
+    """Answer which victims the scheduler should take: where every promise holds after, the fewest."""
+    begun, args = time.perf_counter(), call.body
+    given = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
+    try:
+        chosen = service.kubernetes.preempt(args.Pod, {name: victims.uids for name, victims in given.items()})
+        code = "200"
+    except SlomoError:
+        chosen, code = {}, "deferred"
+    _count(service, "preempt", code, begun)
+    told = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": given[name].NumPDBViolations}
+            for name, uids in chosen.items()}  # fmt: skip
+    return Answer({"NodeNameToMetaVictims": told})
+
+
 async def explain(service: "Service", call: Call) -> Answer:
     """Show the numbers behind the last judgement of a pod."""
     judgement = service.kubernetes.explain(call.path["pod"])
@@ -62,6 +77,8 @@ OPERATIONS = (
     Operation("POST", "/scheduler/filter", filter_nodes, "Say which nodes keep every SLO with a pod.",
               body=ExtenderArgs, scope="schedule", tag="kubernetes"),
     Operation("POST", "/scheduler/prioritize", prioritise_nodes, "Score nodes for a pod.", body=ExtenderArgs,
+              scope="schedule", tag="kubernetes"),
+    Operation("POST", "/scheduler/preempt", preempt, "Choose whose leaving makes room for a pod.", body=PreemptionArgs,
               scope="schedule", tag="kubernetes"),
     Operation("GET", "/v1/explain/{pod:path}", explain, "Show the numbers behind the last judgement of a pod.",
               statuses=(404,), tag="kubernetes"),

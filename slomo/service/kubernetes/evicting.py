@@ -116,19 +116,24 @@ class Evictor:
         return any(answer.ok and answer.is_judged for answer in judged.values())
 
     async def _evict(self, uid: str, node: str) -> str | None:
-        namespace, _, name = self._view.names[uid].partition("/")
-        options: dict[str, Any] = {"preconditions": {"uid": uid}}
-        if self._mode == "dry-run":
-            options["dryRun"] = ["All"]
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
-                "deleteOptions": options}  # fmt: skip
-        try:
-            status = await self._watch.send("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
-        except httpx.HTTPError as error:
-            _LOG.warning("cannot evict %s/%s: %s", namespace, name, error)
-            status = 599
-        outcome = {429: "budget", 403: "refused"}.get(status, "done" if status < 300 else "failed")
+        name = self._view.names[uid]
+        outcome = await evict(self._watch, self._view, uid, self._mode)
         self._counted.add((self._mode, outcome))
-        _LOG.info("eviction (%s) of %s/%s from %s, where a promise is broken: %s", self._mode, namespace, name, node,
-                  outcome)  # fmt: skip
-        return self._view.names[uid] if outcome == "done" else None
+        _LOG.info("eviction (%s) of %s from %s, where a promise is broken: %s", self._mode, name, node, outcome)
+        return name if outcome == "done" else None
+
+
+async def evict(watch: Watch, view: ClusterView, uid: str, mode: Eviction) -> str:
+    """Evict a pod, or let the API server say whether it would; return done, budget, refused, gone or failed."""
+    namespace, _, name = view.names.get(uid, "").partition("/")
+    options: dict[str, Any] = {"preconditions": {"uid": uid}}
+    if mode == "dry-run":
+        options["dryRun"] = ["All"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options}  # fmt: skip
+    try:
+        status = await watch.send("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+    except httpx.HTTPError as error:
+        _LOG.warning("cannot evict %s/%s: %s", namespace, name, error)
+        status = 599
+    return {429: "budget", 403: "refused", 404: "gone"}.get(status, "done" if status < 300 else "failed")

@@ -1,8 +1,11 @@
 """The room of Kubernetes: view, judge, watch, and what was said about each pod."""
 
 import asyncio
+import functools
 import logging
 import math
+import os
+import socket
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -11,8 +14,11 @@ from typing import Any
 from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.kubernetes.evicting import Eviction, Evictor
+from slomo.service.kubernetes.holds import SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.judging import Judged, NodeJudge
+from slomo.service.kubernetes.leading import Leader
 from slomo.service.kubernetes.pods import PodNeed, need_of
+from slomo.service.kubernetes.preempting import Preemptor
 from slomo.service.kubernetes.running import Running
 from slomo.service.kubernetes.telling import Teller
 from slomo.service.kubernetes.view import ClusterView
@@ -25,6 +31,10 @@ _LOG = logging.getLogger("slomo.service")
 MOST_EXPLAINED = 300
 #: What prioritise may answer, at most.
 MOST_SCORE = 10
+#: How often a node is chosen for a pod where other replicas take the places at the same time.
+ATTEMPTS = 8
+#: Kinds of objects, and after which of them they are listed first.
+_ORDER = (("nodes", ""), ("leases", "nodes"), ("pods", "leases"))
 #: A pod that says nothing of slomo.
 NOT_OURS = "pod names no network function"
 
@@ -56,6 +66,9 @@ class KubernetesRoom:
         self.judge = NodeJudge(model_store.answers.library, confidence)
         self.running = Running(self.view, self.judge)
         self.watch: Watch | None = None
+        self.holds: SharedHolds | None = None
+        self.leader: Leader | None = None
+        self.preemptor: Preemptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
@@ -71,8 +84,14 @@ class KubernetesRoom:
         if address is None:
             return
         self.watch = Watch(address, self.view)
-        self._tasks = [asyncio.create_task(self.watch.follow(kind)) for kind in ("nodes", "pods")]
-        self._tasks += [asyncio.create_task(self._think()), asyncio.create_task(self._tell(self.watch))]
+        self.holds = SharedHolds(self.watch, self.view)
+        self.leader = Leader(self.watch, f"{socket.gethostname()}-{os.getpid()}")
+        self.preemptor = Preemptor(self.watch, self.view, self._evict, self._metrics.evictions)
+        self.view.needed.add("leases")
+        # what is held is listed before what runs: a place that is given up meanwhile has been bound by then
+        work = [self.watch.follow(kind, after) for kind, after in _ORDER]
+        work += [self._think(), self._act(self.watch, self.leader), self.leader.lead()]
+        self._tasks = [asyncio.create_task(item) for item in work]
 
     async def _think(self) -> None:
         """Judge what has changed before a pod asks about it, half of the time at most."""
@@ -86,13 +105,13 @@ class KubernetesRoom:
             took_s = time.perf_counter() - begun
             await asyncio.sleep(took_s if has_more else 0.05)
 
-    async def _tell(self, watch: Watch) -> None:
-        """Tell pods every second whether their promises are kept; move some where they are not."""
+    async def _act(self, watch: Watch, leader: Leader) -> None:
+        """As the leader, tell pods every second whether their promises are kept; move some where they are not."""
         teller = Teller(watch, self.view, self._metrics.told)
         evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions)
         while True:
             await asyncio.sleep(1.0)
-            if self.view.is_fresh:
+            if self.view.is_fresh and leader.is_leading:
                 servers = await self.running.servers()
                 await teller.tell(servers)
                 await evictor.look(servers, self.judge)
@@ -102,6 +121,8 @@ class KubernetesRoom:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.leader is not None:
+            await self.leader.step_down()
         if self.watch is not None:
             await self.watch.close()
 
@@ -117,7 +138,7 @@ class KubernetesRoom:
         return [f"kubernetes: {self._not_synced()}; pods wait ({self.watch.trouble or 'not listed yet'})"]
 
     def _not_synced(self) -> str:
-        if len(self.view.heard_at_s) < 2:
+        if not self.view.is_listed:
             return "slomo is not synced with the API server yet"
         return "slomo has lost the API server"
 
@@ -130,24 +151,58 @@ class KubernetesRoom:
         yield "slomo_kubernetes_pods", "Pods in view that slomo judges.", (), {(): float(len(view.pods))}
         yield "slomo_kubernetes_holds", "Places held between score and bind.", (), {(): float(len(view.holds))}
         yield "slomo_kubernetes_view_fresh", "1 while the view is fresh.", (), {(): float(view.is_fresh)}
+        is_shared = float(self.holds is not None and self.holds.is_shared)
+        yield "slomo_kubernetes_holds_shared", "1 while other replicas see held places.", (), {(): is_shared}
+        is_leading = float(self.leader is not None and self.leader.is_leading)
+        yield "slomo_kubernetes_leading", "1 on the replica that tells pods and evicts.", (), {(): is_leading}
 
-    def filter(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    async def filter(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
         """Return the nodes that pass; why others do not; and why others never will.
 
-        Raises NotSynced, JudgesTooLong where nothing can be judged now: the scheduler asks again.
+        Where an API server is watched, the best node alone passes, for its place is held there before others may have
+        it. Raises NotSynced, JudgesTooLong, TakenMeanwhile where nothing can be judged now: the scheduler asks again.
         """
         need = self._ready(pod)
         if need is None:
             return names, {}, {}
         if need.fault:
             return [], {}, dict.fromkeys(names, f"slomo: {need.fault}")
-        judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
-        self._remember(pod, need, judged)
-        self._latest = (pod.metadata.uid, self.view.changes, judged)
-        passed = [name for name in names if judged[name].ok]
-        if len(passed) == 1:  # then prioritise is never called
-            self.view.hold(pod.metadata.uid, need, passed[0])
-        return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}, {}
+        uid = pod.metadata.uid
+        for _ in range(ATTEMPTS):
+            judged = self.judge.judge(need, uid, names, self.view)
+            self._remember(pod, need, judged)
+            self._latest = (uid, self.view.changes, judged)
+            passed = [name for name in names if judged[name].ok]
+            ranks = _ranks(judged)
+            if self.holds is not None and ranks:
+                passed = [_best(ranks)]
+                if not await self.holds.take(uid, need, passed[0]):
+                    continue
+            elif not passed:
+                self._make_room(pod, need, names)
+            elif len(passed) == 1:  # then prioritise is never called
+                self.view.hold(uid, need, passed[0])
+            return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}, {}
+        raise TakenMeanwhile("other schedulers take the places, ask again")
+
+    def _make_room(self, pod: Pod, need: PodNeed, names: list[str]) -> None:
+        """Let pods of lower priority leave where that gives a pod a place; it is asked about again once they have."""
+        preemptor, uid = self.preemptor, pod.metadata.uid
+        if preemptor is None or self.holds is None:
+            return
+        room = preemptor.choose(pod, need, names, self.judge)
+        if room is not None:
+            hold = functools.partial(self.holds.take, uid, need, room.node)
+            task = asyncio.create_task(preemptor.make(pod, room, hold))
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+
+    def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Return, of nodes that the scheduler would empty of these pods, the one to take and all that must leave."""
+        need = self._ready(pod)
+        if need is None or self.preemptor is None:
+            return victims
+        return {} if need.fault else self.preemptor.narrowed(pod, need, victims, self.judge)
 
     def prioritise(self, pod: Pod, names: list[str]) -> list[dict[str, Any]]:
         """Score nodes: one alone is best, and is held for the pod until it is bound."""
@@ -155,10 +210,10 @@ class KubernetesRoom:
         if need is None or need.fault:
             return [{"Host": name, "Score": 0} for name in names]
         judged = self._judged(pod, need, names)
-        ranks = {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
+        ranks = _ranks(judged)
         if not ranks:
             return [{"Host": name, "Score": 0} for name in names]
-        best = max(ranks, key=lambda name: (ranks[name], name))
+        best = _best(ranks)
         self.view.hold(pod.metadata.uid, need, best)
         order = {value: place for place, value in enumerate(sorted(set(ranks.values())))}
         steps = max(len(order) - 1, 1)
@@ -242,3 +297,12 @@ class KubernetesRoom:
 
     def _is_current(self, judgement: Judged) -> bool:
         return all(number < len(self.judge.pieces) for number in judgement.mix)
+
+
+def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:
+    """Return the ranks of the nodes that pass by a prediction."""
+    return {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
+
+
+def _best(ranks: Mapping[str, tuple[float, float]]) -> str:
+    return max(ranks, key=lambda name: (ranks[name], name))

@@ -14,8 +14,8 @@ from slomo.service.kubernetes.wire import KubernetesNode, Pod
 
 #: How long a place is held for a pod that was scored there [s].
 HOLD_S = 30.0
-#: How long the view may be without news from the API server before it is stale [s]; watches end every 30 s.
-STALE_S = 45.0
+#: How long the view may be without news from the API server before it is stale [s]; watches end every 6 s.
+STALE_S = 10.0
 #: How long a connection to the API server may be lost before the view counts as stale [s].
 LOST_S = 10.0
 
@@ -70,6 +70,8 @@ class ClusterView:
         self.ranks: dict[str, tuple[int, bool]] = {}
         self.told: dict[str, str] = {}
         self.holds: dict[str, Hold] = {}
+        #: Kinds of objects without which nothing is judged.
+        self.needed = {"nodes", "pods"}
         self.heard_at_s: dict[str, float] = {}
         self.lost_at_s: dict[str, float] = {}
         #: Counts changes of any node.
@@ -78,10 +80,15 @@ class ClusterView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether both pods and nodes were listed, heard of lately, and are still followed."""
+        """Whether what is needed was listed, heard of lately, and is still followed."""
         now = self._clock()
-        heard = len(self.heard_at_s) == 2 and all(now - at < STALE_S for at in self.heard_at_s.values())
-        return heard and all(now - at < LOST_S for at in self.lost_at_s.values())
+        heard = all(now - self.heard_at_s.get(kind, -STALE_S) < STALE_S for kind in self.needed)
+        return heard and all(now - self.lost_at_s.get(kind, now) < LOST_S for kind in self.needed)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether everything that is needed has been listed once."""
+        return self.needed <= self.heard_at_s.keys()
 
     def heard(self, kind: str) -> None:
         """Note that the API server has spoken of a kind."""
@@ -172,7 +179,7 @@ class ClusterView:
     def hold(self, uid: str, need: PodNeed, node: str) -> None:
         """Hold a place for a pod."""
         view = self.nodes.get(node)
-        if not uid or view is None or self.pods.get(uid) == node:
+        if not uid or view is None or uid in self.pods:
             return
         self.release(uid)
         view.held[uid] = need

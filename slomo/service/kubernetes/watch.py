@@ -1,4 +1,4 @@
-"""List and watch Pods and Nodes of an API server: resume, bookmarks, and a new list where the past is gone (410).
+"""List and watch objects of an API server: resume, bookmarks, and a new list where the past is gone (410).
 
 A watch is resumed from the last version seen; bookmarks move that version on while nothing happens. Only where the
 server has forgotten it (410) is everything listed again, in pages.
@@ -8,6 +8,8 @@ import asyncio
 import os
 import random
 import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,11 @@ from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
 #: How long one watch is asked to last [s]; the server sends a bookmark before it ends. One that does not end is mute.
-WATCH_S = 30
+WATCH_S = 6
+#: How much longer than that nothing may be heard before a connection counts as mute [s].
+MUTE_S = 2.0
+#: How long an answer to something read or written is waited for [s].
+SEND_S = 5.0
 #: Longest pause between attempts [s].
 LONGEST_PAUSE_S = 15.0
 
@@ -66,6 +72,20 @@ class Gone(Exception):  # noqa: N818 - the server's word for it
     """The version asked for is forgotten."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Objects that are followed: where they are, what is read of them, and who is told."""
+
+    path: str
+    type: type[Any]
+    replace: Callable[[list[Any]], None]
+    seen: Callable[[Any], None]
+    gone: Callable[[Any], None]
+    query: dict[str, str] = field(default_factory=dict)
+    #: Whether pods are judged without it where the API server refuses it (no such role, no such kind).
+    is_optional: bool = False
+
+
 class Watch:
     """Follows one API server.
 
@@ -78,6 +98,8 @@ class Watch:
 
     Attributes
     ----------
+    kinds : dict of str to Kind
+        What can be followed.
     trouble : str
         What went wrong last; empty while all is well.
     lists : int
@@ -88,18 +110,27 @@ class Watch:
         self._view = view
         self._token_file, verify = _credentials(address)
         self._base = _base(address)
+        self.kinds = {
+            "nodes": Kind("/api/v1/nodes", KubernetesNode, view.replace_nodes, view.node_seen,
+                          lambda node: view.node_gone(node.metadata.name)),
+            "pods": Kind("/api/v1/pods", Pod, view.replace_pods, view.pod_seen,
+                         lambda pod: view.pod_gone(pod.metadata.uid)),
+        }  # fmt: skip
+        self.namespace = _namespace(address)
         self.trouble = ""
         self.lists = 0
-        timeout = httpx.Timeout(10.0, read=WATCH_S + 5.0)
+        timeout = httpx.Timeout(10.0, read=WATCH_S + MUTE_S)
         self._client = httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False)
 
     async def close(self) -> None:
         """Close connections."""
         await self._client.aclose()
 
-    async def follow(self, kind: str) -> None:
-        """List, then watch a kind (``"pods"`` or ``"nodes"``) for ever."""
+    async def follow(self, kind: str, after: str = "") -> None:
+        """List, then watch a kind for ever; begin once what it comes `after` was listed, where that is needed."""
         pause_s, version = 0.2, ""
+        while after in self._view.needed - self._view.heard_at_s.keys():
+            await asyncio.sleep(0.01)
         while True:
             try:
                 if not version:
@@ -109,6 +140,8 @@ class Watch:
             except Gone:
                 version = ""
             except (httpx.HTTPError, msgspec.MsgspecError, UnicodeError, RecursionError, OSError) as error:
+                if _is_refused(error) and self.kinds[kind].is_optional:
+                    self._view.needed.discard(kind)
                 self._view.lost(kind)
                 self.trouble = f"{kind}: {type(error).__name__}: {str(error)[:200]}"
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
@@ -117,10 +150,11 @@ class Watch:
     async def _list(self, kind: str) -> str:
         """Read everything in pages; return the version of the list."""
         items: list[Raw] = []
+        what = self.kinds[kind]
         carry_on = version = ""
         while True:
-            query: dict[str, Any] = {"limit": PAGE, **({"continue": carry_on} if carry_on else {})}
-            answer = await self._client.get(f"{self._base}/api/v1/{kind}", params=query, headers=self._headers())
+            query = {**what.query, "limit": str(PAGE), **({"continue": carry_on} if carry_on else {})}
+            answer = await self._client.get(f"{self._base}{what.path}", params=query, headers=self._headers())
             if answer.status_code == 410:
                 raise Gone
             answer.raise_for_status()
@@ -129,23 +163,23 @@ class Watch:
             version, carry_on = page.metadata.resource_version, page.metadata.carry_on
             if not carry_on:
                 break
-        if kind == "nodes":
-            self._view.replace_nodes([msgspec.json.decode(item, type=KubernetesNode) for item in items])
-        else:
-            self._view.replace_pods([msgspec.json.decode(item, type=Pod) for item in items])
+        what.replace([msgspec.json.decode(item, type=what.type) for item in items])
+        self._view.needed.add(kind)
         self._view.heard(kind)
         self.lists += 1
         return version
 
     async def _watch(self, kind: str, version: str) -> str:
         """Follow from a version until the server ends the watch; return the version to go on from."""
+        what = self.kinds[kind]
         query = {
+            **what.query,
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_S),
         }
-        request = self._client.stream("GET", f"{self._base}/api/v1/{kind}", params=query, headers=self._headers())
+        request = self._client.stream("GET", f"{self._base}{what.path}", params=query, headers=self._headers())
         try:
             async with request as answer:
                 if answer.status_code == 410:
@@ -166,10 +200,16 @@ class Watch:
 
     async def send(self, method: str, path: str, body: dict[str, Any], media_type: str = "application/json") -> int:
         """Write something; return the answer's status."""
+        return (await self.request(method, path, body, media_type)).status_code
+
+    async def request(
+        self, method: str, path: str, body: dict[str, Any] | None = None, media_type: str = "application/json"
+    ) -> httpx.Response:
+        """Read or write something; return the answer."""
         headers = {**self._headers(), "Content-Type": media_type}
-        content = msgspec.json.encode(body)
+        content = None if body is None else msgspec.json.encode(body)
         url = f"{self._base}{path}"
-        return (await self._client.request(method, url, content=content, headers=headers, timeout=10.0)).status_code
+        return await self._client.request(method, url, content=content, headers=headers, timeout=SEND_S)
 
     def _told(self, kind: str, event: _Event) -> str:
         """Take an event in; return its version."""
@@ -181,19 +221,11 @@ class Watch:
             raise httpx.RemoteProtocolError(f"watch error {status.code}: {status.message[:200]}")
         if event.type == "BOOKMARK":
             return msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
-        if kind == "nodes":
-            node = msgspec.json.decode(event.object, type=KubernetesNode)
-            if event.type == "DELETED":
-                self._view.node_gone(node.metadata.name)
-            else:
-                self._view.node_seen(node)
-            return node.metadata.resource_version
-        pod = msgspec.json.decode(event.object, type=Pod)
-        if event.type == "DELETED":
-            self._view.pod_gone(pod.metadata.uid)
-        else:
-            self._view.pod_seen(pod)
-        return pod.metadata.resource_version
+        what = self.kinds[kind]
+        item = msgspec.json.decode(event.object, type=what.type)
+        (what.gone if event.type == "DELETED" else what.seen)(item)
+        version: str = item.metadata.resource_version
+        return version
 
     def _headers(self) -> dict[str, str]:
         if self._token_file is None:
@@ -204,6 +236,10 @@ class Watch:
             return {}
 
 
+def _is_refused(error: Exception) -> bool:
+    return isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403, 404)
+
+
 def _base(address: str) -> str:
     if address != "in-cluster":
         return address.rstrip("/")
@@ -211,6 +247,12 @@ def _base(address: str) -> str:
     if not host:
         raise ConfigurationError("this is no pod: KUBERNETES_SERVICE_HOST is not set", hint="give --kubernetes URL")
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _namespace(address: str) -> str:
+    """Return the namespace for what slomo itself writes: a pod's own, or what the environment names."""
+    named = os.environ.get("SLOMO_KUBE_NAMESPACE", "slomo")
+    return read_text(ACCOUNT / "namespace").strip() if address == "in-cluster" else named
 
 
 def _credentials(address: str) -> tuple[Path | None, ssl.SSLContext | bool]:

@@ -34,6 +34,7 @@ class PodSpec(Struct):
     node_name: str = msgspec.field(default="", name="nodeName")
     scheduler_name: str = msgspec.field(default="", name="schedulerName")
     priority: int | None = None
+    preemption_policy: str | None = msgspec.field(default=None, name="preemptionPolicy")
 
 
 #: Condition on a pod: whether its promise is kept.
@@ -66,11 +67,32 @@ class Pod(Struct):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
+    @property
+    def may_preempt(self) -> bool:
+        """Whether pods of lower priority may have to leave for it."""
+        return self.spec.preemption_policy != "Never"
+
 
 class KubernetesNode(Struct):
     """A node."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+
+class LeaseSpec(Struct):
+    """What is read of a lease's specification."""
+
+    holder_identity: str | None = msgspec.field(default=None, name="holderIdentity")
+    lease_duration: int | None = msgspec.field(default=None, name="leaseDurationSeconds")
+    acquire_time: str | None = msgspec.field(default=None, name="acquireTime")
+    transitions: int | None = msgspec.field(default=None, name="leaseTransitions")
+
+
+class Lease(Struct):
+    """A lease."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
 class NodeList(Struct):
@@ -106,6 +128,26 @@ def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | Non
     given = (args.Nodes or args.nodes or NodeList()).items or []
     order = [_decode_node(item).metadata.name for item in given]
     return pod, order, dict(zip(order, given, strict=True))
+
+
+class Victims(Struct):
+    """Pods that would have to leave a node, by uid or whole."""
+
+    Pods: list[dict[str, Any]] | None = None
+    NumPDBViolations: int = 0
+
+    @property
+    def uids(self) -> list[str]:
+        """The pods' uids."""
+        return [str(pod.get("UID") or (pod.get("metadata") or {}).get("uid", "")) for pod in self.Pods or ()]
+
+
+class PreemptionArgs(Struct):
+    """What the scheduler asks before it evicts."""
+
+    Pod: KubernetesPod = msgspec.field(default_factory=KubernetesPod)
+    NodeNameToVictims: dict[str, Victims] | None = None
+    NodeNameToMetaVictims: dict[str, Victims] | None = None
 
 
 def filter_answer(

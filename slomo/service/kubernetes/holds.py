@@ -1,0 +1,161 @@
+"""Places held between score and bind, kept in the API: every replica of slomo sees them, also after a restart.
+
+One Lease per node; its annotation lists the pods that are to come. It is written with the version by which the node
+was judged (optimistic concurrency): of two schedulers that choose one node at a time, one is refused and judges anew.
+What stands there is removed by time alone, never when a binding is seen, for another replica may see that later.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import httpx
+import msgspec
+from msgspec import Meta, Struct
+
+from slomo.errors import PredictionError
+from slomo.service.kubernetes.pods import PodNeed
+from slomo.service.kubernetes.view import HOLD_S, ClusterView
+from slomo.service.kubernetes.watch import Kind, Watch
+from slomo.service.kubernetes.wire import Lease
+
+_LOG = logging.getLogger("slomo.service")
+#: Annotation of a Lease: the pods that are to come, as JSON. Label of those Leases. What their names begin with.
+HELD, LABEL, PREFIX = "slomo.io/held", "slomo.io/holds", "slomo-hold-"
+
+
+class TakenMeanwhile(PredictionError):  # noqa: N818 - says what happened
+    """Other schedulers were faster, as often as was tried; or nothing can be held now."""
+
+
+class _Place(Struct, array_like=True):
+    """One pod that is to come."""
+
+    nf: Annotated[str, Meta(max_length=300)]
+    min_share: float | None
+    min_mpps: float | None
+    until_s: float
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a Lease says."""
+
+    version: str
+    places: dict[str, _Place]
+
+
+_decode = msgspec.json.Decoder(dict[str, _Place]).decode
+
+
+class SharedHolds:
+    """Holds places in the view and in the API.
+
+    Parameters
+    ----------
+    watch : Watch
+        The line to the API server.
+    view : ClusterView
+        What is known of nodes and pods.
+    wall : callable
+        Returns the time of day [s]: replicas compare it, so that their clocks must agree within some seconds.
+
+    Attributes
+    ----------
+    is_shared : bool
+        Whether other replicas see what is held; False where the API server refuses Leases (no such role).
+    """
+
+    def __init__(self, watch: Watch, view: ClusterView, wall: Callable[[], float] = time.time) -> None:
+        self._watch, self._view, self._wall = watch, view, wall
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
+        self._known: dict[str, _Held] = {}
+        self.is_shared = True
+        watch.kinds["leases"] = Kind(
+            self._path, Lease, self._replace, self._seen, self._gone, {"labelSelector": LABEL}, is_optional=True
+        )
+
+    async def take(self, uid: str, need: PodNeed, node: str) -> bool:
+        """Hold a place for a pod; return False where another replica has changed what is held there: judge anew.
+
+        Raises TakenMeanwhile where the API server does not answer.
+        """
+        known, now_s = self._known.get(node), self._wall()
+        places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
+        places[uid] = _Place(need.nf, need.min_share, need.min_mpps, now_s + HOLD_S)
+        self._view.hold(uid, need, node)
+        try:
+            answer = await self._write(node, places, "" if known is None else known.version)
+            if answer.status_code < 300:
+                self._keep(node, msgspec.json.decode(answer.content, type=Lease))
+                self.is_shared = True
+                return True
+            if answer.status_code == 403 or (answer.status_code == 404 and known is None):
+                if self.is_shared:
+                    _LOG.warning("the API server refuses Leases (%d): run one scheduler alone", answer.status_code)
+                self.is_shared = False
+                return True
+            self._view.release(uid)
+            if answer.status_code not in (404, 409):
+                raise TakenMeanwhile(f"a place cannot be held ({answer.status_code}), ask again")
+            await self._read(node)
+            return False
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            self._view.release(uid)
+            raise TakenMeanwhile("a place cannot be held, ask again") from error
+
+    async def _write(self, node: str, places: dict[str, _Place], version: str) -> httpx.Response:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        notes = {HELD: msgspec.json.encode(places).decode()}
+        meta = {"name": PREFIX + node, "labels": {LABEL: ""}, "annotations": notes}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta,
+                "spec": {"holderIdentity": "slomo", "leaseDurationSeconds": int(HOLD_S), "renewTime": now}}  # fmt: skip
+        if not version:
+            return await self._watch.request("POST", self._path, body)
+        meta["resourceVersion"] = version
+        return await self._watch.request("PUT", f"{self._path}/{PREFIX}{node}", body)
+
+    async def _read(self, node: str) -> None:
+        """Learn what others hold on a node."""
+        answer = await self._watch.request("GET", f"{self._path}/{PREFIX}{node}")
+        if answer.status_code == 404:
+            self._known.pop(node, None)
+        elif answer.status_code < 300:
+            self._seen(msgspec.json.decode(answer.content, type=Lease))
+
+    def _keep(self, node: str, lease: Lease) -> dict[str, _Place]:
+        """Remember what a Lease says; return the places that were not known."""
+        known, version = self._known.get(node), lease.metadata.resource_version
+        if known is not None and not _is_newer(version, known.version):
+            return {}
+        try:
+            places = _decode((lease.metadata.annotations or {}).get(HELD, "{}"))
+        except msgspec.MsgspecError as error:
+            _LOG.warning("lease %s: %s: %s", lease.metadata.name, HELD, error)
+            places = {}
+        self._known[node] = _Held(version, places)
+        before = {} if known is None else known.places
+        return {uid: place for uid, place in places.items() if before.get(uid) != place}
+
+    def _seen(self, lease: Lease) -> None:
+        node, now_s = lease.metadata.name.removeprefix(PREFIX), self._wall()
+        for uid, place in self._keep(node, lease).items():
+            if place.until_s > now_s:
+                self._view.hold(uid, PodNeed(place.nf, place.min_share, place.min_mpps), node)
+
+    def _gone(self, lease: Lease) -> None:
+        self._known.pop(lease.metadata.name.removeprefix(PREFIX), None)
+
+    def _replace(self, leases: list[Lease]) -> None:
+        names = {lease.metadata.name.removeprefix(PREFIX) for lease in leases}
+        self._known = {node: held for node, held in self._known.items() if node in names}
+        for lease in leases:
+            self._seen(lease)
+
+
+def _is_newer(version: str, than: str) -> bool:
+    """Compare versions of one object: whole numbers, as the API server has promised since 1.35."""
+    return (len(version), version) > (len(than), than)

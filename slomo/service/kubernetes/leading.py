@@ -1,0 +1,108 @@
+"""Which replica acts: one tells pods, writes what is seen and evicts; the others answer the scheduler and wait.
+
+A Lease as client-go uses it: who holds it renews it; another takes it over once it has not changed for as long as it
+says, by the clock of who waits, so that clocks need not agree. Who cannot renew stops acting before others may begin.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import httpx
+import msgspec
+
+from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.wire import Lease
+
+_LOG = logging.getLogger("slomo.service")
+NAME = "slomo-controller"
+#: How long a lease lasts, how often it is renewed or tried for, and how long after a renewal who holds it acts [s].
+LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
+
+
+class Leader:
+    """Tries to lead.
+
+    Parameters
+    ----------
+    watch : Watch
+        The line to the API server.
+    identity : str
+        Of this replica.
+    clock : callable
+        Returns the time [s].
+    """
+
+    def __init__(self, watch: Watch, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._watch, self.identity, self._clock = watch, identity, clock
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
+        self._renewed_s = -LASTS_S * 1.0
+        self._seen: tuple[str, float] = ("", 0.0)
+        self.trouble = ""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this replica may act."""
+        return self._clock() - self._renewed_s < ACTS_S
+
+    async def lead(self) -> None:
+        """Try for ever."""
+        while True:
+            try:
+                await self.attempt()
+            except (httpx.HTTPError, msgspec.MsgspecError) as error:
+                self._note(f"{type(error).__name__}: {str(error)[:200]}")
+            await asyncio.sleep(RENEW_S)
+
+    async def attempt(self) -> None:
+        """Take or renew the lease where that may be."""
+        begun = self._clock()
+        answer = await self._watch.request("GET", f"{self._path}/{NAME}")
+        if answer.status_code == 404:
+            answer = await self._watch.request("POST", self._path, self._lease(Lease(), begun))
+        elif answer.status_code < 300:
+            lease = msgspec.json.decode(answer.content, type=Lease)
+            holder, version = lease.spec.holder_identity or "", lease.metadata.resource_version
+            if self._seen[0] != version:
+                self._seen = version, begun
+            if holder not in ("", self.identity) and begun - self._seen[1] < (lease.spec.lease_duration or LASTS_S):
+                self._renewed_s = -LASTS_S * 1.0
+                return
+            answer = await self._watch.request("PUT", f"{self._path}/{NAME}", self._lease(lease, begun))
+        if answer.status_code < 300:
+            if not self.is_leading:
+                _LOG.info("%s leads: it tells pods and evicts", self.identity)
+            self._renewed_s, self.trouble = begun, ""
+        elif answer.status_code != 409:
+            self._note(f"the API server refuses Leases ({answer.status_code})")
+
+    async def step_down(self) -> None:
+        """Give the lease up, so that another need not wait."""
+        if not self.is_leading:
+            return
+        self._renewed_s = -LASTS_S * 1.0
+        try:
+            answer = await self._watch.request("GET", f"{self._path}/{NAME}")
+            lease = msgspec.json.decode(answer.content, type=Lease)
+            if lease.spec.holder_identity == self.identity:
+                await self._watch.request("PUT", f"{self._path}/{NAME}", self._lease(lease, None))
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            _LOG.warning("cannot give the lease up: %s", error)
+
+    def _lease(self, before: Lease, now_s: float | None) -> dict[str, object]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        is_mine = before.spec.holder_identity == self.identity
+        spec = {"holderIdentity": "" if now_s is None else self.identity,
+                "leaseDurationSeconds": 1 if now_s is None else LASTS_S, "renewTime": now,
+                "acquireTime": before.spec.acquire_time if is_mine else now,
+                "leaseTransitions": (before.spec.transitions or 0) + (not is_mine)}  # fmt: skip
+        version = before.metadata.resource_version
+        meta = {"name": NAME, **({"resourceVersion": version} if version else {})}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            _LOG.warning("cannot lead: %s", trouble)
+        self.trouble = trouble

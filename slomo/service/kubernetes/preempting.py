@@ -1,0 +1,173 @@
+"""Makes room for a pod of high priority: the fewest pods of lower priority leave so that every promise holds.
+
+kube-scheduler's own preemption tries its own filters alone: where an extender refuses a node it finds no victim. So
+where promises are in the way, the extender chooses and evicts; where cores are, the scheduler asks (verb preempt) and
+evicts.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from slomo.placement.feasibility.mixes import Host, Signature, without
+from slomo.service.kubernetes.evicting import Eviction, evict
+from slomo.service.kubernetes.judging import LONGEST_S, TOGETHER, NodeJudge
+from slomo.service.kubernetes.pods import PodNeed
+from slomo.service.kubernetes.view import ClusterView
+from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.wire import Pod
+from slomo.service.metrics import Counter
+
+_LOG = logging.getLogger("slomo.service.audit")
+#: Victims of one pod, at most, and sets of victims that are looked at per number of them.
+MOST_VICTIMS, MOST_SETS = 4, 20_000
+#: How long victims may take to end before others are chosen [s].
+ENDS_S = 60.0
+
+
+@dataclass(frozen=True)
+class Room:
+    """A node and the pods whose leaving makes room there."""
+
+    node: str
+    victims: tuple[str, ...]
+
+
+def fewest(
+    need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
+    judge: NodeJudge, clock: Callable[[], float] = time.monotonic,
+) -> Room | None:  # fmt: skip
+    """Return the room with the fewest victims, then those of lowest priority and least promised; None without any.
+
+    Parameters
+    ----------
+    nodes : iterable of str and frozenset
+        Candidates, each with the pods that must leave in any case.
+    """
+    begun, nodes = clock(), [item for item in nodes if _can_be_judged(item[0], view, judge)]
+    most = MOST_VICTIMS + max((len(must) for _, must in nodes), default=0)
+    for count in range(most + 1):
+        sets = []
+        for name, must in nodes:
+            here, ranks = view.nodes[name].tenants, view.ranks
+            may = [each for each in here if ranks[each][0] < priority and each != uid and each not in must]
+            if count < max(len(must), 1) or count > len(must) + MOST_VICTIMS:
+                continue
+            for more in combinations(may, count - len(must)):
+                gone = (*must, *more)
+                ours = [each for each in gone if each in here]
+                order = sorted((ranks[each][0] for each in ours), reverse=True)
+                sets.append((order, sum(here[each].has_promise for each in ours), name, gone))
+        sets.sort(key=lambda item: item[:3])
+        for first in range(0, min(len(sets), MOST_SETS), TOGETHER):
+            part = sets[first : first + TOGETHER]
+            for (_, _, name, gone), is_enough in zip(part, _enough(need, uid, part, view, judge), strict=True):
+                if is_enough:
+                    return Room(name, gone)
+            if clock() - begun > LONGEST_S:
+                return None
+    return None
+
+
+def _can_be_judged(name: str, view: ClusterView, judge: NodeJudge) -> bool:
+    node = view.nodes.get(name)
+    return node is not None and node.host is not None and node.host.machine in judge.library.machines
+
+
+def _enough(
+    need: PodNeed, uid: str, sets: Sequence[tuple[object, object, str, tuple[str, ...]]], view: ClusterView,
+    judge: NodeJudge,
+) -> list[bool]:  # fmt: skip
+    """Say for each set whether every promise would hold with the pod in their place."""
+    answers = [False] * len(sets)
+    asked: dict[Host, list[tuple[int, Signature]]] = {}
+    for index, (_, _, name, gone) in enumerate(sets):
+        node = view.nodes[name]
+        host = node.host
+        assert host is not None
+        number = judge.number(need, host.machine)
+        if need.has_promise and judge.is_stranger(need, host.machine):
+            continue
+        there = [*node.tenants.items(), *node.held.items()]
+        mix = tuple(sorted(judge.number(each, host.machine) for key, each in there if key != uid))
+        for key in node.tenants.keys() & set(gone):
+            mix = without(mix, judge.number(node.tenants[key], host.machine))
+        asked.setdefault(host, []).append((index, judge.pieces.grown(mix, number)))
+    for host, items in asked.items():
+        verdicts = judge.oracle.verdicts(host, [mix for _, mix in items])
+        for (index, _), verdict in zip(items, verdicts, strict=True):
+            answers[index] = verdict.ok
+    return answers
+
+
+class Preemptor:
+    """Makes room.
+
+    Parameters
+    ----------
+    watch : Watch
+        The line to the API server.
+    view : ClusterView
+        What runs where.
+    mode : {"off", "dry-run", "on"}
+        Whether anything is evicted; with "dry-run" the API server checks rights and budgets, and changes nothing.
+    counted : Counter
+        Counts by mode and outcome.
+    """
+
+    def __init__(self, watch: Watch, view: ClusterView, mode: Eviction, counted: Counter) -> None:
+        self._watch, self._view, self._mode, self._counted = watch, view, mode, counted
+        self._clock = time.monotonic
+        self._waiting: dict[str, tuple[Room, float]] = {}
+        self._spared: dict[str, float] = {}
+
+    def is_waiting(self, uid: str) -> bool:
+        """Whether room is being made for a pod: its victims have not ended yet."""
+        now_s = self._clock()
+        self._waiting = {
+            key: (room, until_s)
+            for key, (room, until_s) in self._waiting.items()
+            if until_s > now_s and any(victim in self._view.pods for victim in room.victims)
+        }
+        return uid in self._waiting
+
+    def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Room | None:
+        """Return the room to be made for a pod for which there is none; None where there is no such."""
+        uid, now_s = pod.metadata.uid, self._clock()
+        if self._mode == "off" or not uid or not pod.may_preempt or self.is_waiting(uid):
+            return None
+        self._spared = {key: until_s for key, until_s in self._spared.items() if until_s > now_s}
+        nodes = [(name, frozenset[str]()) for name in names if name in self._view.nodes]
+        free = [item for item in nodes if not self._spared.keys() & self._view.nodes[item[0]].tenants.keys()]
+        room = fewest(need, uid, pod.spec.priority or 0, free, self._view, judge)
+        if room is not None and self._mode == "on":
+            self._waiting[uid] = room, now_s + ENDS_S
+        return room
+
+    async def make(self, pod: Pod, room: Room, hold: Callable[[], Awaitable[bool]]) -> None:
+        """Hold the place, then evict the victims; whom a budget spares is not chosen again for a while."""
+        uid, who = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if self._mode == "on" and not await hold():
+            self._waiting.pop(uid, None)
+            return
+        for victim in room.victims:
+            outcome = await evict(self._watch, self._view, victim, self._mode)
+            self._counted.add((self._mode, outcome))
+            _LOG.info("preemption (%s) of %s on %s for %s: %s", self._mode, self._view.names.get(victim, victim),
+                      room.node, who, outcome)  # fmt: skip
+            if outcome != "done":
+                self._waiting.pop(uid, None)
+                self._spared[victim] = self._clock() + ENDS_S
+                return
+
+    def narrowed(
+        self, pod: Pod, need: PodNeed, victims: dict[str, list[str]], judge: NodeJudge
+    ) -> dict[str, list[str]]:
+        """Return, of the nodes that the scheduler would empty of these victims, one that needs the fewest, with all."""
+        if self.is_waiting(pod.metadata.uid):
+            return {}
+        nodes = [(name, frozenset(uids)) for name, uids in victims.items()]
+        room = fewest(need, pod.metadata.uid, pod.spec.priority or 0, nodes, self._view, judge)
+        return {} if room is None else {room.node: list(room.victims)}
