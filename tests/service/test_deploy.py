@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/slomo-scheduler.yaml").read_text(encoding="utf-8")))
+#: Kinds that slomo writes.
+OWN = ("nodecontentions", "networkfunctionprofiles")
 DASHBOARD = json.loads((DEPLOY / "grafana/slomo.json").read_text(encoding="utf-8"))
 
 
@@ -102,16 +104,39 @@ def test_slomo_may_read_and_tell_and_runs_without_rights() -> None:
     every = [*pod["initContainers"], *pod["containers"]]
 
     assert roles == {
-        "slomo-view": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}],
+        "slomo-view": [
+            {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": ["slomo.io"], "resources": ["slopolicies"], "verbs": ["get", "list", "watch"]},
+        ],
         "slomo-tell": [
             {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
             {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+            {
+                "apiGroups": ["slomo.io"],
+                "resources": [f"{kind}{part}" for kind in OWN for part in ("", "/status")],
+                "verbs": ["get", "list", "create", "patch", "delete"],
+            },
         ],
     }
     assert pod["securityContext"]["runAsNonRoot"]
     assert all(item["securityContext"]["readOnlyRootFilesystem"] for item in every)
     assert all(item["securityContext"]["capabilities"] == {"drop": ["ALL"]} for item in every)
+
+
+def test_crds_and_admission_are_whole() -> None:
+    """Every kind that is watched or written is defined; the policy is bound, denies, and knows every annotation."""
+    from slomo.service.kubernetes.contention import GROUP
+    from slomo.service.kubernetes.pods import MIN_MPPS, MIN_SHARE, NF, RATE
+
+    crds = list(yaml.safe_load_all((DEPLOY / "kubernetes/slomo-crds.yaml").read_text(encoding="utf-8")))
+    policy, binding = yaml.safe_load_all((DEPLOY / "kubernetes/slomo-admission.yaml").read_text(encoding="utf-8"))
+    known = next(item for item in policy["spec"]["variables"] if item["name"] == "known")["expression"]
+
+    assert {item["spec"]["names"]["plural"] for item in crds} == {*OWN, "slopolicies"}
+    assert {f"/apis/{item['spec']['group']}/{item['spec']['versions'][0]['name']}" for item in crds} == {GROUP}
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    assert all(repr(key) in known for key in (NF, MIN_SHARE, MIN_MPPS, RATE))
 
 
 def test_the_scheduler_starts_once_slomo_has_judged_what_runs() -> None:

@@ -31,7 +31,9 @@ from slomo.vocabulary.workload_text import parse_workload
 
 NF, MIN_SHARE, MIN_MPPS = "slomo.io/nf", "slomo.io/min-share", "slomo.io/min-mpps"
 MACHINE, CORES_RESERVED = "slomo.io/machine", "slomo.io/cores-reserved"
-_KEYS = (NF, MIN_SHARE, MIN_MPPS, MACHINE, CORES_RESERVED)
+#: Where an agent on the node reads how much a pod's network function serves.
+RATE = "slomo.io/rate"
+_KEYS = (NF, MIN_SHARE, MIN_MPPS, MACHINE, CORES_RESERVED, RATE)
 #: Annotations that are ours without their prefix, too; `nf` alone may be somebody else's.
 _BARE = ("min-share", "min-mpps")
 _OVER = ("Succeeded", "Failed")
@@ -60,8 +62,10 @@ class PodNeed:
         return bool(self.fault) or self.min_share is not None or self.min_mpps is not None
 
 
-def need_of(pod: Pod) -> PodNeed | None:
+def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
     """Return what a pod needs, with what is wrong with it; None for a pod that says nothing of slomo.
+
+    What a policy promises (`policy_share`) holds where the pod's annotations promise nothing.
 
     Examples
     --------
@@ -71,9 +75,11 @@ def need_of(pod: Pod) -> PodNeed | None:
     'slomo.io/min-share is no share above 0 and up to 1, such as 0.9'
     """
     notes = pod.metadata.annotations or {}
+    if policy_share is not None and MIN_SHARE not in notes and MIN_MPPS not in notes:
+        notes = {**notes, MIN_SHARE: f"{policy_share:.9f}"}
     text = notes.get(NF, "").strip()
-    fault = _mistyped(pod.metadata, (NF, MIN_SHARE, MIN_MPPS), ())
-    if not fault and not any(key in notes for key in (NF, MIN_SHARE, MIN_MPPS)):
+    fault = _mistyped(pod.metadata, (NF, MIN_SHARE, MIN_MPPS, RATE), ())
+    if not fault and not any(key in notes for key in (NF, MIN_SHARE, MIN_MPPS, RATE)):
         return None
     if not text and not fault:
         fault = f"{NF} is missing or empty"

@@ -13,11 +13,12 @@ from typing import Any
 
 from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.model_store import ModelStore
+from slomo.service.kubernetes.contention import ContentionWriter
 from slomo.service.kubernetes.evicting import Eviction, Evictor
 from slomo.service.kubernetes.holds import SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.leading import Leader
-from slomo.service.kubernetes.pods import PodNeed, need_of
+from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.preempting import Preemptor
 from slomo.service.kubernetes.running import Running
 from slomo.service.kubernetes.telling import Teller
@@ -25,6 +26,7 @@ from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import Pod
 from slomo.service.metrics import Gauge, Metrics
+from slomo.service.servers import RunningNF, RunningServer
 
 _LOG = logging.getLogger("slomo.service")
 #: Pods whose judgements are kept for `/v1/explain`.
@@ -34,7 +36,7 @@ MOST_SCORE = 10
 #: How often a node is chosen for a pod where other replicas take the places at the same time.
 ATTEMPTS = 8
 #: Kinds of objects, and after which of them they are listed first.
-_ORDER = (("nodes", ""), ("leases", "nodes"), ("pods", "leases"))
+_ORDER = (("nodes", ""), ("slopolicies", "nodes"), ("leases", "slopolicies"), ("pods", "leases"))
 #: A pod that says nothing of slomo.
 NOT_OURS = "pod names no network function"
 
@@ -87,7 +89,7 @@ class KubernetesRoom:
         self.holds = SharedHolds(self.watch, self.view)
         self.leader = Leader(self.watch, f"{socket.gethostname()}-{os.getpid()}")
         self.preemptor = Preemptor(self.watch, self.view, self._evict, self._metrics.evictions)
-        self.view.needed.add("leases")
+        self.view.needed |= {"leases", "slopolicies"}
         # what is held is listed before what runs: a place that is given up meanwhile has been bound by then
         work = [self.watch.follow(kind, after) for kind, after in _ORDER]
         work += [self._think(), self._act(self.watch, self.leader), self.leader.lead()]
@@ -109,12 +111,23 @@ class KubernetesRoom:
         """As the leader, tell pods every second whether their promises are kept; move some where they are not."""
         teller = Teller(watch, self.view, self._metrics.told)
         evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions)
+        writer = ContentionWriter(watch)
         while True:
             await asyncio.sleep(1.0)
             if self.view.is_fresh and leader.is_leading:
                 servers = await self.running.servers()
-                await teller.tell(servers)
+                await teller.tell([*servers, self._refused()])
                 await evictor.look(servers, self.judge)
+                await writer.write(servers, self.judge.library)
+            else:
+                writer.forget()
+
+    def _refused(self) -> RunningServer:
+        """Return the pods without a node whose annotations cannot be read."""
+        items = self.view.refused.items()
+        return RunningServer("", "", 0, tuple(
+            RunningNF(name, "?", state="unjudged", why=fault, uid=uid) for uid, (name, fault) in items
+        ))  # fmt: skip
 
     async def close(self) -> None:
         """Stop watching."""
@@ -241,7 +254,7 @@ class KubernetesRoom:
     def _ready(self, pod: Pod) -> PodNeed | None:
         """Return what a pod needs, or None where slomo has nothing to say of it; count what is not judged, and why."""
         self.view.expire()
-        need = need_of(pod)
+        need = self.view.need(pod)
         if need is None:
             self._unjudged(pod, need, "passed", NOT_OURS)
         elif need.fault:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from slomo.placement.feasibility.mixes import Host
 from slomo.service.kubernetes.pods import PodNeed, host_on, is_over, need_of
-from slomo.service.kubernetes.wire import KubernetesNode, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Pod, SLOPolicy
 
 #: How long a place is held for a pod that was scored there [s].
 HOLD_S = 30.0
@@ -61,6 +61,10 @@ class ClusterView:
         Pod uid -> priority, and whether something makes the pod anew.
     told : dict of str to str
         Pod uid -> status of the condition that says whether its promise is kept.
+    refused : dict of str to tuple of str
+        Pod uid -> ``namespace/name`` and what is wrong with its annotations, for pods without a node.
+    policies : dict of str to SLOPolicy
+        By ``namespace/name``.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,7 +73,11 @@ class ClusterView:
         self.names: dict[str, str] = {}
         self.ranks: dict[str, tuple[int, bool]] = {}
         self.told: dict[str, str] = {}
+        self.refused: dict[str, tuple[str, str]] = {}
+        self.policies: dict[str, SLOPolicy] = {}
         self.holds: dict[str, Hold] = {}
+        #: Kinds of objects to be listed again once their watch ends.
+        self.again: set[str] = set()
         #: Kinds of objects without which nothing is judged.
         self.needed = {"nodes", "pods"}
         self.heard_at_s: dict[str, float] = {}
@@ -119,14 +127,17 @@ class ClusterView:
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod that was added or changed."""
         uid, node = pod.metadata.uid, pod.spec.node_name
-        need = need_of(pod)
+        need = self.need(pod)
         if need is None or is_over(pod):
             self.pod_gone(uid)
             return
+        self.refused.pop(uid, None)
+        self.told[uid] = pod.status.promise_kept
         if not node:
+            if need.fault:
+                self.refused[uid] = f"{pod.metadata.namespace}/{pod.metadata.name}", need.fault
             return
         self.release(uid)
-        self.told[uid] = pod.status.promise_kept
         self.ranks[uid] = (pod.spec.priority or 0, pod.metadata.has_controller)
         before = self.pods.get(uid)
         view = self.nodes.setdefault(node, NodeView())
@@ -141,6 +152,7 @@ class ClusterView:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
         self.release(uid)
+        self.refused.pop(uid, None)
         node = self.pods.pop(uid, None)
         self.names.pop(uid, None)
         self.told.pop(uid, None)
@@ -171,10 +183,37 @@ class ClusterView:
     def replace_pods(self, pods: list[Pod]) -> None:
         """Take in a whole list of pods: those not in it are gone."""
         uids = {pod.metadata.uid for pod in pods}
-        for uid in [uid for uid in self.pods if uid not in uids]:
+        for uid in [uid for uid in (*self.pods, *self.refused) if uid not in uids]:
             self.pod_gone(uid)
         for pod in pods:
             self.pod_seen(pod)
+
+    def need(self, pod: Pod) -> PodNeed | None:
+        """Return what a pod needs: by its annotations, else by the policy of its namespace that promises most."""
+        labels, namespace = pod.metadata.labels or {}, pod.metadata.namespace
+        shares = [
+            policy.spec.min_share
+            for policy in self.policies.values()
+            if policy.metadata.namespace == namespace
+            and policy.spec.selector.match_labels.items() <= labels.items()
+            and policy.spec.selector.match_labels
+        ]
+        return need_of(pod, max(shares, default=None))
+
+    def replace_policies(self, policies: list[SLOPolicy]) -> None:
+        """Take in a whole list of policies."""
+        self.policies = {_name(item): item for item in policies}
+        self.again.add("pods")
+
+    def policy_seen(self, policy: SLOPolicy) -> None:
+        """Take in a policy that was added or changed."""
+        self.policies[_name(policy)] = policy
+        self.again.add("pods")
+
+    def policy_gone(self, policy: SLOPolicy) -> None:
+        """Forget a policy."""
+        self.policies.pop(_name(policy), None)
+        self.again.add("pods")
 
     def hold(self, uid: str, need: PodNeed, node: str) -> None:
         """Hold a place for a pod."""
@@ -205,3 +244,7 @@ class ClusterView:
         now = self._clock()
         for uid in [uid for uid, hold in self.holds.items() if hold.until_s <= now]:
             self.release(uid)
+
+
+def _name(item: SLOPolicy) -> str:
+    return f"{item.metadata.namespace}/{item.metadata.name}"

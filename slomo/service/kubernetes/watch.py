@@ -5,6 +5,7 @@ server has forgotten it (410) is everything listed again, in pages.
 """
 
 import asyncio
+import logging
 import os
 import random
 import ssl
@@ -20,8 +21,9 @@ from msgspec import Raw, Struct
 from slomo.errors import ConfigurationError, SlomoError
 from slomo.files.opening import read_text
 from slomo.service.kubernetes.view import ClusterView
-from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, SLOPolicy
 
+_LOG = logging.getLogger("slomo.service")
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
 #: How long one watch is asked to last [s]; the server sends a bookmark before it ends. One that does not end is mute.
@@ -116,6 +118,10 @@ class Watch:
             "pods": Kind("/api/v1/pods", Pod, view.replace_pods, view.pod_seen,
                          lambda pod: view.pod_gone(pod.metadata.uid)),
         }  # fmt: skip
+        self.kinds["slopolicies"] = Kind(
+            "/apis/slomo.io/v1alpha1/slopolicies", SLOPolicy, view.replace_policies, view.policy_seen, view.policy_gone,
+            is_optional=True,
+        )  # fmt: skip
         self.namespace = _namespace(address)
         self.trouble = ""
         self.lists = 0
@@ -136,11 +142,15 @@ class Watch:
                 if not version:
                     version = await self._list(kind)
                 version = await self._watch(kind, version)
+                if kind in self._view.again:
+                    self._view.again.discard(kind)
+                    version = ""
                 pause_s, self.trouble = 0.2, ""
             except Gone:
                 version = ""
             except (httpx.HTTPError, msgspec.MsgspecError, UnicodeError, RecursionError, OSError) as error:
-                if _is_refused(error) and self.kinds[kind].is_optional:
+                if _is_refused(error) and self.kinds[kind].is_optional and kind in self._view.needed:
+                    _LOG.warning("the API server has no %s for slomo: it goes on without", kind)
                     self._view.needed.discard(kind)
                 self._view.lost(kind)
                 self.trouble = f"{kind}: {type(error).__name__}: {str(error)[:200]}"

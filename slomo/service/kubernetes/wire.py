@@ -95,6 +95,26 @@ class Lease(Struct):
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
+class Selector(Struct):
+    """Which pods are meant."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict, name="matchLabels")
+
+
+class PolicySpec(Struct):
+    """What a policy promises to whom."""
+
+    selector: Selector = msgspec.field(default_factory=Selector)
+    min_share: float = msgspec.field(default=1.0, name="minShare")
+
+
+class SLOPolicy(Struct):
+    """A promise to the pods of a namespace that have some labels."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PolicySpec = msgspec.field(default_factory=PolicySpec)
+
+
 class NodeList(Struct):
     """Nodes as they came, to be sent back as they came."""
 

@@ -82,6 +82,7 @@ def test_the_fewest_pods_of_lowest_priority_leave(start: Started, mode: Eviction
     room.view.pod_gone("a1")
     assert not room.preemptor or not room.preemptor.is_waiting("high")
     if mode == "on":
+        room.holds = None
         passed, _, _ = asyncio.run(room.filter(high, ["a", "b"]))
         assert passed == ["a"]
 
