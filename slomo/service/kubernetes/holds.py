@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from slomo.errors import PredictionError
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import HOLD_S, ClusterView
-from slomo.service.kubernetes.watch import Kind, Watch
+from slomo.service.kubernetes.watch import Watch, WatchedKind
 from slomo.service.kubernetes.wire import Lease
 
 _LOG = logging.getLogger("slomo.service")
@@ -31,7 +31,7 @@ class TakenMeanwhile(PredictionError):  # noqa: N818 - says what happened
     """Other schedulers were faster, as often as was tried; or nothing can be held now."""
 
 
-class _Place(Struct, array_like=True):
+class _HeldPlace(Struct, array_like=True):
     """One pod that is to come."""
 
     nf: Annotated[str, Meta(max_length=300)]
@@ -45,10 +45,10 @@ class _Held:
     """What a Lease says."""
 
     version: str
-    places: dict[str, _Place]
+    places: dict[str, _HeldPlace]
 
 
-_decode = msgspec.json.Decoder(dict[str, _Place]).decode
+_decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
 
 
 class SharedHolds:
@@ -74,7 +74,7 @@ class SharedHolds:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
         self._known: dict[str, _Held] = {}
         self.is_shared = True
-        watch.kinds["leases"] = Kind(
+        watch.kinds["leases"] = WatchedKind(
             self._path, Lease, self._replace, self._seen, self._gone, {"labelSelector": LABEL}, is_optional=True
         )
 
@@ -85,7 +85,7 @@ class SharedHolds:
         """
         known, now_s = self._known.get(node), self._wall()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
-        places[uid] = _Place(need.nf, need.min_share, need.min_mpps, now_s + HOLD_S)
+        places[uid] = _HeldPlace(need.nf, need.min_share, need.min_mpps, now_s + HOLD_S)
         self._view.hold(uid, need, node)
         try:
             answer = await self._write(node, places, "" if known is None else known.version)
@@ -107,7 +107,7 @@ class SharedHolds:
             self._view.release(uid)
             raise TakenMeanwhile("a place cannot be held, ask again") from error
 
-    async def _write(self, node: str, places: dict[str, _Place], version: str) -> httpx.Response:
+    async def _write(self, node: str, places: dict[str, _HeldPlace], version: str) -> httpx.Response:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         notes = {HELD: msgspec.json.encode(places).decode()}
         meta = {"name": PREFIX + node, "labels": {LABEL: ""}, "annotations": notes}
@@ -126,7 +126,7 @@ class SharedHolds:
         elif answer.status_code < 300:
             self._seen(msgspec.json.decode(answer.content, type=Lease))
 
-    def _keep(self, node: str, lease: Lease) -> dict[str, _Place]:
+    def _keep(self, node: str, lease: Lease) -> dict[str, _HeldPlace]:
         """Remember what a Lease says; return the places that were not known."""
         known, version = self._known.get(node), lease.metadata.resource_version
         if known is not None and not _is_newer(version, known.version):

@@ -28,7 +28,7 @@ ENDS_S = 60.0
 
 
 @dataclass(frozen=True)
-class Room:
+class Preemption:
     """A node and the pods whose leaving makes room there."""
 
     node: str
@@ -38,7 +38,7 @@ class Room:
 def fewest(
     need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
     judge: NodeJudge, clock: Callable[[], float] = time.monotonic,
-) -> Room | None:  # fmt: skip
+) -> Preemption | None:  # fmt: skip
     """Return the room with the fewest victims, then those of lowest priority and least promised; None without any.
 
     Parameters
@@ -65,7 +65,7 @@ def fewest(
             part = sets[first : first + TOGETHER]
             for (_, _, name, gone), is_enough in zip(part, _enough(need, uid, part, view, judge), strict=True):
                 if is_enough:
-                    return Room(name, gone)
+                    return Preemption(name, gone)
             if clock() - begun > LONGEST_S:
                 return None
     return None
@@ -120,7 +120,7 @@ class Preemptor:
     def __init__(self, watch: Watch, view: ClusterView, mode: Eviction, counted: Counter) -> None:
         self._watch, self._view, self._mode, self._counted = watch, view, mode, counted
         self._clock = time.monotonic
-        self._waiting: dict[str, tuple[Room, float]] = {}
+        self._waiting: dict[str, tuple[Preemption, float]] = {}
         self._spared: dict[str, float] = {}
 
     def is_waiting(self, uid: str) -> bool:
@@ -133,7 +133,7 @@ class Preemptor:
         }
         return uid in self._waiting
 
-    def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Room | None:
+    def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Preemption | None:
         """Return the room to be made for a pod for which there is none; None where there is no such."""
         uid, now_s = pod.metadata.uid, self._clock()
         if self._mode == "off" or not uid or not pod.may_preempt or self.is_waiting(uid):
@@ -146,7 +146,7 @@ class Preemptor:
             self._waiting[uid] = room, now_s + ENDS_S
         return room
 
-    async def make(self, pod: Pod, room: Room, hold: Callable[[], Awaitable[bool]]) -> None:
+    async def make(self, pod: Pod, room: Preemption, hold: Callable[[], Awaitable[bool]]) -> None:
         """Hold the place, then evict the victims; whom a budget spares is not chosen again for a while."""
         uid, who = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
         if self._mode == "on" and not await hold():

@@ -75,7 +75,7 @@ class Gone(Exception):  # noqa: N818 - the server's word for it
 
 
 @dataclass(frozen=True)
-class Kind:
+class WatchedKind:
     """Objects that are followed: where they are, what is read of them, and who is told."""
 
     path: str
@@ -100,7 +100,7 @@ class Watch:
 
     Attributes
     ----------
-    kinds : dict of str to Kind
+    kinds : dict of str to WatchedKind
         What can be followed.
     trouble : str
         What went wrong last; empty while all is well.
@@ -113,12 +113,12 @@ class Watch:
         self._token_file, verify = _credentials(address)
         self._base = _base(address)
         self.kinds = {
-            "nodes": Kind("/api/v1/nodes", KubernetesNode, view.replace_nodes, view.node_seen,
+            "nodes": WatchedKind("/api/v1/nodes", KubernetesNode, view.replace_nodes, view.node_seen,
                           lambda node: view.node_gone(node.metadata.name)),
-            "pods": Kind("/api/v1/pods", Pod, view.replace_pods, view.pod_seen,
+            "pods": WatchedKind("/api/v1/pods", Pod, view.replace_pods, view.pod_seen,
                          lambda pod: view.pod_gone(pod.metadata.uid)),
         }  # fmt: skip
-        self.kinds["slopolicies"] = Kind(
+        self.kinds["slopolicies"] = WatchedKind(
             "/apis/slomo.io/v1alpha1/slopolicies", SLOPolicy, view.replace_policies, view.policy_seen, view.policy_gone,
             is_optional=True,
         )  # fmt: skip
