@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays
-from slomo.equilibrium.kernel import equilibrium
+from slomo.equilibrium.kernel import competition_rounds
+from slomo.equilibrium.tables import shared_socket
 from slomo.errors import ConfigurationError
-from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.metrics import METRICS, metric
+from slomo.vocabulary.metrics import metric
 
 #: Damped rounds of the fixed point; each halves what is left, and what is left is the response to a response.
 ROUNDS = 4
@@ -89,6 +90,25 @@ def mix_features(
         traffic_value = (traffic or {}).get(name, np.nan)
         result[:, column] = traffic_value if name.startswith(TRAFFIC_PREFIX) else composed[:, needed.index(name)]
     return result if back is None else np.take(result, back, axis=0)
+
+
+def features_for(
+    subject: NFModel,
+    family: SensitivityModel,
+    models: Sequence[NFModel],
+    members: NDArray[np.integer],
+    compat: str | None = None,
+) -> Floats:
+    """Return what a family of `subject` reads of many mixes, as :func:`mix_features` has them."""
+    return mix_features(
+        models,
+        members,
+        family.feature_names,
+        capacities=subject.capacities,
+        composition=family.composition,
+        compat=compat,
+        traffic=subject.traffic,
+    )
 
 
 def features_of_one(
@@ -224,25 +244,21 @@ def _at_equilibrium(
 ) -> Floats:
     pressures = _common_pressures(models)
     rows = np.array([_row(model.contentiousness, pressures, names) for model in models])
-    caps = _caps(pressures, capacities)
+    caps = shared_socket(pressures, capacities).caps
     if len(members) >= KERNEL_MIXES:
         every = _Stack.of(rows, len(pressures), len(names))
         stack = _Stack(*(np.ascontiguousarray(getattr(every, name)) for name in _Stack.__dataclass_fields__))
         if not np.isnan(stack.outer_weight).any():
             out = np.zeros((*members.shape, len(names)))
             inner = (stack.start, stack.scale, stack.limit, stack.weight, stack.low, stack.high)
-            if equilibrium(members, inner, caps, ROUNDS, (stack.outer_weight, stack.outer_low, stack.outer_high), out):
+            outer = (stack.outer_weight, stack.outer_low, stack.outer_high)
+            if competition_rounds(members, inner, caps, ROUNDS, outer, out):
                 return out
     chunks = [members[i : i + _CHUNK_MIXES] for i in range(0, len(members), _CHUNK_MIXES)]
     parts = [_solve(_Stack.of(rows[chunk], len(pressures), len(names)), chunk, caps) for chunk in chunks]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.zeros((*members.shape, len(names)))
-
-
-@functools.lru_cache(maxsize=256)
-def _caps(pressures: tuple[str, ...], capacities: Capacities | None) -> Floats:
-    return np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in pressures])
 
 
 def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Compiled loops for big batches of mixes: the equilibrium of competitors.
+"""Compiled loops for big batches of mixes: the damped rounds of `slomo.equilibrium.competition`.
 
 The numbers are those of the numpy path: the same additions in the same order, without fast-math.
 """
@@ -16,7 +16,7 @@ _GROUP = 4
 _CHUNK_MIXES = 4096
 
 
-def equilibrium(
+def competition_rounds(
     members: NDArray[np.int64],
     inner: tuple[Floats, ...],
     caps: Floats,
@@ -24,7 +24,7 @@ def equilibrium(
     outer: tuple[Floats, ...],
     out: Floats,
 ) -> bool:
-    """Run the compiled equilibrium (see `slomo.equilibrium.competition`); False where numba is not installed."""
+    """Run the rounds (see `slomo.equilibrium.competition`); False where numba is not installed."""
     arrange, respond = compiled(_arrange), compiled(_respond)
     if arrange is None or respond is None:
         return False
@@ -79,7 +79,7 @@ def _arrange(members, start, vector, place, first):  # type: ignore[no-untyped-d
 
 
 def _respond(place, first, vector, total, pressing, tables, out):  # type: ignore[no-untyped-def] # noqa: C901
-    """Answer every place's pressure; tables as `mixture._Stack` lays them out, but weights by metric.
+    """Answer every place's pressure; tables as `competition._Stack` lays them out, but weights by metric.
 
     Places are taken NF by NF, 64 at a time: they share their weights, so that the processor computes several at once.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.competition import mix_features
+from slomo.equilibrium.competition import features_for
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 
@@ -52,14 +52,6 @@ def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: s
         model, here = models[number], rows.target == number
         if (family := model.named(name)) in model.sensitivity:
             sensitivity = model.sensitivity[family]
-            vectors = mix_features(
-                models,
-                rows.members[here],
-                sensitivity.feature_names,
-                capacities=model.capacities,
-                composition=sensitivity.composition,
-                compat=compat,
-                traffic=model.traffic,
-            )
+            vectors = features_for(model, sensitivity, models, rows.members[here], compat)
             predicted[here] = sensitivity.predict_mpps(vectors)
     return predicted

@@ -45,12 +45,12 @@ class OneServer:
         self.models = [models[i] for i in order]
         self.offered = [offered_mpps[i] for i in order]
         self.place = [order.index(i) for i in range(len(order))]
-        kinds = tuple(dict.fromkeys(self.models))
-        self._numbers = [kinds.index(model) for model in self.models]
+        distinct = tuple(dict.fromkeys(self.models))
+        self._numbers = [distinct.index(model) for model in self.models]
         self._members = np.array([self._numbers], dtype=np.int64)
         self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
-        self._bench = response_table(kinds)
-        self.rest: Rest = self._bench.settle(self._members, self._offered)
+        self._nfs = response_table(distinct)
+        self.rest: Rest = self._nfs.settle(self._members, self._offered)
         self.pressure, self.waiting = self.rest.pressure, self.rest.waiting
         self._read: dict[int, float] = {}
 
@@ -110,7 +110,7 @@ class OneServer:
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
         """Return how far the fixed point is at most, and whether that is proven (`slomo.equilibrium.bound`)."""
-        bound, proven = bounds(self._bench, self._members, self._offered, self.rest, prove=prove)
+        bound, proven = bounds(self._nfs, self._members, self._offered, self.rest, prove=prove)
         return float(bound[0]), bool(proven[0])
 
     @cached_property
@@ -121,20 +121,20 @@ class OneServer:
     @cached_property
     def vectors(self) -> tuple[tuple[str, ...], Floats]:
         """Every NF's vector at the fixed point, in canonical order, and the names of its metrics."""
-        responses = self._bench.responses
+        responses = self._nfs.responses
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
-        vectors: Floats = joint_vectors(self._bench.models, self._members, self, names)[0]
+        vectors: Floats = joint_vectors(self._nfs.models, self._members, self, names)[0]
         return names, vectors
 
     @cached_property
     def moved(self) -> Floats:
         """What every NF moves past the cache, in canonical order, shape ``(1, NFs, amounts)``."""
-        return moved_by_each(self._bench.models, self._members, self)
+        return moved_by_each(self._nfs.models, self._members, self)
 
     @cached_property
     def channel_load(self) -> float:
         """Share of the memory channel that all NFs move together."""
-        return float(channel_load(self._bench.models, self._members, self)[0])
+        return float(channel_load(self._nfs.models, self._members, self)[0])
 
     def _commonest_beside(self, place: int) -> int:
         """Return how many neighbours are of the commonest kind."""

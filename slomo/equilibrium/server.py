@@ -19,7 +19,7 @@ from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
 from slomo.equilibrium.settling import TRIES, ResponseTable, response_table, responses_of
-from slomo.equilibrium.tables import Tables, kinds, read_mpps, vector_tables
+from slomo.equilibrium.tables import Tables, flows_and_polled, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
@@ -163,14 +163,14 @@ def solve_joint(
     order, members, offered = canonical(ranks(models), members, offered_mpps)
     settings = _Asked(coverage, window_s, prove, tuple(tries))
     read = (members >= 0) & ((order == 0) | (not first_only))
-    bench, parts = response_table(tuple(models)), []
+    nfs, parts = response_table(tuple(models)), []
     for rows in _parted(offered):
         most = np.where(np.isfinite(offered[rows]), offered[rows], np.inf)
-        rest = bench.settle(members[rows], most, settings.tries)
+        rest = nfs.settle(members[rows], most, settings.tries)
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
             here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))
-            parts.append((part, _read(bench, here, settings)))
+            parts.append((part, _read(nfs, here, settings)))
     return placed_back(_joined(parts), order)
 
 
@@ -230,33 +230,33 @@ def joint_vectors(
     which is short then (`ServerResponse.part_load`). Occupancy is no rate and stays.
     """
     who: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
-    bench = response_table(tuple(models))
-    responses = bench.responses
-    rates, polled = kinds(names)
+    nfs = response_table(tuple(models))
+    responses = nfs.responses
+    rates, polled = flows_and_polled(names)
     solo, weight, low, high = (part[who] for part in vector_tables(responses, names))
-    inner, load, present = bench.table, at_rest.load[:, :, None], (who >= 0)[:, :, None]
+    inner, load, present = nfs.table, at_rest.load[:, :, None], (who >= 0)[:, :, None]
     here, count = present[:, :, 0], present.sum(axis=1, keepdims=True)
     neighbours = np.broadcast_to(count[:, :, 0] - 1.0, who.shape)[here]
     served = np.zeros((*who.shape, 1))
     possible: Floats = read_mpps(responses, who[here], at_rest.pressure[here], neighbours)
     served[here, 0] = np.multiply(at_rest.load[here], possible)
-    added = waited(bench.socket, at_rest.waiting)
+    added = waited(nfs.socket, at_rest.waiting)
     beside = np.maximum(at_rest.pressure - added, 0.0), added
-    moved = _under(bench, who, beside, load, (weight, low, high))
+    moved = _under(nfs, who, beside, load, (weight, low, high))
     if inner.part_load is not None and (load[here] < 1.0).any():
         part = served_part(served, inner.high[who][..., [inner.pressures]])
         ends = [each[who] for each in vector_tables(responses, names, part_load=True)[1:]]
-        idle = _under(bench, who, beside, part, ends, inner.part_load)
-        full, busy = _under(bench, who, beside, np.ones_like(load), (weight, low, high)), busy_part(load)
+        idle = _under(nfs, who, beside, part, ends, inner.part_load)
+        full, busy = _under(nfs, who, beside, np.ones_like(load), (weight, low, high)), busy_part(load)
         known = (inner.part_load.start[who][:, :, :1] > 0.0) & (load < 1.0)
         moved = np.where(known, busy * full + (1.0 - busy) * idle, moved)
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
     result = np.where(present, result, 0.0)
     total = np.nansum(result, axis=1)
-    wanted, _ = saturate(total, names, bench.socket.capacities)
+    wanted, _ = saturate(total, names, nfs.socket.capacities)
     if "L3OCC" in names:
         held = names.index("L3OCC")
-        least = np.minimum(np.nansum(solo[:, :, held] * present[:, :, 0], axis=1), bench.full_kib(who))
+        least = np.minimum(np.nansum(solo[:, :, held] * present[:, :, 0], axis=1), nfs.full_kib(who))
         wanted[:, held] = np.maximum(wanted[:, held], least)
     adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
     result *= np.where(adds_up, wanted / np.maximum(total, TINY), 1.0)[:, None, :]
@@ -264,7 +264,7 @@ def joint_vectors(
 
 
 def _under(
-    bench: ResponseTable,
+    nfs: ResponseTable,
     members: NDArray[np.integer],
     pressure: tuple[Floats, Floats],
     share: Floats,
@@ -275,31 +275,31 @@ def _under(
 
     The pressure is the others' traffic, which counts more then, and the channel's waiting, which does not.
     """
-    table, rates = table or bench.table, kinds(bench.responses[0].pressure_names)[0]
+    table, rates = table or nfs.table, flows_and_polled(nfs.responses[0].pressure_names)[0]
     stretched = pressure[0] * np.where(rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0) + pressure[1]
     basis = pressure_basis(stretched, table.scale[members], table.limit[members])
     read: Floats = np.matmul(basis[:, :, None, :], answers[0])[:, :, 0, :]
     return np.minimum(np.maximum(read, answers[1]), answers[2])
 
 
-def _read(bench: ResponseTable, part: _Part, settings: _Asked) -> Joint:
+def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     """Read every NF's throughput where the rounds ended."""
-    models, members, rest, read, present = bench.models, part.members, part.rest, part.read, part.members >= 0
+    models, members, rest, read, present = nfs.models, part.members, part.rest, part.read, part.members >= 0
     most = np.where(np.isfinite(part.offered), part.offered, np.inf)
     pressure = rest.pressure * present[:, :, None]
     count = present.sum(axis=1)
     mpps, below, above = np.zeros(members.shape), np.zeros(members.shape), np.zeros(members.shape)
     neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)
-    mpps[read] = read_mpps(bench.responses, members[read], pressure[read], neighbours[read])
+    mpps[read] = read_mpps(nfs.responses, members[read], pressure[read], neighbours[read])
     alone = present & (count == 1)[:, None]
     if alone.any():
         mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
-    below[read], above[read] = _ends(bench, members, read, mpps[read], settings.coverage)
-    spread = _arrivals(bench.responses, members, part.offered, settings)
+    below[read], above[read] = _ends(nfs, members, read, mpps[read], settings.coverage)
+    spread = _arrivals(nfs.responses, members, part.offered, settings)
     load = np.where(present, load_of(most, mpps), 0.0)
     low = np.maximum(np.minimum(below, most - spread), 0.0)
     high = np.minimum(above, most + spread)
-    bound, proven = bounds(bench, members, most, rest, prove=settings.prove)
+    bound, proven = bounds(nfs, members, most, rest, prove=settings.prove)
     served = np.minimum(mpps, most)
     return Joint(
         pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven, rest.waiting
@@ -307,7 +307,7 @@ def _read(bench: ResponseTable, part: _Part, settings: _Asked) -> Joint:
 
 
 def bounds(
-    bench: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
+    nfs: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
@@ -315,20 +315,20 @@ def bounds(
         return bound, np.zeros(len(bound), dtype=bool)
     certain, rows = np.full(len(bound), np.inf), np.flatnonzero(rest.converged)
     if len(rows):
-        servers = bench.laid_out(members[rows], offered[rows], rest.pace[rows])
+        servers = nfs.laid_out(members[rows], offered[rows], rest.pace[rows])
         certain[rows] = proven_bound(servers, rest.vector[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 
 
 def _ends(
-    bench: ResponseTable, members: NDArray[np.int64], read: NDArray[np.bool_], mpps: Floats, coverage: float
+    nfs: ResponseTable, members: NDArray[np.int64], read: NDArray[np.bool_], mpps: Floats, coverage: float
 ) -> tuple[Floats, Floats]:
     """Return both ends of the interval of each NF that is read [Mpps], as `ConformalCalibration` gives them."""
-    table = np.array([scores_between(response.calibration, coverage) for response in bench.responses])
+    table = np.array([scores_between(response.calibration, coverage) for response in nfs.responses])
     who, kind = members[read], within(members)[read]
-    solo = np.array([model.solo_mpps for model in bench.models])[who]
+    solo = np.array([model.solo_mpps for model in nfs.models])[who]
     alone = np.broadcast_to((members >= 0).sum(axis=1, keepdims=True) == 1, members.shape)[read]
-    middle, size = shapes_at([each.calibration.shape for each in bench.responses], who, predicted_loss(mpps, solo))
+    middle, size = shapes_at([each.calibration.shape for each in nfs.responses], who, predicted_loss(mpps, solo))
     low, high = (np.where(alone, 0.0, middle + size * table[:, side][who, kind]) for side in (0, 1))
     return ends_mpps(mpps, solo, (low, high))
 

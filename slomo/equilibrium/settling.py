@@ -168,9 +168,9 @@ def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
             hint="profile and train again, or ask for method 'composed'",
         )
     responses = tuple(model.response for model in models if model.response is not None)
-    kinds = {response.pressure_names for response in responses}
-    if len(kinds) > 1:
-        shown = "; ".join(sorted(", ".join(names) for names in kinds))
+    pressures = {response.pressure_names for response in responses}
+    if len(pressures) > 1:
+        shown = "; ".join(sorted(", ".join(names) for names in pressures))
         raise ConfigurationError(
             f"these NFs were profiled with different pressure metrics: {shown}",
             hint="train them from datasets that report the same metrics",

@@ -155,7 +155,7 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
     held = names.index("L3OCC") if "L3OCC" in names else None
     channel = names.index("LMB") if "LMB" in names and np.isfinite(caps[names.index("LMB")]) else None
-    return SharedSocket(caps, kinds(names)[0], held, channel, capacities)
+    return SharedSocket(caps, flows_and_polled(names)[0], held, channel, capacities)
 
 
 @lru_cache(maxsize=128)
@@ -180,12 +180,12 @@ def vector_tables(
 
 
 @lru_cache(maxsize=256)
-def kinds(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which metrics scale with served packets, and which polling fills up.
 
     Examples
     --------
-    >>> rates, polled = kinds(("L2MISS", "L3OCC", "INST"))
+    >>> rates, polled = flows_and_polled(("L2MISS", "L3OCC", "INST"))
     >>> rates.tolist(), polled.tolist()
     ([True, False, False], [False, False, True])
     """

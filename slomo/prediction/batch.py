@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.ports import WIRE_OVERHEAD_B
-from slomo.equilibrium.competition import mix_features
+from slomo.equilibrium.competition import features_for
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps
-from slomo.prediction.equilibrium import NAME
+from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import Answers, answers_on
@@ -262,7 +262,8 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
     mpps, low, high = (np.full(count, np.nan) for _ in range(3))
     kind = beside(part.places)
     for here, targets in _groups(part, how.model):
-        features = _features(part, here, how)
+        first = part.models[targets[0][0]]
+        features = features_for(first, first.model(how.model), part.models, part.places[here], how.compat)
         for number, mine in targets:
             subject = part.models[number]
             at = here[mine]
@@ -303,17 +304,3 @@ def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
     family = subject.model(model)
     own = any(name.startswith(TRAFFIC_PREFIX) for name in family.feature_names)
     return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()
-
-
-def _features(mixes: _Mixes, rows: Indices, how: PredictionOptions) -> Floats:
-    subject = mixes.models[int(mixes.target[rows[0]])]
-    family = subject.model(how.model)
-    return mix_features(
-        mixes.models,
-        mixes.places[rows],
-        family.feature_names,
-        capacities=subject.capacities,
-        composition=family.composition,
-        compat=how.compat,
-        traffic=subject.traffic,
-    )

@@ -43,7 +43,7 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
 
     Parameters
     ----------
-    server : Server
+    server : TenantModels
         Who runs there.
     number : int
         The tenant asked about.
@@ -64,16 +64,11 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
     if not others:
         return _alone(case)
     checked = subject.applicability.feature_names
+    names = family.feature_names
     if family.composition == "pressure":
-        names = tuple(dict.fromkeys((*family.feature_names, *checked)))
-        row, own = _features(case, others, names, "pressure")
-        seen = row
-    elif family.composition == "latent":
-        row, own = _features(case, others, family.feature_names, "latent")
-        seen = row
-    else:
-        row, own = _features(case, others, family.feature_names, family.composition)
-        seen = _features(case, others, checked, "pressure")[0]
+        names = tuple(dict.fromkeys((*names, *checked)))
+    row, own = _features(case, others, names, family.composition)
+    seen = row if family.composition in ("pressure", "latent") else _features(case, others, checked, "pressure")[0]
     if not options.explain:
         return read(case, row, seen, None)
     vector = _composition(row, subject, options) if family.composition != "none" else None

@@ -1,7 +1,7 @@
 """NFs that share a core: memory's answer for each, then the core's time divided among them.
 
 A fair scheduler divides a core max-min by weight (`slomo.compose.cores.core_shares`); an NF that has a share of a
-core presses on others as one that is offered what it then serves (`slomo.prediction.equilibrium` knows such loads), so
+core presses on others as one that is offered what it then serves (`slomo.prediction.fixed_point` knows such loads), so
 rates and pressures are found together in a few rounds.
 
 While an NF waits for its turn the others go on, and evict what it had cached. What a cache holds depends on the order
@@ -18,10 +18,10 @@ import numpy as np
 
 from slomo.compose.cores import CoreUser, cut_turns, shared_core_mpps
 from slomo.equilibrium.rounds import LEAST_LOAD
-from slomo.equilibrium.tables import kinds
+from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import Verdict
 from slomo.models.base import Floats
-from slomo.prediction.equilibrium import Solved
+from slomo.prediction.fixed_point import Solved
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerAnswers
@@ -157,7 +157,7 @@ def _felt(answers: Memory, number: int, share: float) -> Floats | None:
     rest, here = solved.at[number]
     response = solved.server.tenants[number].model.response
     assert response is not None
-    rates, _ = kinds(response.pressure_names)
+    rates, _ = flows_and_polled(response.pressure_names)
     felt: Floats = rest.felt(here) * np.where(rates, 1.0 / min(max(share, LEAST_LOAD), 1.0), 1.0)
     return felt
 

@@ -26,7 +26,7 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
 
     Parameters
     ----------
-    server : Server
+    server : TenantModels
         Who runs there; the model of the first NF needs runs at several loads (`slomo profile --latency`).
     how : PredictionOptions
         How throughput is predicted. Its interval is part of that of latency, beside the scatter of a measurement.

@@ -22,7 +22,7 @@ from slomo.prediction.allocated import NAME as ALLOCATION
 from slomo.prediction.allocated import Allocated
 from slomo.prediction.composed import composed, interval_mpps
 from slomo.prediction.core_share import SharedCores
-from slomo.prediction.equilibrium import NAME, Solved
+from slomo.prediction.fixed_point import NAME, Solved
 from slomo.prediction.latency import latency_of
 from slomo.prediction.options import OptionFields, PredictionOptions, options_of
 from slomo.prediction.result import Prediction, label
@@ -109,7 +109,7 @@ def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = Fa
     # latency was profiled on whole cores beside an undivided cache
     if narrow.tenants[0].offered_mpps is not None and not server.is_divided and len(server.sharing_core(0)) == 1:
         prediction = replace(prediction, latency=latency_of(narrow, how, Answers))
-    return _through_ports(prediction, server, narrow)
+    return _told_of_ports(prediction, server, narrow)
 
 
 def solve_server(
@@ -228,7 +228,7 @@ class Answers:
         if shares_accelerator(models):
             offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
             prediction = with_accelerator(prediction, models, self._possible(number), offered)
-        return self._marked(self._through_ports(self._limited(prediction, number), number), number)
+        return self._marked(self._widened_by_ports(self._limited(prediction, number), number), number)
 
     def whole(self) -> ServerPrediction:
         """Return the answers about everybody."""
@@ -325,7 +325,7 @@ class Answers:
             explanation=None,
         )
 
-    def _through_ports(self, prediction: Prediction, number: int) -> Prediction:
+    def _widened_by_ports(self, prediction: Prediction, number: int) -> Prediction:
         """Widen the interval by how far the part of ports that all share may be off."""
         through = self.server.tenants[number].through_ports_mpps
         if through is None:
@@ -389,7 +389,7 @@ def _by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
     return True
 
 
-def _through_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:
+def _told_of_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:
     """Return a prediction behind shared ports whose slowdown contains what they cost, and that says so."""
     share, offered = narrow.tenants[0].offered_mpps, server.tenants[0].offered_mpps
     if share == offered or share is None:

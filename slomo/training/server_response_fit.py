@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.judgement import NAME
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.equilibrium.server import solve_joint
-from slomo.equilibrium.tables import kinds
+from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
@@ -99,7 +99,7 @@ def _pressure(
 ) -> Floats:
     """Return the pressures `names` in rows of `beside`: rates stretched, then what waiting adds."""
     pressure = beside[:, [subject.beside_names.index(name) for name in names]]
-    return with_waiting(names, pressure * np.where(kinds(names)[0], stretch, 1.0), subject, beside, channel)
+    return with_waiting(names, pressure * np.where(flows_and_polled(names)[0], stretch, 1.0), subject, beside, channel)
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
@@ -130,7 +130,7 @@ def _part_load(
 
 def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
     """Return rates per packet: misses of a private cache per packet do not depend on the neighbours."""
-    return own / np.where(kinds(tuple(names))[0], mpps[:, np.newaxis], 1.0)
+    return own / np.where(flows_and_polled(tuple(names))[0], mpps[:, np.newaxis], 1.0)
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:

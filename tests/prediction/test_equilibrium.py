@@ -9,7 +9,7 @@ import pytest
 import slomo
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import TRIES, joint_vectors, solve_joint
-from slomo.equilibrium.tables import kinds
+from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict, applicability
 from slomo.models.interval_ends import LEAST
@@ -40,7 +40,7 @@ class Falling:
 def respond(model, slope=1.0):
     """Return the model with a server response; answers fall by `slope` times the profile's own slope."""
     profile = model.contentiousness
-    packets = np.where(kinds(profile.metric_names)[0], model.solo_mpps, 1.0)
+    packets = np.where(flows_and_polled(profile.metric_names)[0], model.solo_mpps, 1.0)
     weights = profile.weights / packets
     weights[1:] *= slope
     profile = replace(profile, weights=weights, low=0.0 * profile.low, high=profile.high / packets)
@@ -111,7 +111,7 @@ def test_the_answer_is_a_fixed_point(server_library):
     for place, model in enumerate(models):
         others = vectors.sum(axis=0) - vectors[place]
         again = model.response.profile.under(others[np.newaxis])[0]
-        packets = np.where(kinds(NAMES)[0], at_rest.throughput_mpps[0, place], 1.0)
+        packets = np.where(flows_and_polled(NAMES)[0], at_rest.throughput_mpps[0, place], 1.0)
         assert np.allclose(again * packets, vectors[place], rtol=5e-3)
 
 

@@ -1,4 +1,4 @@
-"""Compiled loops for big batches: sums of trees and the equilibrium of competitors; numba is imported on first use.
+"""Compiled loops for big batches: sums of trees; numba is imported on first use.
 
 Blocks of 64 rows keep a tree's nodes in the first-level cache while all rows of the block pass through it. The numbers
 are those of the numpy path: the same additions in the same order, without fast-math.
