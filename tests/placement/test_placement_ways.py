@@ -59,6 +59,7 @@ def promised(placer, profiles):
 def test_ways_owned_give_what_was_asked(library, profiles, ask, policy) -> None:
     """Under every policy with cache allocation, ways are owned once and promise every SLO."""
     placer = Placer(library, Cluster.uniform(MACHINE, 12), policy, profiles=profiles)
+    placer.policy.shares = False
     nfs = ["lpm", "stats", "firewall"] * 4
     decisions = placer.place_all(ask(f"r{i}", nf, replicas=3) for i, nf in enumerate(nfs))
     rates = promised(placer, profiles)
@@ -77,6 +78,40 @@ def test_milp_needs_no_more_servers_than_greedy(library, profiles, ask) -> None:
         used[policy] = placer.servers_used
 
     assert used["slomo-search"] <= used["resq-milp"] <= used["resq-greedy"]
+
+
+def test_one_search_chooses_between_shared_caches_and_own_ways(library, profiles, ask) -> None:
+    """No more servers than with either alone, under a proven bound; no socket has both kinds of promises."""
+    used, nfs = {}, ["lpm", "stats", "firewall"] * 8
+    for name, given in (("both", profiles), ("ways", profiles), ("shared", ())):
+        placer = Placer(library, Cluster.uniform(MACHINE, 24), "slomo-search", profiles=given)
+        placer.policy.shares = name == "both"
+        assert all(decision.accepted for decision in placer.place_all(ask(f"r{i}", nf) for i, nf in enumerate(nfs)))
+        used[name] = placer.servers_used
+        for items in placer.layout().values():
+            assert len({item.llc_way_mask is None for item in items}) == 1
+        assert placer.policy.last.proven
+        assert placer.policy.last.lower_bound <= placer.servers_used
+    assert used["both"] == min(used["ways"], used["shared"]) < max(used["ways"], used["shared"])
+
+
+def test_what_own_ways_cannot_promise_shares_a_cache(library, profiles, ask) -> None:
+    """Profiles promise 3 % less than they measured: 98 % of solo is promised in a shared cache, beside others' ways."""
+    batch = [*(ask(f"a{i}", "lpm", 0.9) for i in range(4)), *(ask(f"b{i}", "firewall", 0.98) for i in range(3))]
+    placer = Placer(library, Cluster.uniform(MACHINE, 8), "slomo-search", profiles=profiles)
+    assert all(decision.accepted for decision in placer.place_all(batch))
+    assert all(item.llc_way_mask is None for i in range(3) for item in placer.decision(f"b{i}").assignments)
+    assert not placer.lifecycle.at_risk()
+
+
+def test_a_promise_in_the_shared_cache_goes_beside_nobody_with_ways_of_its_own(library, profiles) -> None:
+    """Its prediction is for the whole cache; the refusal says how many ways were left."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 1, sockets=1), "slomo-search", profiles=profiles[:1])
+    names = [profile.workload.split("@")[0] for profile in profiles]
+    assert placer.admit(Request("own", (names[0],), SLO(min_share=0.5))).accepted
+    refused = placer.admit(Request("shared", (names[1],), SLO(min_share=0.5)))
+    assert not refused.accepted
+    assert refused.refused.what == "ways"
 
 
 def test_milp_finds_the_packing_that_first_fit_decreasing_misses() -> None:

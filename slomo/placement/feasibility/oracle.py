@@ -219,6 +219,9 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     ways += any(not piece.ways for piece in pieces) and ways > 0  # those who share need a way left to share
     if ways > host.ways:
         return Breach(pieces[-1], pieces[-1].workloads[0], "ways", ways, host.ways)
+    sharing = next((piece for piece in pieces if piece.needed_mpps > 0.0 and not piece.ways), None)
+    if ways and sharing is not None:  # what shares the cache is predicted with all of it
+        return Breach(sharing, sharing.workloads[0], "ways", host.ways, host.ways - ways + 1)
     if len(pieces) > 1 and any(piece.exclusive for piece in pieces):
         alone = next(piece for piece in pieces if piece.exclusive)
         return Breach(alone, alone.workloads[0], "model", 1, 1)

@@ -48,6 +48,29 @@ class Pricing(Protocol):
 
 
 @dataclass(frozen=True)
+class Either:
+    """Finds mixes of several sorts, of which a socket holds one.
+
+    Attributes
+    ----------
+    pricings : tuple of Pricing
+        One for each sort.
+    """
+
+    pricings: tuple[Pricing, ...]
+
+    def __call__(self, prices: Floats) -> tuple[list[Column], float]:
+        """Return the mixes of every sort that may improve, and at least the value of the best of all."""
+        found = [pricing(prices) for pricing in self.pricings]
+        return [column for columns, _ in found for column in columns], max(best for _, best in found)
+
+    def fill(self, prices: Floats, left: Counts) -> Column | None:
+        """Return the most valuable mix of any sort that serves no more than is left."""
+        found = [column for pricing in self.pricings if (column := pricing.fill(prices, left)) is not None]
+        return max(found, key=lambda column: float(prices @ np.array(column.serves)), default=None)
+
+
+@dataclass(frozen=True)
 class Relaxed:
     """The linear problem's columns, how often each is used, the price of each class, and a bound on its optimum."""
 

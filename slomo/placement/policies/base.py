@@ -57,6 +57,8 @@ class Cutting:
     splits: dict[int, dict[int, int]] = field(default_factory=dict)
     #: Piece of a request (some of its instances) -> the piece that stands for all pieces with the same needs.
     primary: dict[int, int] = field(default_factory=dict)
+    #: Piece that owns its ways -> the first of those that serve the same request in a shared cache.
+    shared: dict[int, int] = field(default_factory=dict)
 
 
 class Policy:

@@ -78,7 +78,7 @@ class ResqMilp(ResqGreedy):
     def _decomposed(self, host: Host, batch: Sequence[Asked]) -> Seats:
         """Return the schedule by columns, each the mix of one server; empty where a request needs several servers."""
         search = MixSearch(self.estimates, self.pieces)
-        search.time_limit_s = min(self.time_limit_s, search.time_limit_s)
+        search.time_limit_s, search.shares = min(self.time_limit_s, search.time_limit_s), False
         queues: dict[int, list[str]] = {}
         for item in batch:
             cut = next(search.cuts(item.request, host, item.needed_mpps), ())

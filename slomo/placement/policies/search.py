@@ -1,8 +1,9 @@
 """`slomo-search`: a batch planned at once by column generation over mixes, never worse than best fit.
 
 Extends SLOMO (SIGCOMM'20): predictions tell which mixes hold, a linear problem how often to use each. Where profiles
-of throughput over cache ways are given (ResQ, NSDI'18, section 5.2) every piece owns its ways, and one request may
-choose fewer ways on more cores.
+of throughput over cache ways are given (ResQ, NSDI'18, section 5.2) a piece may own its ways, and one request may
+choose fewer ways on more cores; where mixes can be predicted, too, one search chooses for every socket whether its
+pieces own their ways or share the cache.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import MOST_MIXES
-from slomo.placement.planning.columns import Column
+from slomo.placement.planning.columns import Column, Either
 from slomo.placement.planning.cover import MixPlan, cover
 from slomo.placement.planning.pricing import Item, Knapsack, enumerate_mixes
 from slomo.placement.planning.way_packing import pack_ways
@@ -33,10 +34,13 @@ class MixSearch(PredictedBestFit):
         The latest plan, with its lower bound.
     time_limit_s : float
         For one batch [s].
+    shares : bool
+        Whether sockets may share their caches where all profiles over ways are known.
     """
 
     name = "slomo-search"
     time_limit_s = 10.0
+    shares = True
     last: MixPlan | None = None
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
@@ -45,16 +49,28 @@ class MixSearch(PredictedBestFit):
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
             return
-        workloads = self.estimates.keys(host.machine, request)
+        workloads, any_owned = self.estimates.keys(host.machine, request), False
         for count in range(1, request.replicas + 1):
             most = min(_MOST_SPLIT, request.replicas // count, request.most_together)
             needs = [self.each(request, host, needed_mpps, count * split) for split in range(1, most + 1)]
             options = self.options(host, workloads, needs)
             if options:
+                any_owned = True
                 numbers = [self.pieces.number(piece) for piece in options]
                 self.cutting(host).alternatives[numbers[0]] = tuple(numbers)
                 self.cutting(host).primary |= dict.fromkeys(numbers, numbers[0])
+                if count == 1 and self.shares:
+                    self._share(request, host, needed_mpps, numbers[0])
                 yield (options[0],) * count
+        if self.shares and not any_owned:  # profiles promise less than they measured, so that own ways may not do
+            yield from super().cuts(request, host, needed_mpps)
+
+    def _share(self, request: Request, host: Host, needed_mpps: float, owned: int) -> None:
+        """Let the pieces of a request that share the cache serve the class of the one that owns its ways."""
+        cutting = self.cutting(host)
+        for shared in self.together(request, host, needed_mpps)[:1]:
+            cutting.shared[owned] = shared
+            cutting.primary |= dict.fromkeys(cutting.splits[shared].values(), owned)
 
     def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
         """Return the pieces of 1, 2, ... instances on one socket by own ways, fewest cores first; each next saves ways.
@@ -78,7 +94,7 @@ class MixSearch(PredictedBestFit):
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Plan by mixes; take best fit's plan where that is no worse."""
-        owned = all(self.pieces[piece].ways for piece in demand)
+        owned = any(self.pieces[piece].ways for piece in demand)
         mix_plan, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
         if mix_plan.count >= sum(packed.values()):
             mix_plan = replace(mix_plan, sockets=dict(packed))
@@ -86,13 +102,29 @@ class MixSearch(PredictedBestFit):
         return mix_plan.sockets
 
     def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
-        classes = {piece: number for number, piece in enumerate(demand)}
-        options = {piece: self.cutting(host).alternatives.get(piece, (piece,)) for piece in demand}
-        items = [self._item(o, classes[piece]) for piece, numbers in options.items() for o in numbers]
-        packed = pack_ways(host, items, dict(enumerate(demand.values())))
-        start = [self._column(host, mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
-        pricing = Knapsack(host, items, len(classes))
-        return cover([*demand.values()], start, pricing, time_limit_s=self.time_limit_s), packed
+        """Plan sockets on which all own their ways, and sockets on which all share the cache."""
+        classes, cutting = {piece: number for number, piece in enumerate(demand)}, self.cutting(host)
+        owned = {piece: count for piece, count in demand.items() if self.pieces[piece].ways}
+        rest = {piece: count for piece, count in demand.items() if piece not in owned}
+        items = [
+            self._item(option, classes[piece])
+            for piece in owned
+            for option in cutting.alternatives.get(piece, (piece,))
+        ]
+        packed = pack_ways(host, items, {classes[piece]: count for piece, count in owned.items()})
+        packed |= super().plan(host, rest) or {} if rest else {}
+        twins = {cutting.shared.get(piece, piece): count for piece, count in demand.items()}
+        shareable = len(twins) == len(demand) and not any(self.pieces[piece].ways for piece in twins)
+        together = (super().plan(host, twins) or {}) if shareable else {}
+        pricing = self.pricing(host, twins, MOST_MIXES) if shareable else None
+        wanted, limit = [*demand.values()], self.time_limit_s
+        start = [self._column(host, mix, classes) for mix in (*packed, *together, *((piece,) for piece in demand))]
+        knapsack = Knapsack(host, items, len(classes))
+        best = together if together and sum(together.values()) < sum(packed.values()) else packed
+        if pricing is None:
+            return cover(wanted, start, knapsack, complete=not rest, time_limit_s=limit), best
+        either, finished = Either((knapsack, pricing)), pricing.finished
+        return cover(wanted, start, either, complete=finished, premise=_PREMISE, time_limit_s=limit), best
 
     def _shared(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
         classes = {piece: number for number, piece in enumerate(demand)}
