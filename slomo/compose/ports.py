@@ -8,9 +8,7 @@ import math
 from collections.abc import Sequence
 
 from slomo.errors import InvalidValueError
-
-#: Preamble, start of frame and gap between frames, in bytes of time on the wire.
-WIRE_OVERHEAD_B = 20
+from slomo.vocabulary.wire import wire_gbps
 
 
 def port_shares_mpps(
@@ -54,17 +52,6 @@ def port_shares_mpps(
         _spelled_mpps(min(gbps, most) / gbit) if mpps is None or gbps > most else mpps
         for gbps, gbit, mpps in zip(wanted, bits, offered_mpps, strict=True)
     )
-
-
-def wire_gbps(frame_b: float, mpps: float) -> float:
-    """Return what packets take of a wire [Gbit/s].
-
-    Examples
-    --------
-    >>> wire_gbps(1230, 1.0)
-    10.0
-    """
-    return 8e-3 * (frame_b + WIRE_OVERHEAD_B) * mpps
 
 
 def _spelled_mpps(mpps: float) -> float:

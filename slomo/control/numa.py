@@ -21,6 +21,7 @@ from slomo.placement.chains.predicted import best_nodes, served_at
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.request import Request
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.wire import WIRE_OVERHEAD_B
 from slomo.vocabulary.workload import Workload
 
 #: A move must be predicted to serve so much more; loads that move by less than this ask no question.
@@ -133,7 +134,7 @@ class NumaController:
 
     def _rated(self, name: str, mpps: float) -> RatedChain:
         workload = self.tenants[name].workload
-        frame_b = workload.traffic.packet_size_b + 20  # preamble and gap go with each frame
+        frame_b = workload.traffic.packet_size_b + WIRE_OVERHEAD_B
         return RatedChain(Request(name, (workload,)), (max(mpps, 1e-6) * 8e-3 * frame_b,))
 
     def _keeps(self, chain: RatedChain, seats: Sequence[int]) -> float:

@@ -26,6 +26,7 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
+from slomo.models.ports import ports_full
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 
@@ -272,6 +273,8 @@ class DriftMonitor:
             np.array([[self._place[key] for key in mix[1:]]], dtype=np.int64).reshape(1, -1),
             np.array([throughput_mpps]),
         )
+        if ports_full(self._models, np.column_stack([rows.target, rows.members]))[0]:
+            return  # what full ports let through says nothing of the model
         predicted = predict_mixes(self._models, rows, self._family)
         calibration, error, usual = self._calibration(mix[0]), 0.0, np.zeros(0)
         if calibration is not None and calibration.count and len(mix) > 1:

@@ -4,20 +4,19 @@ Servers are solved, or features composed, in a few passes over arrays. Nothing i
 speed holds for mixes that are all different. Mixes that share an accelerator are asked about one by one.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.ports import WIRE_OVERHEAD_B
 from slomo.equilibrium.competition import features_for
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
+from slomo.models.ports import ports_full
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
@@ -95,16 +94,8 @@ class _Servers:
         return shared
 
     def narrow(self) -> NDArray[np.bool_]:
-        """Return where the ports that all share may limit somebody, who then leaves its part to others."""
-        stated = [model.capacities.ports_gbps for model in self.models if model.capacities is not None]
-        if min(stated, default=math.inf) == math.inf:
-            return np.zeros(len(self.who), dtype=bool)
-        solo = np.array([*(model.solo_mpps for model in self.models), 0.0])
-        frames = np.array([*(model.workload.traffic.packet_size_b for model in self.models), 0.0])
-        wanted = np.where(np.isfinite(self.offered), self.offered, solo[self.who])
-        gbps = np.where(self.who >= 0, wanted * 8e-3 * (frames[self.who] + WIRE_OVERHEAD_B), 0.0)
-        full: NDArray[np.bool_] = gbps.sum(axis=1) > min(stated)
-        return full
+        """Return where the ports that all share may limit somebody."""
+        return ports_full(self.models, self.who, self.offered)
 
     def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
         """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""

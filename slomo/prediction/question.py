@@ -13,7 +13,6 @@ from typing import Unpack
 
 import numpy as np
 
-from slomo.compose.ports import wire_gbps
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
@@ -29,6 +28,7 @@ from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.wire import wire_gbps
 
 #: Most times that the ports are divided anew, and the change of a share that ends it.
 _DIVISIONS, _SETTLED = 12, 1e-3

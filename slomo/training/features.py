@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.ports import WIRE_OVERHEAD_B, port_shares_mpps
+from slomo.compose.ports import port_shares_mpps
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.training.noise import row_variance
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
+from slomo.vocabulary.wire import wire_gbps
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
@@ -180,20 +181,20 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     limited, columns = np.zeros(len(frame), dtype=bool), ["beside.PCIEHIT", "beside.PCIEMISS"]
     senders = {text: [_sent(each) for each in competitors_from_cell(text)] for text in set(frame["competitors"])}
     for machine, described in environment.get("machines", {}).items():
-        wire_gbps = Machine.from_dict(described).shared_wire_gbps()
+        ports_gbps = Machine.from_dict(described).shared_wire_gbps()
         here = (frame["machine"] == machine) & (frame["competitor_count"] > 0) & (frame["plan"] != "imported")
-        if not here.any() or not np.isfinite(wire_gbps) or not set(columns) <= set(frame.columns):
+        if not here.any() or not np.isfinite(ports_gbps) or not set(columns) <= set(frame.columns):
             continue
         rows = frame[here]
         sent = [senders[text] for text in rows["competitors"]]
         frames_b = np.array([np.mean([size for size, _ in each]) for each in sent])
         others_mpps = rows[columns].sum(axis=1) / (2.0 * np.ceil(frames_b / LINE_B))
-        others_gbps = 8e-3 * (frames_b + WIRE_OVERHEAD_B) * others_mpps
-        own_gbps = 8e-3 * (rows["packet_size_b"] + WIRE_OVERHEAD_B) * rows["throughput_mpps"]
+        others_gbps = wire_gbps(frames_b, others_mpps)
+        own_gbps = wire_gbps(rows["packet_size_b"], rows["throughput_mpps"])
         level = others_gbps / rows["competitor_count"]
-        full = (own_gbps + others_gbps > FULL * wire_gbps) & (own_gbps > FULL * level)
+        full = (own_gbps + others_gbps > FULL * ports_gbps) & (own_gbps > FULL * level)
         left_mpps = [
-            port_shares_mpps([int(size), *(b for b, _ in each)], [None, *(rate for _, rate in each)], wire_gbps)[0]
+            port_shares_mpps([int(size), *(b for b, _ in each)], [None, *(rate for _, rate in each)], ports_gbps)[0]
             if all(rate is not None for _, rate in each)
             else np.inf
             for size, each in zip(rows["packet_size_b"], sent, strict=True)

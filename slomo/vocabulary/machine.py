@@ -21,6 +21,7 @@ from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine_file import MachineFile
+from slomo.vocabulary.wire import mpps_of_gbps
 
 SCHEMA_VERSION = 1
 #: Fields that machines had not from the first.
@@ -222,14 +223,14 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return socket * self.llc_domains_per_socket + inside
 
     def line_rate_mpps(self, packet_size_b: int) -> float:
-        """Return the packets per second a port carries [Mpps]; 20 B of preamble and gap go with each frame.
+        """Return the packets per second a port carries [Mpps].
 
         Examples
         --------
         >>> round(load_machine("e5-2620v4").line_rate_mpps(64), 2)
         59.52
         """
-        return self.nic_gbps * 1e3 / (8.0 * (packet_size_b + 20))
+        return mpps_of_gbps(self.nic_gbps, packet_size_b)
 
     def shared_wire_gbps(self, port_gbps: float | None = None) -> float:
         """Return what all network functions' frames share [Gbit/s]: all ports, or one of another rate; at most the IIO.

@@ -19,6 +19,7 @@ from slomo.vocabulary.chain_file import (
     ChainsFile,
     StageEntry,
 )
+from slomo.vocabulary.wire import mpps_of_gbps
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -223,7 +224,7 @@ def _chain(name: str, entry: ChainEntry) -> ServiceChain:
     if entry.gbps is not None:
         if mpps is not None:
             raise ConfigurationError(f"chain '{name}' has both mpps and gbps", hint="leave one out")
-        mpps = entry.gbps * 1e3 / (8.0 * (entry.packet_size_b + 20))
+        mpps = mpps_of_gbps(entry.gbps, entry.packet_size_b)
     return ServiceChain(
         name=name,
         stages=entry.stages,

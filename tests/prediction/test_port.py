@@ -1,6 +1,8 @@
 """One NIC port for all: what it lets through is what an NF is offered."""
 
+import asyncio
 import dataclasses
+import json
 
 import pytest
 
@@ -11,6 +13,7 @@ from slomo.prediction.question import Question, answer, solve_server
 from slomo.vocabulary.server_setting import ServerSetting
 
 from .conftest import MACHINE
+from .test_question import respond
 
 #: 64 B frames: 2.5 Mpps.
 PORT = 1.68
@@ -61,6 +64,35 @@ def test_the_ports_of_the_machine_are_shared_where_no_port_is_told(library) -> N
     assert "the machine's ports of 1.68 Gbit/s for all lets 1.25 Mpps through" in plain.reasons
     batch = Predictor(stated, MACHINE).predict_batch(["lpm"], [["nat"]])
     assert batch.throughput_mpps[0] == plain.throughput_mpps
+
+
+def test_the_service_divides_the_ports_of_the_machine_too(library) -> None:
+    """One question, columns of a batch and what outcomes are judged by are the library's, to the last bit."""
+    pytest.importorskip("starlette", reason="pip install 'slomo[service]'")
+    from slomo.service.door.bodies import Observation, QuestionBody, Questions
+    from slomo.service.knowledge.outcomes import Outcomes
+    from slomo.service.knowledge.questions import ServiceAnswers
+
+    stated = ModelLibrary(
+        [dataclasses.replace(respond(each), accelerator=None) for each in with_ports(library, PORT).values()]
+    )
+    mixes = {"lpm": ["nat"], "nat": ["lpm", "stats"], "stats": []}
+    own = [answer(stated, Question((target, *mix), MACHINE)) for target, mix in mixes.items()]
+    asked = ServiceAnswers(stated, "these")
+    columns = asked.columns(Questions(list(mixes), list(mixes.values())))
+    names = ("throughput_mpps", "low_mpps", "high_mpps")
+    assert list(zip(*(columns[name] for name in names), strict=True)) == [
+        (each.throughput_mpps, *each.interval) for each in own
+    ]
+    for (target, mix), each in zip(mixes.items(), own, strict=True):
+        question = QuestionBody(target, mix)
+        assert asked.is_plain(question)
+        told = json.loads(asyncio.run(asked.ask(question, target.encode())))
+        same = ("throughput_mpps", "interval", "solo_mpps", "verdict", "reasons")
+        assert [told[name] for name in same] == [json.loads(json.dumps(each.to_dict()))[name] for name in same]
+        judged = Outcomes(stated).judge(Observation(target, each.throughput_mpps, competitors=mix))
+        assert judged[2] == each.throughput_mpps
+    assert own[0].throughput_mpps == 1.25
 
 
 def test_what_a_slow_function_leaves_of_a_port_others_get(library) -> None:

@@ -14,6 +14,7 @@ from slomo.placement.feasibility.mixes import Piece
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request, Wanted
 from slomo.placement.problem.whereabouts import HOST, Neighbours, Spread, untolerated
+from slomo.vocabulary.wire import wire_gbps
 
 #: Effects that keep a request away, and the one that is only avoided.
 HARD, AVOIDED = ("NoSchedule", "NoExecute"), ("PreferNoSchedule",)
@@ -353,7 +354,7 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
     traffic = request.chain[0].traffic
     mpps = piece.needed_mpps or traffic.offered_mpps or 0.0
     if mpps:
-        amounts["nic_gbps"] = round(mpps * piece.instances * 8e-3 * (traffic.packet_size_b + 20), 9)
+        amounts["nic_gbps"] = round(wire_gbps(traffic.packet_size_b, mpps * piece.instances), 9)
     if piece.ways:
         amounts["closids"] = float(len(piece.ways))
     return amounts

@@ -7,6 +7,7 @@ from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.request import Request
+from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class RatedChain:
             )
 
     def offered_mpps(self, interval: int) -> float:
-        """Return the offered rate [Mpps]; 20 B of preamble and gap go with each frame."""
-        return self.gbps[interval] * 1e3 / (8.0 * (self.request.chain[0].traffic.packet_size_b + 20))
+        """Return the offered rate [Mpps]."""
+        return mpps_of_gbps(self.gbps[interval], self.request.chain[0].traffic.packet_size_b)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back: a request with rates."""
@@ -46,5 +47,5 @@ class RatedChain:
         traffic = request.chain[0].traffic
         rates = tuple(float(rate) for rate in data.get("gbps", ()))
         if not rates and traffic.offered_mpps is not None:
-            rates = (traffic.offered_mpps * 8e-3 * (traffic.packet_size_b + 20),)
+            rates = (traffic.offered_mpps * 8e-3 * (traffic.packet_size_b + WIRE_OVERHEAD_B),)
         return cls(request, rates)

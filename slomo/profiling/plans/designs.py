@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.vocabulary.knobs import knob
+from slomo.vocabulary.wire import mpps_of_gbps
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 SYNTHETIC = "synthetic"
@@ -267,7 +268,7 @@ def _competitor_at(row: Sequence[float]) -> Workload:
     drawn = {
         name: low * (high / low) ** float(share) for (name, (low, high)), share in zip(RANGES.items(), row, strict=True)
     }
-    drawn["rate_mpps"] = min(drawn["rate_mpps"], _SHARE_GBPS * 1e3 / (8.0 * (drawn["packet_size_b"] + 20.0)))
+    drawn["rate_mpps"] = min(drawn["rate_mpps"], mpps_of_gbps(_SHARE_GBPS, drawn["packet_size_b"]))
     rounded = {name: round(value, 3) if knob(name).kind == "real" else round(value) for name, value in drawn.items()}
     return competitor(rounded)
 

@@ -13,13 +13,14 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.profiling.plans.designs import MOST_INSTANCES, MOST_POINTS, Design, Pressure, competitor, spread
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 from slomo.vocabulary.workload import Setting
 
 #: Points where no number is asked for: SLOMO's published budget.
 DEFAULT_POINTS = 588
 #: Coordinates of a point: five knobs at most, and the number of instances.
 _AXES = 6
-_LINE_B, _WIRE_OVERHEAD_B = 64.0, 20.0
+_LINE_B = 64.0
 _KIB_PER_MIB = 1024.0
 #: From a trickle to more than a core does [M/s]: what network functions of ResQ's Table 1 access lies between.
 _ACCESSES_M_S = (0.5, 150.0)
@@ -115,14 +116,14 @@ def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     }
     moved = settings["reads_per_packet"] + 2 * settings["writes_per_packet"]  # a dirty line is read and written back
     rate = lines / instances / moved
-    carried_b = 1e3 * _wire_gbps(machine) / (8.0 * rate * instances) - _WIRE_OVERHEAD_B
+    carried_b = 1e3 * _wire_gbps(machine) / (8.0 * rate * instances) - WIRE_OVERHEAD_B
     size_b = max(min(_between(_PACKET_B, place[3]), carried_b), _PACKET_B[0])
     return _pressure({**settings, "packet_size_b": round(size_b), "rate_mpps": rate}, instances)
 
 
 def _most_mpps(machine: Machine, size_b: float) -> float:
     """Return the packets of a size that all ports together carry [Mpps]."""
-    return 1e3 * _wire_gbps(machine) / (8.0 * (size_b + _WIRE_OVERHEAD_B))
+    return mpps_of_gbps(_wire_gbps(machine), size_b)
 
 
 def _wire_gbps(machine: Machine) -> float:

@@ -4,7 +4,7 @@ A cluster repeats few distinct mixes, and a mix costs a tenth in company of what
 while the service is at work are therefore answered in one batch (language model servers call it continuous batching;
 nobody waits for a timer), and equilibria are kept by mix (`slomo.equilibrium.memo`). The numbers are those of
 `slomo.prediction.question`, to the last bit; what is not plain (loads, explanations, traffic never profiled,
-accelerators, another model) is asked there.
+accelerators, full ports, another model) is asked there.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from slomo.equilibrium.server import Joint
 from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.applicability import VERDICTS as BEST_FIRST
 from slomo.models.library import ModelLibrary
+from slomo.models.ports import ports_full
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import SCHEMA_VERSION, label, mean_interval
@@ -82,7 +83,7 @@ class ServiceAnswers:
         self.library, self.fingerprint = library, fingerprint
         self._machines: dict[str | None, _PlainMachine] = {}
         self._kept: dict[bytes, bytes] = {}
-        self._restless: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._by_library: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._waiting: list[_Waiting] = []
         self.batches = 0
         self.question_count = 0
@@ -134,19 +135,19 @@ class ServiceAnswers:
             "verdict": np.array(VERDICTS, dtype=object)[solved.codes].tolist(),
             "fingerprint": self.fingerprint,
         }
-        restless = np.flatnonzero(~joint.converged).tolist()
-        if restless:  # the library falls back for those alone
-            self._fall_back(questions, restless, columns)
+        others = np.flatnonzero(solved.of_library).tolist()
+        if others:  # the library answers those alone
+            self._ask_library(questions, others, columns)
         return columns
 
-    def _fall_back(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
-        """Fill in rows that have no equilibrium, each distinct one asked of the library once."""
+    def _ask_library(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
+        """Fill in rows without an equilibrium or behind full ports, each distinct one asked of the library once."""
         names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict")
         keys = [
             (questions.machine, questions.coverage, questions.targets[row], *sorted(questions.mixes[row]))
             for row in rows
         ]
-        answered = {key: self._restless[key] for key in keys if key in self._restless}
+        answered = {key: self._by_library[key] for key in keys if key in self._by_library}
         missing = [key for key in dict.fromkeys(keys) if key not in answered]
         if missing:
             part = msgspec.structs.replace(
@@ -154,9 +155,9 @@ class ServiceAnswers:
             )
             told = self._columns_of_library(part)
             answered.update(zip(missing, zip(*(told[name] for name in names), strict=True), strict=True))
-            if len(self._restless) + len(missing) > MOST_KEPT:
-                self._restless.clear()
-            self._restless.update((key, answered[key]) for key in missing)
+            if len(self._by_library) + len(missing) > MOST_KEPT:
+                self._by_library.clear()
+            self._by_library.update((key, answered[key]) for key in missing)
         for row, key in zip(rows, keys, strict=True):
             for name, value in zip(names, answered[key], strict=True):
                 columns[name][row] = value
@@ -234,7 +235,7 @@ class ServiceAnswers:
         self, machine: "_PlainMachine", solved: "_Solved", row: int, question: QuestionBody
     ) -> bytes | Exception:
         strictly = question.strict and solved.codes[row] >= 2
-        if strictly or not solved.joint.converged[row]:
+        if strictly or solved.of_library[row]:
             try:
                 return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
             except SlomoError as error:
@@ -270,12 +271,15 @@ class ServiceAnswers:
 
 @dataclass(frozen=True)
 class _Solved:
-    """Mixes solved, each with its target in the first place; 0, 1, 2 per target for what its profile supports."""
+    """Mixes solved, each with its target in the first place."""
 
     members: NDArray[np.int64]
     joint: Joint
+    #: Per mix 0, 1, 2 for what the profile of its target supports.
     codes: NDArray[np.int8]
     solo_mpps: NDArray[np.float64]
+    #: Mixes that have no equilibrium, or share ports that are full: the library answers.
+    of_library: NDArray[np.bool_]
 
 
 class _PlainMachine:
@@ -312,7 +316,9 @@ class _PlainMachine:
         flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(mixes)), dtype=np.int64, count=int(sizes.sum()))
         members[:, 1:][np.arange(members.shape[1] - 1) < sizes[:, np.newaxis]] = flat
         joint = self._memo(coverage).solve(members)
-        return _Solved(members, joint, codes_of_first(self.models, members, joint, coverage), self._solo[members[:, 0]])
+        codes = codes_of_first(self.models, members, joint, coverage)
+        of_library = ~joint.converged | ports_full(self.models, members)
+        return _Solved(members, joint, codes, self._solo[members[:, 0]], of_library)
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
         """Yield all mixes of what is numbered here, small ones first, in lists."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.resource_table import ResourceRow
 from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.wire import wire_gbps
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _rows(
 ) -> list[ResourceRow]:
     bench = _NeedsBench(testbed, machine, workload, seed)
     possible = bench.served(None, bench.most_ways, 100)
-    per_mpps = 8e-3 * (workload.traffic.packet_size_b + 20)  # preamble and gap go with each frame
+    per_mpps = wire_gbps(workload.traffic.packet_size_b, 1.0)
     rates = [(rate, rate / per_mpps) for rate in rates_gbps]
     if any(mpps > possible for _, mpps in rates):
         rates = sorted([*rates, (round(possible * per_mpps, 2), possible)])

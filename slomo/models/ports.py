@@ -1,0 +1,45 @@
+"""Which servers' ports may limit somebody: those whose network functions want more than the machine's ports carry."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.vocabulary.wire import wire_gbps
+
+
+def ports_full(
+    models: Sequence[NFModel], who: NDArray[np.int64], offered_mpps: Floats | None = None
+) -> NDArray[np.bool_]:
+    """Return where the ports that all share may limit somebody, who then leaves its part to others.
+
+    Parameters
+    ----------
+    models : sequence of NFModel
+        Network functions of one machine.
+    who : ndarray of int, shape (servers, places)
+        Index of the model per place, -1 for nobody.
+    offered_mpps : ndarray, shape (servers, places), optional
+        Offered load [Mpps]; NaN saturates an NF.
+
+    Returns
+    -------
+    ndarray of bool, shape (servers,)
+
+    Examples
+    --------
+    >>> ports_full([], np.array([[-1, -1]]))
+    array([False])
+    """
+    stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
+    if min(stated, default=math.inf) == math.inf:
+        return np.zeros(len(who), dtype=bool)
+    wanted = np.array([*(model.solo_mpps for model in models), 0.0])[who]
+    if offered_mpps is not None:
+        wanted = np.where(np.isfinite(offered_mpps), offered_mpps, wanted)
+    frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])[who]
+    full: NDArray[np.bool_] = np.where(who >= 0, wire_gbps(frames, wanted), 0.0).sum(axis=1) > min(stated)
+    return full

@@ -1,0 +1,32 @@
+"""What packets take of an Ethernet wire: each frame carries preamble, start of frame and gap with it (IEEE 802.3)."""
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Preamble, start of frame and gap between frames, in bytes of time on the wire.
+WIRE_OVERHEAD_B = 20
+_Rate = TypeVar("_Rate", float, NDArray[np.float64])
+
+
+def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
+    """Return what packets take of a wire [Gbit/s].
+
+    Examples
+    --------
+    >>> wire_gbps(1230, 1.0)
+    10.0
+    """
+    return 8e-3 * (frame_b + WIRE_OVERHEAD_B) * mpps
+
+
+def mpps_of_gbps(gbps: float, frame_b: float) -> float:
+    """Return how many packets take so much of a wire [Mpps].
+
+    Examples
+    --------
+    >>> mpps_of_gbps(10.0, 1230)
+    1.0
+    """
+    return gbps * 1e3 / (8.0 * (frame_b + WIRE_OVERHEAD_B))
