@@ -12,12 +12,12 @@ SIX = {"e5-2620v4", "silver-4110", "e5-2695v4", "e5-2699v4", "gold-6430", "epyc-
 
 
 def test_the_six_machines_are_shipped_with_sources():
-    """Six machines are there and each says where its numbers come from."""
-    assert set(machine_names()) == SIX
-    assert all(len(load_machine(name).source) > 40 for name in SIX)
+    """Six machines are there, and each that is says where its numbers come from."""
+    assert set(machine_names()) >= SIX
+    assert all(len(load_machine(name).source) > 40 for name in machine_names())
 
 
-@pytest.mark.parametrize("name", sorted(SIX))
+@pytest.mark.parametrize("name", machine_names())
 def test_a_machine_survives_the_round_trip(name):
     """from_dict reads what to_dict writes."""
     machine = load_machine(name)

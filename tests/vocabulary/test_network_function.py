@@ -32,11 +32,11 @@ simulated:
 
 def test_all_functions_are_shipped_with_sources():
     """ResQ's nine, SLOMO's, users of an accelerator, the forwarder and the synthetic competitor, with sources."""
-    assert set(network_function_names()) == SHIPPED
-    assert all(len(load_network_function(name).source) > 20 for name in SHIPPED)
+    assert set(network_function_names()) >= SHIPPED
+    assert all(len(load_network_function(name).source) > 20 for name in network_function_names())
 
 
-@pytest.mark.parametrize("name", sorted(SHIPPED))
+@pytest.mark.parametrize("name", network_function_names())
 def test_a_function_survives_dictionary_and_pickle(name):
     """from_dict reads what to_dict writes, and a function travels between processes."""
     nf = load_network_function(name)
@@ -44,7 +44,7 @@ def test_a_function_survives_dictionary_and_pickle(name):
     assert pickle.loads(pickle.dumps(nf)) == nf
 
 
-@pytest.mark.parametrize("name", sorted(SHIPPED))
+@pytest.mark.parametrize("name", network_function_names())
 def test_every_function_can_be_simulated(name):
     """Each has a complete description of a packet's cost."""
     filled = program(load_network_function(name), Workload(name))
