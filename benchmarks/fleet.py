@@ -21,6 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+#: Memory of a coordinator besides its plan [GiB]: Python, pandas, Dask.
+_BASE_GIB = 0.2
+
 
 def line(what: str, figure: float, unit: str, goal: float | None = None, *, least: bool = False) -> None:
     """Print one figure beside its goal."""
@@ -30,6 +33,7 @@ def line(what: str, figure: float, unit: str, goal: float | None = None, *, leas
 
 def virtual(given: argparse.Namespace) -> None:
     """Play the fleet's order: every free host takes the next run; what fails, or is lost with its host, comes again."""
+    from slomo.fleet.campaign import SILENT_S
     from slomo.profiling.campaign.schedule import Schedule
     from slomo.profiling.plans.plan import ExperimentPlan
     from slomo.vocabulary.colocation import Colocation
@@ -40,32 +44,37 @@ def virtual(given: argparse.Namespace) -> None:
     fails = draw.random(total) < 0.01
     dying = set(draw.choice(given.hosts, given.hosts // 100, replace=False).tolist())
     dies_at = {host: float(draw.uniform(0.0, 14.0 * given.runs)) for host in dying}
-    free = [(0.0, host) for host in range(given.hosts)]
-    again: list[tuple[float, int]] = []
-    following, work_s, makespan = 0, 0.0, 0.0
-    while following < total or again:
-        now, host = heapq.heappop(free)
-        if again and again[0][0] <= now:
-            run = heapq.heappop(again)[1]
-        elif following < total:
-            run, following = following, following + 1
-        else:
-            heapq.heappush(free, (again[0][0], host))
-            continue
-        end = now + float(lasts[run])
-        if end > dies_at.get(host, np.inf):
-            heapq.heappush(again, (dies_at[host] + 300.0, run))  # Dask's worker-ttl
-            continue
-        work_s += float(lasts[run])
-        if fails[run]:
-            fails[run] = False
-            heapq.heappush(again, (end, run))
-        else:
-            makespan = max(makespan, end)
-        heapq.heappush(free, (end, host))
+    work_s, makespan = 0.0, 0.0
+    for plan_runs in np.array_split(np.arange(total), given.plans):
+        free = [(makespan, host) for host in range(given.hosts)]  # a plan begins when the one before it has ended
+        again: list[tuple[float, int]] = []
+        following, end_of_plan = int(plan_runs[0]), int(plan_runs[-1]) + 1
+        while following < end_of_plan or again:
+            now, host = heapq.heappop(free)
+            if now > dies_at.get(host, np.inf):
+                continue
+            if again and again[0][0] <= now:
+                run = heapq.heappop(again)[1]
+            elif following < end_of_plan:
+                run, following = following, following + 1
+            else:
+                heapq.heappush(free, (again[0][0], host))
+                continue
+            end = now + float(lasts[run])
+            if end > dies_at.get(host, np.inf):
+                heapq.heappush(again, (dies_at[host] + SILENT_S, run))
+                continue
+            work_s += float(lasts[run])
+            if fails[run]:
+                fails[run] = False
+                heapq.heappush(again, (end, run))
+            else:
+                makespan = max(makespan, end)
+            heapq.heappush(free, (end, host))
     lost_s = sum(14.0 * given.runs - at for at in dies_at.values())
     bound = (work_s + lost_s) / given.hosts
-    print(f"{given.hosts} virtual hosts x {given.runs} runs of 14 s: 1 % of runs fail once, 1 % of hosts die for good")
+    what = f"{given.hosts} virtual hosts x {given.runs} runs of 14 s in {given.plans} plans"
+    print(f"{what}: 1 % of runs fail once, 1 % of hosts die for good")
     line("makespan over bound (work and lost host time, evenly divided)", makespan / bound, "", 1.1)
     count = 6_000
     tracemalloc.start()
@@ -76,10 +85,8 @@ def virtual(given: argparse.Namespace) -> None:
     pending = Schedule(plan, ()).pending()
     each = tracemalloc.get_traced_memory()[0] / len(pending)
     line("coordinator's memory per run of a plan", each, "B")
-    line(f"of one plan with all {total:,} runs, extrapolated", each * total / 2**30, "GiB", 1.0)
-    line(
-        f"of one plan per host's share ({given.runs} runs), one after the other", each * given.runs / 2**30, "GiB", 1.0
-    )
+    most = each * -(-total // given.plans) / 2**30 + _BASE_GIB
+    line(f"of one of {given.plans} plans and slomo itself, extrapolated", most, "GiB", 1.0)
 
 
 def bulk(given: argparse.Namespace) -> None:
@@ -154,6 +161,12 @@ def nothing(item: int) -> int:
     return item
 
 
+def little(item: int) -> int:
+    """Take 50 ms, so that items are not put together."""
+    time.sleep(0.05)
+    return item
+
+
 def computing(given: argparse.Namespace) -> None:
     """Compare one and two workers with this process: overhead per task, dataset, models, time."""
     from functools import partial
@@ -193,7 +206,13 @@ def computing(given: argparse.Namespace) -> None:
             list(spread(nothing, range(10), scheduler=address))
             begun = time.monotonic()
             list(spread(nothing, range(2_000), scheduler=address))
-            line(f"overhead per task, Dask, workers: {workers}", 1e3 * (time.monotonic() - begun) / 2_000, "ms", 5.0)
+            line(
+                f"overhead per item of no length, workers: {workers}", 1e3 * (time.monotonic() - begun) / 2_000, "ms", 5
+            )
+            begun = time.monotonic()
+            list(spread(little, range(200), scheduler=address))
+            more_s = time.monotonic() - begun - 200 * 0.05 / workers
+            line(f"overhead per task of 50 ms, workers: {workers}", 1e3 * more_s / 200, "ms", 5.0)
             compute(workers, address)
     line("different datasets of this process, one and two workers (1: the same)", len(datasets), "", 1)
     line("different libraries (1: the same)", len(libraries), "", 1)
@@ -208,6 +227,7 @@ def main() -> None:
     two = parts.add_parser("virtual")
     two.add_argument("--hosts", type=int, default=10_000)
     two.add_argument("--runs", type=int, default=600)
+    two.add_argument("--plans", type=int, default=8, help="into which runs are divided, one after the other")
     two.set_defaults(part=virtual)
     three = parts.add_parser("bulk")
     three.add_argument("--mixes", type=int, default=1_000_000)

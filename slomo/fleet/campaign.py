@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 SILENT_S = 60.0
 #: So many hosts are needed before one of them can be called different from the others.
 _LEAST_COMPARED = 3
+#: So many hosts are shown by name while they measure; of more, those with the fewest and the most runs.
+_NAMED = 8
 #: Competitions by which the probes of hosts are compared.
 _COMPARED_BY = 8
 
@@ -182,7 +184,8 @@ def profile_on_hosts(
         client.retire_workers(names=[*left_out], close_workers=True)
         schedule = Schedule(plan, opened.records(), interleaved=fleet.testbed == "host")
         measure = partial(on_worker, measure_on, {**dict.fromkeys(fleet.names), **hosts}, work)
-        listener, before = progress or Silent(), opened.finished()
+        before = opened.finished()
+        listener = HostProgress(progress, opened, fleet) if progress else Silent()
         with (
             _lost_scheduler_told(),
             # not by worker: one that is started again has another address
@@ -192,6 +195,52 @@ def profile_on_hosts(
         shares = _shares(opened, before, fleet)
         dataset = campaign_dataset(plan, schedule, opened, failed, calibrated)
     return FleetOutcome(dataset, shares, collected, left_out, time.monotonic() - started)
+
+
+class HostProgress:
+    """Passes a campaign's progress on, with a remark on hosts and cost for a listener that shows remarks.
+
+    Parameters
+    ----------
+    listener : Progress
+        Who hears of it; its ``remark(text)`` is called where it has one.
+    store : CampaignStore
+        Knows which host made a run.
+    fleet : Fleet
+        Knows what hosts cost.
+    """
+
+    def __init__(self, listener: Progress, store: CampaignStore, fleet: Fleet) -> None:
+        self._listener, self._store, self._total = listener, store, 0
+        self._costs = {host.name: host.cost_per_h / 3600.0 for host in fleet.hosts}
+        self._runs = dict.fromkeys(self._costs, 0)
+        self._cost = 0.0
+
+    def start(self, total: int) -> None:
+        """Pass it on."""
+        self._total = total
+        self._listener.start(total)
+
+    def advance(self, run: PlannedRun) -> None:
+        """Pass it on, and remark how many runs each host has made and what the rest will cost."""
+        if (found := self._store.find((run.colocation.key, run.replicate))) is not None:
+            host = str(found[0].provenance.get("fleet", {}).get("host"))
+            self._runs[host] = self._runs.get(host, 0) + 1
+            self._cost += found[1] * self._costs.get(host, 0.0)
+        if remark := getattr(self._listener, "remark", None):
+            remark(self._text())
+        self._listener.advance(run)
+
+    def finish(self) -> None:
+        """Pass it on."""
+        self._listener.finish()
+
+    def _text(self) -> str:
+        order, made = sorted(self._runs, key=lambda host: self._runs[host]), sum(self._runs.values())
+        shown = self._runs if len(order) <= _NAMED else [order[0], order[-1]]
+        runs = " ".join(f"{host}:{self._runs[host]}" for host in shown)
+        left = max(0, self._total - made) * self._cost / max(1, made)
+        return f"{runs}, cost left {left:.2f}" if left else runs
 
 
 @dataclass(frozen=True)
@@ -360,8 +409,9 @@ def _lost_scheduler_told() -> Iterator[None]:
 
 
 def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan, fingerprint: str) -> None:
-    """Refuse hosts with another slomo, of another machine, or with other settings."""
+    """Refuse hosts with another slomo, of another machine, with other settings, or that are one machine."""
     ours, first = versions(), next(iter(described.values()))
+    kernels: dict[str, str] = {}
     for host, each in described.items():
         if each.versions.get("slomo") != ours.get("slomo"):
             raise TestbedError(
@@ -378,6 +428,11 @@ def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPla
             raise TestbedError(
                 f"hosts '{first.name}' and '{host}' do not measure alike (first | second):\n  " + "\n  ".join(lines),
                 hint="give them the same settings and network functions",
+            )
+        if each.kernel and (other := kernels.setdefault(each.kernel, host)) != host:
+            raise TestbedError(
+                f"hosts '{other}' and '{host}' are the same machine (boot {each.kernel})",
+                hint="name each machine once in the file of hosts",
             )
 
 

@@ -37,8 +37,8 @@ class EngineTestbed:
 
     @property
     def workers(self) -> int:
-        """How many runs the workers make at a time."""
-        return sum(self._client.nthreads().values())  # type: ignore[no-untyped-call]
+        """How many runs are given out at a time: one more for each worker than it makes, so that none waits."""
+        return 2 * sum(self._client.nthreads().values())  # type: ignore[no-untyped-call]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Have a run made; see `Testbed.run`."""

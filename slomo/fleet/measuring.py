@@ -39,6 +39,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 RESOURCE = "testbed"
 #: Room for a claim with the longest host's name: one sector, which a disk writes whole or not at all [B].
 _CLAIM_BYTES = 512
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 #: How long who must wait for others waits at a time [s].
 _MOMENT_S = 0.1
 
@@ -74,21 +75,28 @@ class FleetWork:
 
 @dataclass(frozen=True)
 class HostDescription:
-    """What a host says about itself before it measures."""
+    """What a host says about itself before it measures.
+
+    `kernel` is the number that Linux drew when it booted, which two machines never share. It is empty for a testbed
+    whose runs may go on beside each other on one machine.
+    """
 
     name: str
     versions: dict[str, str]
     environment: dict[str, Any]
     fingerprint: str
     token: int
+    kernel: str = ""
 
 
 def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> HostDescription:
     """Return what a host is; TestbedError where another process uses it."""
     hold(host)
-    environment = campaign_environment(plan, _testbed(host, work))
+    testbed = _testbed(host, work)
+    environment = campaign_environment(plan, testbed)
     fingerprint = stated_fingerprint(environment, plan.machine)
-    return HostDescription(host.name, versions(), environment, fingerprint, _claimed(host)[0])
+    kernel = _BOOT.read_text(encoding="ascii").strip() if testbed.exclusive else ""
+    return HostDescription(host.name, versions(), environment, fingerprint, _claimed(host)[0], kernel)
 
 
 def has_functions(host: FleetHost, digest: str) -> bool:
@@ -287,7 +295,12 @@ def _stale(host: FleetHost, work: FleetWork, token: int) -> StaleTokenError:
 
 @lru_cache(maxsize=64)  # of this process, for as long as it lives
 def _machine_lock(state: Path) -> MachineLock:
-    state.mkdir(parents=True, exist_ok=True)
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"host '{state.name}': folder {state} cannot be made: {error.strerror}", hint="name another `state`"
+        ) from None
     return MachineLock(f"host '{state.name}'", state / "lock", 0o666)
 
 

@@ -28,8 +28,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 #: Workers that one item may take with it, and items given out ahead per worker.
 _DEATHS, _AHEAD = 3, 2
-#: Items that a scheduler is given, and asked for, at a time; groups given out ahead.
+#: Tasks that a scheduler is given, and asked for, at a time; such groups given out ahead.
 _IN_GROUP, _GROUPS = 32, 3
+#: How long a task for a scheduler should take at least [s], and most items in one.
+_TASK_S, _MOST_IN_TASK = 0.05, 64
 #: How long to wait for a scheduler [s], and how often a child looks whether it has a parent.
 CONNECTING_S, _LOOK_S = 10.0, 0.5
 
@@ -96,15 +98,34 @@ def connected(address: str) -> "Iterator[Client]":
 
 
 def _in_order(client: "Client", function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Give items out in groups, some ahead; yield results in order. One by one they cost twice as much."""
+    """Give tasks out in groups, some ahead; yield results in order.
+
+    A scheduler lets a worker have two tasks at a time, so that each costs half a way there and back: short items share
+    one task. Long items have one each, so that a worker that dies costs one item.
+    """
     groups: deque[list[Any]] = deque()
-    source = iter(items)
+    source, together = iter(items), 1
     while True:
-        while len(groups) < _GROUPS and (group := list(islice(source, _IN_GROUP))):
-            groups.append(client.map(function, group, pure=False))
+        while len(groups) < _GROUPS and (group := [*islice(_parts(source, together), _IN_GROUP)]):
+            groups.append(client.map(_all_of, group, function=function, pure=False))
         if not groups:
             return
-        yield from client.gather(groups.popleft())  # type: ignore[no-untyped-call]
+        made: list[tuple[list[R], float]] = client.gather(groups.popleft())  # type: ignore[no-untyped-call]
+        for results, _ in made:
+            yield from results
+        each_s = sum(wall_s for _, wall_s in made) / sum(len(results) for results, _ in made)
+        together = min(_MOST_IN_TASK, max(1, int(_TASK_S / max(each_s, 1e-6))))
+
+
+def _parts(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    while part := list(islice(items, size)):
+        yield part
+
+
+def _all_of(items: list[T], function: Callable[[T], R]) -> tuple[list[R], float]:
+    """Return what a function answers to each item, and how long that took [s]."""
+    begun = time.monotonic()
+    return [function(item) for item in items], time.monotonic() - begun
 
 
 def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:

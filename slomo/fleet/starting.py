@@ -130,13 +130,16 @@ class Starter:
         self._begin_at[host] = time.monotonic()
         words = [entry.python, "-m", "slomo.fleet.worker", self._scheduler, "--name", host, "--state", entry.state]
         with (self._folder / f"{host}.log").open("wb") as log:
-            self._processes[host] = subprocess.Popen(
-                Place(entry.ssh).words(words),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the coordinator, which lets runs end
-            )
+            try:
+                self._processes[host] = subprocess.Popen(
+                    Place(entry.ssh).words(words),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is for the coordinator, which lets runs end
+                )
+            except OSError as error:
+                self.left_out[host] = f"'{error.filename}' cannot be started: {error.strerror}"
 
     def _said(self, host: str) -> str:
         text = (self._folder / f"{host}.log").read_text(encoding="utf-8", errors="replace")

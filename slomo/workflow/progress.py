@@ -51,6 +51,11 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.update()
 
+    def remark(self, text: str) -> None:
+        """Show a text behind the bar."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+
     def finish(self) -> None:
         """Remove the bar."""
         if self._bar is not None:

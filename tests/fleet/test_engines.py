@@ -72,7 +72,7 @@ def test_spark_and_ray_hand_over_what_it_takes(toy_models, toy_table):
 def test_a_testbed_on_an_engine_makes_the_same_runs(cluster):
     """Made by a scheduler's workers, or here: the same dataset; one machine cannot be moved."""
     with on_engine(ToyTestbed(), cluster.scheduler_address) as there:
-        assert there.workers == 1
+        assert there.workers == 2
         assert run_campaign(toy_plan(), there) == run_campaign(toy_plan(), ToyTestbed())
     exclusive = ToyTestbed()
     exclusive.exclusive = True

@@ -89,6 +89,8 @@ def test_hosts_that_share_nothing_are_refused():
 def probed(monkeypatch, tmp_path):
     """Return a fleet of three probed hosts; a host's file names its probes."""
     hosts = {name: host(name) for name in SCALES}
+    for each in hosts.values():
+        each.exclusive = False  # they stand for three machines, which this one is not
     monkeypatch.setattr(measuring, "_opened_testbed", lambda _testbed, _machine, file, _own: hosts[file])
     entries = [FleetHost(name, state=str(tmp_path / "state"), host_file=name) for name in hosts]
     return hosts, Fleet(entries, "toy")
