@@ -167,6 +167,14 @@ def little(item: int) -> int:
     return item
 
 
+def _core_s() -> float:
+    """Return the processor time of this process and those that it started [s]."""
+    import psutil
+
+    here = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in (here, *here.children(recursive=True)))
+
+
 def computing(given: argparse.Namespace) -> None:
     """Compare one and two workers with this process: overhead per task, dataset, models, time."""
     from functools import partial

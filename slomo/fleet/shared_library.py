@@ -305,7 +305,9 @@ class SharedLibrary:
 
     def _put_objects(self, directory: Path, model: SharedModel) -> None:
         for name, digest in model.files.items():
-            if not self._exists(f"{OBJECTS}/{digest}"):
+            try:
+                self._object(digest, name)
+            except (ConfigurationError, StoreError):  # missing, or damaged: a push repairs it
                 self._put(f"{OBJECTS}/{digest}", read_bytes(directory / model.folder / name, MAX_BYTES, sha256=digest))
 
     def _publish(self, models: Sequence[SharedModel], revision: int, key: str | Path | None, signer: str) -> None:

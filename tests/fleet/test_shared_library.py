@@ -179,6 +179,8 @@ def test_damage_is_told_and_nothing_is_taken_over(toy_models, tmp_path):
     for call in (shared.verify, lambda: shared.pull(mine)):
         with pytest.raises(ConfigurationError, match="sha256 differs"):
             call()
+    assert shared.push(toy_models) == 0  # the same models repair it
+    assert shared.verify() > 0
     victim.unlink()
     with pytest.raises(StoreError, match="is missing"):
         shared.pull(mine)
@@ -186,6 +188,31 @@ def test_damage_is_told_and_nothing_is_taken_over(toy_models, tmp_path):
     (store / INDEX).write_text('{"content": 3}')
     with pytest.raises(ConfigurationError, match="needed text"):
         shared.pull(mine)
+
+
+def test_who_follows_a_store_outlives_its_damage(toy_models, changed, monkeypatch, capsys, tmp_path):
+    """`pull --every` says what is wrong and asks again; what a service reads changes with the next sound index."""
+    store, mine = tmp_path / "shared", tmp_path / "mine"
+    shared, seen = SharedLibrary(str(store)), []
+    shared.push(toy_models)
+
+    def meanwhile(pause_s):
+        seen.append((pause_s, content(mine)))
+        if len(seen) == 1:
+            (store / INDEX).rename(store / "away")
+        elif len(seen) == 2:
+            (store / "away").rename(store / INDEX)
+            shared.push(changed)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("slomo.cli.verbs.inventory.models.time.sleep", meanwhile)
+    words = ["models", "pull", str(store), str(mine), "--every", "60"]
+    assert main(words) == 130
+    assert "the index is missing (index.json); DIR stays as it was, again in 60 s" in capsys.readouterr().err
+    assert seen[0] == seen[1] == (60.0, content(toy_models))
+    assert seen[2][1] != seen[1][1]
+    assert main(["models", "pull", str(tmp_path / "nothing"), str(mine), "--every", "60"]) == 3
 
 
 def test_models_of_another_machine_of_the_name_are_refused(toy_library, toy_models, tmp_path):

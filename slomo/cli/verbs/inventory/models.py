@@ -1,6 +1,7 @@
 """`slomo models`: a library shared by many, in a folder or an object store."""
 
 import time
+from itertools import count
 from typing import TYPE_CHECKING
 
 import click
@@ -8,6 +9,7 @@ import click
 from slomo.cli.options import json_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import SECONDS
+from slomo.errors import SlomoError
 
 if TYPE_CHECKING:
     from slomo.fleet.shared_library import SharedLibrary
@@ -58,9 +60,15 @@ def push(directory: str, store: str, dataset: str | None, key: str | None, signe
 @json_option
 def pull(store: str, directory: str, allowed_signers: str | None, every: float | None, as_json: bool) -> None:
     """Bring the models in DIR to what STORE holds; `slomo serve` takes them up by itself."""
-    while True:
-        new = _opened(store, allowed_signers).pull(directory)
-        _tell({"new": new, "directory": directory}, f"{new} models fetched into {directory}", as_json=as_json)
+    for number in count():
+        try:
+            new = _opened(store, allowed_signers).pull(directory)
+        except SlomoError as error:
+            if every is None or number == 0:
+                raise
+            note(f"{error.message}; DIR stays as it was, again in {every:g} s")
+        else:
+            _tell({"new": new, "directory": directory}, f"{new} models fetched into {directory}", as_json=as_json)
         if every is None:
             return
         time.sleep(every)
@@ -86,7 +94,7 @@ def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
                 model.machine,
                 model.workload,
                 chosen.get("family"),
-                chosen.get("error_percent_of_solo"),
+                (chosen.get("error_percent_of_solo") or {}).get(chosen.get("family")),
                 model.lineage.get("testbed"),
                 versions.get("slomo"),
                 str(model.lineage.get("dataset_sha256", ""))[:12] or None,
