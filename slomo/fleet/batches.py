@@ -175,6 +175,7 @@ def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.i
 
 def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
     """Return texts as codes and a dictionary; ConfigurationError for anything else, or where one is missing."""
+    import pyarrow as pa
     import pyarrow.types as kinds
 
     if values.null_count:
@@ -184,7 +185,12 @@ def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
     inner = values.type.value_type if kinds.is_dictionary(values.type) else values.type
     if not (kinds.is_string(inner) or kinds.is_large_string(inner) or (kinds.is_null(inner) and not len(values))):
         raise ConfigurationError(f"column '{column}' holds {inner}, needed text", hint=_HINT)
-    return values if kinds.is_dictionary(values.type) else values.cast("string").dictionary_encode()
+    coded = values if kinds.is_dictionary(values.type) else values.cast("string").dictionary_encode()
+    try:
+        coded.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise ConfigurationError(f"column '{column}' is damaged: {error}", hint="write the mixes again") from None
+    return coded
 
 
 _HINT = "needed: column 'target', text, and column 'competitors', lists of text"

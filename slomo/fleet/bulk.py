@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import ConfigurationError, SlomoError, StoreError
+from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
 from slomo.extras import need
 from slomo.files.durable import write_durably
 from slomo.files.lock import LockFile, LockHeldError
@@ -81,12 +81,16 @@ def predict_file(
     ------
     ConfigurationError
         For a file that is no parquet, or lacks a column.
+    UsageError
+        Where source and target are one file.
     UnknownNameError, InvalidValueError
         For a mix that cannot be asked about.
     StoreError
         Where the result cannot be written, or another call writes it.
     """
     need("pyarrow")
+    if Path(target).exists() and os.path.samefile(source, target):
+        raise UsageError(f"{target}: holds the mixes themselves", hint="name another file for the predictions")
     load_library(question.models)
     with _opened(source) as file:
         groups, mixes = file.num_row_groups, file.metadata.num_rows

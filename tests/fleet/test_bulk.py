@@ -98,6 +98,10 @@ def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_f
         "row group 0, batch from row 0: mix 1: unknown network function": pa.table(
             {"target": ["lpm", "lmp"], "competitors": [["nat"], []]}
         ),
+        "column 'target' is damaged": pa.table(
+            [pa.array([b"\xff\xfe"]).cast(pa.binary()).view(pa.string()), pa.array([["nat"]])],
+            ["target", "competitors"],
+        ),
         "lacks 1 names": pa.table({"target": ["lpm", None], "competitors": [["nat"], []]}),
         "lacks 1 values": pa.table({"target": ["lpm", "lpm"], "competitors": [["nat"], None]}),
     }
@@ -109,6 +113,9 @@ def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_f
     for source in (tmp_path / "bad.parquet", tmp_path / "nothing.parquet"):
         assert refused(capsys, toy_models, source, *out)[0] == 2
     assert refused(capsys, toy_models, mixes_file)[0] == 2
+    before = mixes_file.read_bytes()
+    code, said = refused(capsys, toy_models, mixes_file, "--to", str(mixes_file))
+    assert (code, "holds the mixes themselves" in said, mixes_file.read_bytes()) == (2, True, before)
     assert refused(capsys, toy_models, mixes_file, *out, "--target", "lpm")[0] == 2
     assert main(["predict", "--models", str(toy_models)]) == 2
     assert not (tmp_path / "out.parquet").exists()

@@ -311,27 +311,12 @@ def small_plan():
 
 
 def test_kills_over_ssh_cost_runs_under_way_alone(sshd, tmp_path):
-    """A worker, what it is forked from, and a coordinator are killed; a clock is a day ahead, a disk is full."""
-    given = fleet_hosts.options().parse_args(
-        [
-            "--hosts",
-            "3",
-            "--functions",
-            "8",
-            "--runs",
-            "8",
-            "--delay",
-            "0.5",
-            "--kills",
-            "3",
-            "--coordinators",
-            "1",
-            "--stops",
-            "0",
-            "--long-stops",
-            "0",
-        ]
-    )
+    """A worker, what it is forked from, and a coordinator are killed, another worker stands still for three seconds.
+
+    A host's clock is a day ahead, another's disk is full.
+    """
+    words = "--hosts 3 --functions 8 --runs 8 --delay 0.5 --kills 3 --coordinators 1 --stops 1 --long-stops 0"
+    given = fleet_hosts.options().parse_args(words.split())
     given.full = 70_000
     played = fleet_hosts.play(tmp_path, given, sshd)
     assert (played.at_once, played.differs, played.calls) == (0, False, 2)
