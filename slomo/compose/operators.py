@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.vocabulary.metrics import METRICS, Rule
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 #: Metrics the published scripts average over the competitors; they divide EXEC and FREQ by the cores and sum the rest.
 PUBLISHED_MEANS = frozenset({"IPC", "AFREQ", "L2HIT", "L3HIT"})

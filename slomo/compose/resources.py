@@ -7,12 +7,8 @@ resource, the memory subsystem; time per packet is where further ones add up, th
 
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from slomo.errors import InvalidValueError, UnknownNameError
 
-Floats = NDArray[np.float64]
 #: How an NF uses its resources: all at once on different packets, or one after the other on the same packet.
 Pattern = Literal["pipeline", "run-to-completion"]
 PATTERNS: tuple[Pattern, ...] = ("pipeline", "run-to-completion")

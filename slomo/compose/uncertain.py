@@ -8,12 +8,11 @@ the others that changes nothing; near balance, plain minima promise too much. No
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.compose.resources import Pattern, checked_pattern
 from slomo.errors import InvalidValueError
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 #: Equally likely values that stand for a distribution; odd, so that one of them is its middle.
 VALUES = 41
 #: Their places, as probabilities below them.

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.models.functions.compilation import compiled
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 #: Terms the compiled sums take at a time; the loop below spells them out.
 _GROUP = 4

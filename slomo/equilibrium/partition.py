@@ -22,8 +22,8 @@ from slomo.models.responses.partition import (
     MemoryTraffic,
     PartitionResponse,
 )
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 _ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
 #: Halvings between two rounds, in a bracket around the last latency, and its width as a share.
 _FEW_HALVINGS, _BRACKET = 5, 0.3

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
@@ -18,6 +17,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import ORDER
 from slomo.training.training import train
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL
+from slomo.vocabulary.vector import Floats
 
 #: That model composed by the published rule; runs, grid and contentiousness by pressure are ours all the same.
 PUBLISHED = "slomo-gbr, published rule"
@@ -39,7 +39,6 @@ COMPARED = (
 )
 #: Nominal coverages of a reliability diagram.
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from slomo.records import schema
 from slomo.records.dataset import ProfileDataset
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, Compat
 from slomo.vocabulary.display import drawn, html_table
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import counted
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from slomo.vocabulary.display import Axes
 
 SCHEMA_VERSION = 1
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

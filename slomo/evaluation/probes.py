@@ -10,13 +10,12 @@ mixture that assumes nothing else, the one of most entropy with that mean (Jayne
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import UnknownNameError
 from slomo.models.applicability import Verdict
 from slomo.records.importing.probe_tables import ProbeTables
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 #: Weights of neighbouring levels differ by no more than e to this power; halved until a double cannot tell.
 _STEEPEST = 1e6
 _HALVINGS = 80

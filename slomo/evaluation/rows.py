@@ -27,8 +27,8 @@ from slomo.models.responses.service_time import DENSITY, ServiceTime
 from slomo.prediction.options import check_coverage
 from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import candidates
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 #: Features of a row that say what others do at the accelerator.
 COMPETITOR_DENSITY, COMPETITOR_TIME = "competitor_match_density", "competitor_service_us"
 _MIDDLE = 0.5

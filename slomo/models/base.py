@@ -7,12 +7,10 @@ rows of measurements; a fitted model is a value that can be saved as data and ev
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
+from slomo.vocabulary.vector import Floats as Floats
 
 #: Which contentiousness of the competitors a model's input is composed of.
 CompositionKind = Literal["pressure", "solo", "none", "latent"]
-Floats = NDArray[np.float64]
 
 #: Prefix of features that describe the target's traffic instead of a competitor's pressure.
 TRAFFIC_PREFIX = "traffic."

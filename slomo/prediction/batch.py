@@ -24,8 +24,7 @@ from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import Answers, answers_on
 from slomo.prediction.result import PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 
 @dataclass(frozen=True, eq=False)

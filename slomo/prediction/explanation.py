@@ -13,14 +13,12 @@ from math import factorial
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.files.stored import Stored
 from slomo.models.responses.server_response import NEIGHBOURS
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 #: Resource that is fought over -> what to do about it; `slomo whatif` says how much that would bring.
 LEVERS: Mapping[str, str] = MappingProxyType(

@@ -6,7 +6,6 @@ loss is explained as method ``"composed"`` explains it, from the pressure that a
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
@@ -22,9 +21,8 @@ from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import Convergence
 from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.metrics import Scope
-from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.vector import Floats, MetricVector
 
-Floats = NDArray[np.float64]
 __all__ = ["NAME", "Solved"]
 
 

@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.models.applicability import Verdict, worst
 from slomo.models.nf_model import NFModel
@@ -17,8 +16,7 @@ from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.server_result import Ask, ServerPrediction
 from slomo.prediction.tenants import TenantModels
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 
 def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> LatencyPrediction:

@@ -20,6 +20,7 @@ from slomo.models.noise import MeasurementNoise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.vocabulary.display import Result, drawn, html_table
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import counted
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from slomo.vocabulary.display import Axes
 
 SCHEMA_VERSION = 1
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import slomo.records.schema as schema
 from slomo.errors import IncompatibleMeasurementsError
 from slomo.records.run import Phase, RunRecord
 from slomo.vocabulary.metrics import FELT
-from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.vector import Floats, MetricVector
 from slomo.vocabulary.workload import canonical_json
 
 #: Competitions that hosts must have probed alike, at least.
@@ -28,7 +27,6 @@ MOST_MISFIT = 0.25
 #: Settings that belong to one host.
 OWN_SETTINGS = ("calibration", "reporters")
 HOSTS = "hosts"
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

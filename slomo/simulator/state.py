@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.vocabulary.vector import Floats as Floats
+
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Shorts = NDArray[np.int32]
 Owners = NDArray[np.int16]
 Bytes = NDArray[np.uint8]

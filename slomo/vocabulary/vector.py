@@ -17,6 +17,7 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope, metric
 
 SCHEMA_VERSION = 1
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=True)
@@ -82,7 +83,7 @@ class MetricVector(Mapping[str, float]):
     def __reduce__(self) -> tuple[object, ...]:
         return (MetricVector, (dict(self.values_), self.scope))
 
-    def to_array(self, names: tuple[str, ...]) -> NDArray[np.float64]:
+    def to_array(self, names: tuple[str, ...]) -> Floats:
         """Return the values of `names` in order, NaN where not reported, shape ``(len(names),)``."""
         return np.array([self.get(name, math.nan) for name in names], dtype=np.float64)
 

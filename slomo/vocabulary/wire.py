@@ -2,12 +2,11 @@
 
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from slomo.vocabulary.vector import Floats
 
 #: Preamble, start of frame and gap between frames, in bytes of time on the wire.
 WIRE_OVERHEAD_B = 20
-_Rate = TypeVar("_Rate", float, NDArray[np.float64])
+_Rate = TypeVar("_Rate", float, Floats)
 
 
 def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError, UnsupportedPredictionError
 from slomo.extras import need
@@ -22,12 +21,12 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-Floats = NDArray[np.float64]
 
 FEWEST_RUNS = 6
 DEFAULT_RUNS = 12

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from slomo.models.functions.compilation import compiled
 
-Floats = NDArray[np.float64]
-
-
 #: Up to so many rows are walked down one by one: choosing everywhere pays for blocks.
 FEW_ROWS = 64
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.stored import Stored
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 SCHEMA_VERSION = 2
 #: Points per way of `PartitionResponse.table`.
 STEPS = 8

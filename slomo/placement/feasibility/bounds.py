@@ -15,8 +15,7 @@ from slomo.models.error_shape import shapes_at
 from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import within
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 
 def level_of(confidence: float, different: int, together: float = 1.0) -> float:

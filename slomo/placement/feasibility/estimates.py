@@ -33,6 +33,7 @@ from slomo.prediction.batch import Places, predict_places
 from slomo.prediction.options import PredictionOptions
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload, canonical_json
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 #: Predicted throughput, and the ends of its interval [Mpps].
 Rate = tuple[float, float, float]
 Tenants = tuple[str, ...]
-Floats = NDArray[np.float64]
 
 
 class ThroughputEstimates:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from slomo.models.intervals import ConformalCalibration
 from slomo.prediction.tenants import TenantModel
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload_text import parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 

@@ -15,8 +15,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.placement.feasibility.estimates import Floats, Rate, Tenants, ThroughputEstimates
+from slomo.placement.feasibility.estimates import Rate, Tenants, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
+from slomo.vocabulary.vector import Floats
 
 Mix = tuple[int, ...]
 #: Mixes whose rates are remembered, at most.

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from slomo.extras import need
 from slomo.placement.feasibility.mixes import Signature
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 #: Share by which a column must beat its cost to be worth adding.
 _IMPROVES = 1e-7

@@ -14,7 +14,8 @@ import numpy as np
 
 from slomo.extras import need
 from slomo.placement.feasibility.mixes import Host, Signature
-from slomo.placement.planning.columns import Column, Floats, Pricing, served
+from slomo.placement.planning.columns import Column, Pricing, served
+from slomo.vocabulary.vector import Floats
 
 #: A request that is not served costs as much as so many of the dearest servers.
 _UNSERVED = 1000.0

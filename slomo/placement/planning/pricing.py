@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from slomo.placement.feasibility.mixes import Host, Signature
 from slomo.placement.feasibility.oracle import Oracle
 from slomo.placement.planning.columns import Column
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 

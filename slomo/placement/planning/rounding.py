@@ -15,7 +15,8 @@ import numpy as np
 
 from slomo.extras import need
 from slomo.placement.feasibility.mixes import Signature
-from slomo.placement.planning.columns import Column, Counts, Floats, Pricing, Relaxed, served
+from slomo.placement.planning.columns import Column, Counts, Pricing, Relaxed, served
+from slomo.vocabulary.vector import Floats
 
 #: Up to this many sockets a plan is made from nothing.
 _SMALL = 50

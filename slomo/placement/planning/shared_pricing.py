@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from slomo.placement.feasibility.mixes import Host, Pieces
 from slomo.placement.feasibility.rates import RateTable
 from slomo.placement.planning.columns import Column
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 #: Mixes returned per round, the best first, beside the best around every kind.
 _MOST_FOUND = 40

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.extras import need
 from slomo.placement.feasibility.latency import promises_latency
@@ -24,8 +23,8 @@ from slomo.placement.policies.base import Asked, Seats
 from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit_decreasing
 from slomo.placement.policies.search import MixSearch
 from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.vocabulary.vector import Floats
 
-Floats = NDArray[np.float64]
 #: Instances of a term that are told apart, at most.
 _MOST_COUNTED = 32
 

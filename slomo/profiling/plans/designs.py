@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.vocabulary.knobs import knob
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.wire import mpps_of_gbps
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
@@ -88,7 +88,6 @@ class Pressure:
 
 
 Design = tuple[Pressure, ...]
-Floats = NDArray[np.float64]
 
 
 def competitor(settings: Mapping[str, Setting]) -> Workload:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from slomo.errors import MissingMetricError
 from slomo.records.pcm.csv import Dialect, PcmText, read_pcm_text
 from slomo.records.pcm.rounding import unrounded
-from slomo.records.pcm.units import Floats, Interval, Unit, intervals, plain, times, unit_columns
+from slomo.records.pcm.units import Interval, Unit, intervals, plain, times, unit_columns
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope
-from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.vector import Floats, MetricVector
 
 FIRST, OFF_TIME, NO_CYCLES = "first second of a run", "TIME more than 5 % off", "no cycles (ACYC = 0)"
 NEGATIVE_IPC, NOT_FINITE, CUT = "IPC below 0", "value that is not finite", "line with too few cells"

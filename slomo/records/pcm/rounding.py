@@ -7,12 +7,10 @@ is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage, getRelativeFrequency o
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.records.pcm.csv import PcmText
 from slomo.records.pcm.units import Interval
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 
 def unrounded(

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.records.pcm.csv import Key, PcmText
 from slomo.vocabulary.metrics import Scope
-
-Floats = NDArray[np.float64]
+from slomo.vocabulary.vector import Floats
 
 _SOCKET = re.compile(r"^(?:socket|skt)\s*(\d+)$", re.IGNORECASE)
 _CORE = re.compile(r"^core\s*(\d+)\s*\(\s*socket\s*(\d+)\s*\)$", re.IGNORECASE)

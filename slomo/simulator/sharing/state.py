@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slomo.simulator.state import Floats, Ints
+from slomo.simulator.state import Ints
+from slomo.vocabulary.vector import Floats
 
 
 class Sharing(NamedTuple):
