@@ -21,7 +21,8 @@ import yaml
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
-from slomo.evaluation.probes import ProbeModel, hull_slice, likeliest, rising
+from slomo.evaluation.probes import ProbeModel, hull_slice, likeliest
+from slomo.models.functions.regression import rising
 from slomo.records.importing.probe_tables import ProbeTables, read_probe_tables
 
 ROOT = Path(__file__).resolve().parent.parent

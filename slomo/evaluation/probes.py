@@ -13,6 +13,7 @@ import numpy as np
 
 from slomo.errors import UnknownNameError
 from slomo.models.applicability import Verdict
+from slomo.models.functions.regression import rising
 from slomo.records.importing.probe_tables import ProbeTables
 from slomo.vocabulary.vector import Floats
 
@@ -93,26 +94,6 @@ class ProbeModel:
             level=_level(reporter, self.tables.levels, felt),
             verdict=Verdict.SUPPORTED if felt <= reporter[-1] else Verdict.EXTRAPOLATED,
         )
-
-
-def rising(values: Floats) -> Floats:
-    """Return the closest sequence, in least squares, that never falls (pool adjacent violators; Ayer et al., 1955).
-
-    More pressure never makes anybody faster; what looks like it is noise.
-
-    Examples
-    --------
-    >>> rising(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
-    [1.0, 2.5, 2.5, 4.0]
-    """
-    pools: list[tuple[float, int]] = []
-    for value in values.tolist():
-        mean, count = float(value), 1
-        while pools and pools[-1][0] > mean:
-            other, size = pools.pop()
-            mean, count = (other * size + mean * count) / (size + count), size + count
-        pools.append((mean, count))
-    return np.repeat([mean for mean, _ in pools], [count for _, count in pools])
 
 
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:

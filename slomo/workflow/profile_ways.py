@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from slomo.models.functions.regression import rising
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.profiling.plans.refinement import TOLERANCE, MidpointRefinement, Shape, refine
 from slomo.testbed.registry import make_testbed
@@ -107,7 +108,7 @@ class _Bench:
         refinement = MidpointRefinement(1, most, step=1, shape=Shape.CONCAVE)
         refine(lambda ways: self.median(int(ways), self.repeats), refinement)
         steps = sorted(refinement.points)
-        rates = rising([refinement.points[way] for way in steps])
+        rates = rising([refinement.points[way] for way in steps]).tolist()
         return tuple((int(way), rate) for way, rate in zip(steps, rates, strict=True))
 
     def over_load(self, solo_mpps: float, ways: int) -> tuple[tuple[float, float, float], ...]:
@@ -122,7 +123,7 @@ class _Bench:
 
         refine(p95, MidpointRefinement(*LOADS, shape=Shape.CONVEX, tolerance=LATENCY_TOLERANCE, budget=_MOST_LOADS))
         loads = sorted(load for load in seen if math.isfinite(seen[load][0]))
-        slow, slower = (rising([seen[load][part] for load in loads]) for part in (0, 1))
+        slow, slower = (rising([seen[load][part] for load in loads]).tolist() for part in (0, 1))
         return tuple(zip(loads, slow, slower, strict=True))
 
     def median(self, ways: int | None, repeats: int) -> float:
@@ -154,23 +155,3 @@ class _Bench:
         part = Isolation(mask, None, self.buffers)
         isolation = None if part == Isolation() else (part,)
         return self.bed.run(Colocation(self.host.name, workload, (), isolation), seed=self.seed + number)
-
-
-def rising(values: Sequence[float]) -> list[float]:
-    """Return the rising sequence nearest to some values: neighbours that fall are put on their mean.
-
-    Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
-
-    Examples
-    --------
-    >>> rising([1.0, 3.0, 2.0, 4.0])
-    [1.0, 2.5, 2.5, 4.0]
-    """
-    blocks: list[tuple[float, int]] = []
-    for value in values:
-        mean, count = float(value), 1
-        while blocks and blocks[-1][0] >= mean:
-            before, many = blocks.pop()
-            mean, count = (before * many + mean * count) / (many + count), many + count
-        blocks.append((mean, count))
-    return [mean for mean, count in blocks for _ in range(count)]

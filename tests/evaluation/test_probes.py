@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slomo.errors import ConfigurationError, UnknownNameError
-from slomo.evaluation.probes import ProbeModel, hull_slice, likeliest, rising
+from slomo.evaluation.probes import ProbeModel, hull_slice, likeliest
 from slomo.models.applicability import Verdict
+from slomo.models.functions.regression import rising
 from slomo.records.importing.probe_tables import ProbeTables, read_probe_tables
 
 LEVELS = np.array([0.0, 8.0, 16.0, 24.0])

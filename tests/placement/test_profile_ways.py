@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from slomo.models.functions.regression import rising
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-from slomo.workflow.profile_ways import profile_ways, rising
+from slomo.workflow.profile_ways import profile_ways
 
 MACHINE = "e5-2695v4"
 NOTHING = MetricVector({}, scope=Scope.CORE)
@@ -96,4 +97,4 @@ def test_falling_neighbours_are_put_on_their_mean():
     """The rising sequence nearest to a noisy one keeps its mean."""
     values = [3.0, 1.0, 2.0, 5.0, 4.0]
 
-    assert rising(values) == [2.0, 2.0, 2.0, 4.5, 4.5]
+    assert rising(values).tolist() == [2.0, 2.0, 2.0, 4.5, 4.5]

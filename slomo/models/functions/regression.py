@@ -1,4 +1,6 @@
-"""Ridge regression, in numpy alone."""
+"""Ridge and monotone regression, in numpy alone."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,3 +20,23 @@ def ridge(basis: Floats, response: Floats, strength: float) -> Floats:
     normal = away.T @ away + (strength * max(len(basis), 1) * 1e-2 + 1e-12) * np.eye(away.shape[1])
     slopes = np.linalg.solve(normal, away.T @ (response - centre))
     return np.vstack([centre - mean @ slopes, slopes])
+
+
+def rising(values: Sequence[float] | Floats) -> Floats:
+    """Return the closest sequence, in least squares, that never falls: neighbours that fall are put on their mean.
+
+    Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
+
+    Examples
+    --------
+    >>> rising([1.0, 3.0, 2.0, 4.0]).tolist()
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        mean, count = float(value), 1
+        while pools and pools[-1][0] > mean:
+            other, size = pools.pop()
+            mean, count = (other * size + mean * count) / (size + count), size + count
+        pools.append((mean, count))
+    return np.array([mean for mean, count in pools for _ in range(count)])

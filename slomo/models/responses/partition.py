@@ -16,6 +16,7 @@ import numpy as np
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.stored import Stored
+from slomo.models.functions.regression import rising
 from slomo.vocabulary.vector import Floats
 
 SCHEMA_VERSION = 2
@@ -333,12 +334,5 @@ def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> Me
     """
     order = np.argsort(latency_ns)
     latency = np.asarray(latency_ns, dtype=float)[order]
-    blocks: list[list[float]] = []  # mean, weight
-    for value in np.asarray(traffic_gb_s, dtype=float)[order]:
-        blocks.append([float(value), 1.0])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            mean, weight = blocks.pop()
-            before = blocks[-1]
-            blocks[-1] = [(before[0] * before[1] + mean * weight) / (before[1] + weight), before[1] + weight]
-    rising = [mean for mean, weight in blocks for _ in range(int(weight))]
-    return MemoryTraffic(tuple(float(value) for value in latency), tuple(rising))
+    traffic = rising(np.asarray(traffic_gb_s, dtype=float)[order])
+    return MemoryTraffic(tuple(latency.tolist()), tuple(traffic.tolist()))
