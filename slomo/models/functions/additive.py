@@ -4,9 +4,7 @@ A packet's time beside competitors is its time alone, plus what each resource's 
 of independent stalls compose (Dobrescu et al., NSDI'12, section 5, has it for misses alone).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -37,20 +35,16 @@ class AdditiveSensitivity(Stored, kind="additive"):
     #: Extra time per unit of each feature; at least 0, shape (features,).
     slopes: Floats
 
+    def __post_init__(self) -> None:
+        if (len(self.feature_names),) != self.slopes.shape or self.base < 0.0 or (self.slopes < 0.0).any():
+            raise ConfigurationError(
+                f"model '{self.name}' is no additive model: {self.slopes.size} slopes for {len(self.feature_names)} "
+                "metrics, needed as many, none below 0"
+            )
+
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         pressed = np.where((vectors > 0.0).any(axis=1), self.base, 0.0)
         extra = pressed + np.maximum(vectors, 0.0) @ self.slopes
         answer: Floats = self.solo_mpps / (1.0 + extra)
         return np.where(np.isnan(vectors).any(axis=1), np.nan, answer)
-
-
-def additive_from_dict(data: Mapping[str, Any]) -> AdditiveSensitivity:
-    """Rebuild from :meth:`AdditiveSensitivity.to_dict`'s mapping; ConfigurationError for numbers that do not fit."""
-    made = AdditiveSensitivity.from_dict(data)
-    if (len(made.feature_names),) != made.slopes.shape or made.base < 0.0 or (made.slopes < 0.0).any():
-        raise ConfigurationError(
-            f"model '{made.name}' is no additive model: {made.slopes.size} slopes for {len(made.feature_names)} "
-            "metrics, needed as many, none below 0"
-        )
-    return made

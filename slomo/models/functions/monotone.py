@@ -4,10 +4,9 @@ Each unit is a sigmoid of a weighted sum of pressures, with weights of one sign 
 and Wang 1993), so that throughput falls along every pressure and has a slope everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +59,16 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     height: Floats
     #: Share of solo throughput that nothing was taken from.
     top: float
+
+    def __post_init__(self) -> None:
+        require_per_feature(self, _PER_FEATURE)
+        if self.offset.ndim != 1 or self.slope.shape != (len(self.offset), len(self.feature_names)):
+            raise apart(self.name)
+        if self.height.shape != self.offset.shape:
+            raise apart(self.name)
+        falling = np.array([not name.startswith(TRAFFIC_PREFIX) for name in self.feature_names], dtype=bool)
+        if (self.height < 0.0).any() or (self.slope[:, falling] < 0.0).any():
+            raise ConfigurationError(f"model '{self.name}': a weight has the wrong sign", hint=HINT)
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
@@ -149,21 +158,3 @@ def sigmoid(values: Floats) -> Floats:
     """
     sigmoids: Floats = 0.5 * (1.0 + np.tanh(0.5 * values))
     return sigmoids
-
-
-def monotone_from_dict(data: Mapping[str, Any]) -> MonotoneSensitivity:
-    """Rebuild a model from its mapping.
-
-    Raises ConfigurationError for arrays that do not belong together, scales that are not above 0, or a pressure that
-    speeds up.
-    """
-    made = MonotoneSensitivity.from_dict(data)
-    require_per_feature(made, _PER_FEATURE)
-    if made.offset.ndim != 1 or made.slope.shape != (len(made.offset), len(made.feature_names)):
-        raise apart(made.name)
-    if made.height.shape != made.offset.shape:
-        raise apart(made.name)
-    falling = np.array([not name.startswith(TRAFFIC_PREFIX) for name in made.feature_names], dtype=bool)
-    if (made.height < 0.0).any() or (made.slope[:, falling] < 0.0).any():
-        raise ConfigurationError(f"model '{made.name}': a weight has the wrong sign", hint=HINT)
-    return made

@@ -1,8 +1,6 @@
 """A fitted plane over columns as a value that needs numpy alone; the plainest model of an imported table."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +29,13 @@ class PlaneSensitivity(Stored, kind="plane"):
     #: What one unit of each column adds [Mpps], shape (features,).
     slopes: Floats
 
+    def __post_init__(self) -> None:
+        if self.slopes.shape != (len(self.feature_names),):
+            raise ConfigurationError(
+                f"model '{self.name}' is no plane: {self.slopes.size} slopes for {len(self.feature_names)} columns",
+                hint="train the model again",
+            )
+
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         mpps = np.full(len(vectors), self.start_mpps)
@@ -38,14 +43,3 @@ class PlaneSensitivity(Stored, kind="plane"):
             mpps = mpps + vectors[:, column] * slope
         answer: Floats = np.where(mpps < 0.0, 0.0, mpps)
         return answer
-
-
-def plane_from_dict(data: Mapping[str, Any]) -> PlaneSensitivity:
-    """Rebuild from :meth:`PlaneSensitivity.to_dict`'s mapping; ConfigurationError for numbers that do not fit."""
-    made = PlaneSensitivity.from_dict(data)
-    if made.slopes.shape != (len(made.feature_names),):
-        raise ConfigurationError(
-            f"model '{made.name}' is no plane: {made.slopes.size} slopes for {len(made.feature_names)} columns",
-            hint="train the model again",
-        )
-    return made

@@ -3,9 +3,7 @@
 Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.25 and 4.17 (Matern 3/2).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +40,11 @@ class SmoothSensitivity(Stored, kind="smooth"):
     #: Response far from all rows, a share of solo.
     mean: float
 
+    def __post_init__(self) -> None:
+        require_per_feature(self, ("typical", "low", "high", "center", "width"))
+        if self.weights.ndim != 1 or self.points.shape != (len(self.weights), len(self.feature_names)):
+            raise apart(self.name)
+
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         rows = logarithms(vectors, np.maximum(self.low, 0.0), np.maximum(self.high, 0.0), self.typical)
@@ -68,12 +71,3 @@ def matern(one: Floats, other: Floats) -> Floats:
     root = np.sqrt(3.0 * squares)
     kernel: Floats = (1.0 + root) * np.exp(-root)
     return kernel
-
-
-def smooth_from_dict(data: Mapping[str, Any]) -> SmoothSensitivity:
-    """Rebuild a model from its mapping; ConfigurationError for arrays that do not belong together."""
-    made = SmoothSensitivity.from_dict(data)
-    require_per_feature(made, ("typical", "low", "high", "center", "width"))
-    if made.weights.ndim != 1 or made.points.shape != (len(made.weights), len(made.feature_names)):
-        raise apart(made.name)
-    return made

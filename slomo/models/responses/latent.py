@@ -8,7 +8,7 @@ that were measured are known by a number each, so that they are answered as they
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -59,6 +59,16 @@ class LatentSensitivity(Stored, kind="latent"):
     most: int
     composition: CompositionKind = "latent"
 
+    def __post_init__(self) -> None:
+        fits = self.weights.ndim == 1 and self.pressure.shape in (self.weights.shape, (0,))
+        known = self.known.shape == self.residuals.shape and (np.diff(self.known) > 0).all()
+        if not (fits and known and 0 < self.identity < MOST_IDENTITY and self.solo_mpps > 0.0):
+            raise ConfigurationError(
+                f"model '{self.name}' is no latent model: {self.weights.size} weights, {self.pressure.size} pressures, "
+                f"{self.known.size} competitions with {self.residuals.size} residuals",
+                hint="train the model again",
+            )
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Unseen pressures, then what tells competitions apart."""
@@ -78,20 +88,6 @@ class LatentSensitivity(Stored, kind="latent"):
     def was_measured_beside(self, identity: float) -> bool:
         """Return whether a competition was measured."""
         return bool((self.known == identity).any())
-
-
-def latent_from_dict(data: Mapping[str, Any]) -> LatentSensitivity:
-    """Rebuild from :meth:`LatentSensitivity.to_dict`'s mapping; ConfigurationError for numbers that do not fit."""
-    made = LatentSensitivity.from_dict(data)
-    fits = made.weights.ndim == 1 and made.pressure.shape in (made.weights.shape, (0,))
-    known = made.known.shape == made.residuals.shape and (np.diff(made.known) > 0).all()
-    if not (fits and known and 0 < made.identity < MOST_IDENTITY and made.solo_mpps > 0.0):
-        raise ConfigurationError(
-            f"model '{made.name}' is no latent model: {made.weights.size} weights, {made.pressure.size} pressures, "
-            f"{made.known.size} competitions with {made.residuals.size} residuals",
-            hint="train the model again",
-        )
-    return made
 
 
 def latent_rows(models: Sequence[_HasSensitivity], width: int) -> Floats:

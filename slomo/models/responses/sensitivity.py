@@ -6,7 +6,7 @@ for models of one metric.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
 
@@ -14,13 +14,13 @@ from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.checked_json import finite, text, texts
-from slomo.models.functions.additive import additive_from_dict
-from slomo.models.functions.monotone import monotone_from_dict
-from slomo.models.functions.plane import plane_from_dict
-from slomo.models.functions.smooth import smooth_from_dict
+from slomo.models.functions.additive import AdditiveSensitivity
+from slomo.models.functions.monotone import MonotoneSensitivity
+from slomo.models.functions.plane import PlaneSensitivity
+from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.trees import TreeEnsemble
-from slomo.models.responses.latent import latent_from_dict
+from slomo.models.responses.latent import LatentSensitivity
 from slomo.plugins import load_plugin, plugins
 
 #: Entry points under which other packages give readers of their own kinds of models.
@@ -101,6 +101,10 @@ class LinearSensitivity(Stored, kind="linear"):
     intercept_mpps: float
     slope: float
 
+    def __post_init__(self) -> None:
+        if (count := len(self.feature_names)) != 1:
+            raise ConfigurationError(f"model '{self.name}' is a line over one metric, got {count} names")
+
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
         answer: Floats = np.maximum(self.intercept_mpps + self.slope * vectors[:, 0], 0.0)
@@ -124,6 +128,11 @@ class CurveSensitivity(Stored, kind="curve"):
     knots: Floats
     mpps: Floats
 
+    def __post_init__(self) -> None:
+        knots, apart = self.knots, self.knots.shape != self.mpps.shape
+        if len(self.feature_names) != 1 or apart or knots.ndim != 1 or not len(knots) or (np.diff(knots) <= 0).any():
+            raise ConfigurationError(f"model '{self.name}' is no curve over one metric: knots must ascend")
+
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
         answer: Floats = np.interp(vectors[:, 0], self.knots, self.mpps)
@@ -131,7 +140,7 @@ class CurveSensitivity(Stored, kind="curve"):
 
 
 @dataclass(frozen=True)
-class ConstantSensitivity:
+class ConstantSensitivity(Stored, kind="constant"):
     """The same throughput beside anybody.
 
     Examples
@@ -142,16 +151,12 @@ class ConstantSensitivity:
 
     name: str
     solo_mpps: float
-    feature_names: tuple[str, ...] = ()
-    composition: CompositionKind = "none"
+    feature_names: ClassVar[tuple[str, ...]] = ()
+    composition: ClassVar[CompositionKind] = "none"
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return the solo throughput [Mpps] for each row."""
         return np.full(len(vectors), self.solo_mpps)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
-        return {"kind": "constant", "name": self.name, "solo_mpps": self.solo_mpps}
 
 
 def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) -> SensitivityModel:
@@ -167,10 +172,12 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
     kind = data.get("kind")
     if not is_known_kind(kind):
         raise ConfigurationError(
-            f"sensitivity model of kind {kind!r}, needed one of {', '.join([*_READERS, *plugins(GROUP)])}",
+            f"sensitivity model of kind {kind!r}, needed one of {', '.join(['trees', *_READERS, *plugins(GROUP)])}",
             hint="a newer slomo may have written it, or a plug-in that is not installed here",
         )
-    model: SensitivityModel = (_READERS.get(kind) or load_plugin(GROUP, kind))(data, source)
+    if kind in _READERS:
+        return _READERS[kind](data)
+    model: SensitivityModel = (_trees if kind == "trees" else load_plugin(GROUP, kind))(data, source)
     return model
 
 
@@ -182,7 +189,7 @@ def is_known_kind(kind: object) -> TypeGuard[str]:
     >>> is_known_kind("linear"), is_known_kind("crystal ball")
     (True, False)
     """
-    return isinstance(kind, str) and (kind in _READERS or kind in plugins(GROUP))
+    return isinstance(kind, str) and (kind == "trees" or kind in _READERS or kind in plugins(GROUP))
 
 
 def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
@@ -195,25 +202,6 @@ def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
     return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, checked_response, solo, source)
 
 
-def _linear(data: Mapping[str, Any], _: str | None) -> LinearSensitivity:
-    line = LinearSensitivity.from_dict(data)
-    if len(line.feature_names) != 1:
-        raise ConfigurationError(f"model '{line.name}' is a line over one metric, got {len(line.feature_names)} names")
-    return line
-
-
-def _curve(data: Mapping[str, Any], _: str | None) -> CurveSensitivity:
-    curve = CurveSensitivity.from_dict(data)
-    knots, apart = curve.knots, curve.knots.shape != curve.mpps.shape
-    if len(curve.feature_names) != 1 or apart or knots.ndim != 1 or not len(knots) or (np.diff(knots) <= 0).any():
-        raise ConfigurationError(f"model '{curve.name}' is no curve over one metric: knots must ascend")
-    return curve
-
-
-def _constant(data: Mapping[str, Any], _: str | None) -> ConstantSensitivity:
-    return ConstantSensitivity(text(data, "name"), finite(data, "solo_mpps"))
-
-
 def _composition(data: Mapping[str, Any]) -> CompositionKind:
     value = text(data, "composition")
     if value not in ("pressure", "solo", "none"):
@@ -221,14 +209,8 @@ def _composition(data: Mapping[str, Any]) -> CompositionKind:
     return value  # type: ignore[return-value]
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any], str | None], SensitivityModel]] = {
-    "trees": _trees,
-    "linear": _linear,
-    "constant": _constant,
-    "smooth": lambda data, _: smooth_from_dict(data),
-    "monotone": lambda data, _: monotone_from_dict(data),
-    "curve": _curve,
-    "additive": lambda data, _: additive_from_dict(data),
-    "latent": lambda data, _: latent_from_dict(data),
-    "plane": lambda data, _: plane_from_dict(data),
+_KINDS = (LinearSensitivity, CurveSensitivity, ConstantSensitivity, SmoothSensitivity, MonotoneSensitivity,
+          AdditiveSensitivity, LatentSensitivity, PlaneSensitivity)  # fmt: skip
+_READERS: dict[str, Callable[[Mapping[str, Any]], SensitivityModel]] = {
+    str(each._head["kind"]): each.from_dict for each in _KINDS
 }
