@@ -14,7 +14,7 @@ from slomo.errors import TestbedError
 from slomo.host.knobs import PRESENT, VanishedError, Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
-from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.host.resctrl_tree import ResctrlTree, joined, parse_schemata
 
 #: A freed RMID lingers until its lines have left the cache; making a group is tried again for so long [s].
 _BUSY_S = 0.2
@@ -80,7 +80,7 @@ class ResctrlKnobs:
             "task": self._read_task,
             "watch": self._read_watch,
             "monitor": self._class_of_monitor,
-            "mode": lambda name: self.tree.read(_file(name, "mode")) if self.tree.has_group(name) else None,
+            "mode": lambda name: self.tree.read(joined(name, "mode")) if self.tree.has_group(name) else None,
             "io_alloc": lambda _: self.tree.read(f"{self._cache()}/io_alloc"),
             "io_alloc_cbm": lambda domain: _domains(self.tree.read(f"{self._cache()}/io_alloc_cbm")).get(domain),
         }
@@ -109,7 +109,7 @@ class ResctrlKnobs:
         for group in self.tree.control_groups():
             if group:
                 yield f"group:{group}"
-            for resource, domains in parse_schemata(self.tree.read(_file(group, "schemata"))).items():
+            for resource, domains in parse_schemata(self.tree.read(joined(group, "schemata"))).items():
                 yield from (f"schemata:{group}:{resource}:{domain}" for domain in domains)
         for group in self.tree.control_groups():
             yield from (f"core:{core}" for core in self.tree.cpus(group))
@@ -133,24 +133,24 @@ class ResctrlKnobs:
         group, resource, domain = rest.rsplit(":", 2)
         if not self.tree.has_group(group):
             return None
-        settings = parse_schemata(self.tree.read(_file(group, "schemata")))
+        settings = parse_schemata(self.tree.read(joined(group, "schemata")))
         return settings.get(resource, {}).get(int(domain))
 
     def _write_schemata(self, rest: str, value: str | None) -> None:
         group, resource, domain = rest.rsplit(":", 2)
         self._require_group(group)
         if value is not None:
-            self.tree.write(_file(group, "schemata"), f"{resource}:{domain}={value}")
+            self.tree.write(joined(group, "schemata"), f"{resource}:{domain}={value}")
 
     def _write_mode(self, name: str, value: str | None) -> None:
         self._require_group(name)
-        self.tree.write(_file(name, "mode"), value or "shareable")
+        self.tree.write(joined(name, "mode"), value or "shareable")
 
     def _write_core(self, core: str, group: str | None) -> None:
         target = group or ""
         self._require_group(target)
         cores = sorted({*self.tree.cpus(target), int(core)})
-        self.tree.write(_file(target, "cpus_list"), ",".join(map(str, cores)))
+        self.tree.write(joined(target, "cpus_list"), ",".join(map(str, cores)))
 
     def _read_watch(self, rest: str) -> str | None:
         watcher, _, core = rest.rpartition(":")
@@ -165,7 +165,7 @@ class ResctrlKnobs:
         if value and int(core) not in self.tree.cpus(control_of(watcher)):
             raise VanishedError(f"core {core} is not in the class of '{watcher}'", hint="move it back")
         cores = {*self.tree.cpus(watcher), int(core)} if value else {*self.tree.cpus(watcher)} - {int(core)}
-        self.tree.write(_file(watcher, "cpus_list"), ",".join(map(str, sorted(cores))))
+        self.tree.write(joined(watcher, "cpus_list"), ",".join(map(str, sorted(cores))))
 
     def _read_task(self, task: str) -> str | None:
         return self._group_of_task(int(task))
@@ -183,9 +183,9 @@ class ResctrlKnobs:
         control = control_of(target)
         self._require_group(control)
         try:
-            self.tree.write(_file(control, "tasks"), task)
+            self.tree.write(joined(control, "tasks"), task)
             if control != target:
-                self.tree.write(_file(target, "tasks"), task)
+                self.tree.write(joined(target, "tasks"), task)
         except TestbedError as problem:
             if "no task" in problem.message.lower() or "no such process" in problem.message.lower():
                 raise VanishedError(f"task {task} is there no more", hint="it ended; plan again") from None
@@ -193,7 +193,7 @@ class ResctrlKnobs:
 
     def _class_of_monitor(self, monitor: str) -> str | None:
         for control in self.tree.control_groups():
-            if _file(control, f"mon_groups/{monitor}") in self.tree.monitoring_groups(control):
+            if joined(control, f"mon_groups/{monitor}") in self.tree.monitoring_groups(control):
                 return control
         return None
 
@@ -202,7 +202,7 @@ class ResctrlKnobs:
         if now is None:
             raise VanishedError(f"monitoring group '{monitor}' is there no more", hint="somebody removed it")
         self._require_group(control or "")
-        self.tree.rename_group(_file(now, f"mon_groups/{monitor}"), _file(control or "", f"mon_groups/{monitor}"))
+        self.tree.rename_group(joined(now, f"mon_groups/{monitor}"), joined(control or "", f"mon_groups/{monitor}"))
 
     def _require_group(self, group: str) -> None:
         if group and not self.tree.exists(group):
@@ -224,10 +224,6 @@ def control_of(group: str) -> str:
     """
     control, monitoring, _ = f"/{group}".partition("/mon_groups/")
     return control.lstrip("/") if monitoring else group
-
-
-def _file(group: str, name: str) -> str:
-    return f"{group}/{name}" if group else name
 
 
 def _domains(text: str) -> dict[str, str]:

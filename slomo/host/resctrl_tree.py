@@ -117,7 +117,7 @@ class ResctrlTree:
 
     def tasks(self, group: str) -> tuple[int, ...]:
         """Return the tasks of a group."""
-        return tuple(int(word) for word in self.read(_join(group, "tasks")).split())
+        return tuple(int(word) for word in self.read(joined(group, "tasks")).split())
 
     def control_groups(self) -> tuple[str, ...]:
         """Return the groups that have masks, the root group first."""
@@ -129,7 +129,7 @@ class ResctrlTree:
 
     def monitoring_groups(self, control: str) -> tuple[str, ...]:
         """Return the groups that only count, below one that has masks."""
-        return self._children(_join(control, "mon_groups"))
+        return self._children(joined(control, "mon_groups"))
 
     def groups(self) -> tuple[str, ...]:
         """Return all groups."""
@@ -137,7 +137,7 @@ class ResctrlTree:
 
     def cpus(self, group: str) -> tuple[int, ...]:
         """Return the CPUs of a group."""
-        return parse_cpu_list(self.read(_join(group, "cpus_list")))
+        return parse_cpu_list(self.read(joined(group, "cpus_list")))
 
     def control_group_of(self, core: int) -> str:
         """Return the group whose masks hold for a CPU; TestbedError for a CPU that is in none."""
@@ -152,7 +152,7 @@ class ResctrlTree:
 
     def counters(self, group: str, file: str) -> dict[int, int | None]:
         """Return a counter of a group in every last-level cache."""
-        folder = _join(group, "mon_data")
+        folder = joined(group, "mon_data")
         names = [name for name in self._entries(folder) if name.startswith("mon_L3_") and name[7:].isdigit()]
         return {int(name[7:]): self._count(f"{folder}/{name}", file) for name in names}
 
@@ -170,16 +170,16 @@ class ResctrlTree:
         """Return CPUs and masks of every group."""
         return {
             name: {
-                file: self.read(_join(name, file))
+                file: self.read(joined(name, file))
                 for file in ("cpus_list", "schemata")
-                if self.exists(_join(name, file))
+                if self.exists(joined(name, file))
             }
             for name in self.groups()
         }
 
     def _children(self, parent: str) -> tuple[str, ...]:
         names = (name for name in self._entries(parent) if name not in _RESERVED)
-        return tuple(_join(parent, name) for name in names if self.files.is_directory(_join(parent, name)))
+        return tuple(joined(parent, name) for name in names if self.files.is_directory(joined(parent, name)))
 
     def _entries(self, folder: str) -> list[str]:
         try:
@@ -216,5 +216,6 @@ def parse_schemata(text: str) -> dict[str, dict[int, str]]:
     return schemata
 
 
-def _join(group: str, name: str) -> str:
+def joined(group: str, name: str) -> str:
+    """Return the path of a file of a group; the root group is empty."""
     return f"{group}/{name}" if group else name

@@ -7,7 +7,6 @@ pkg/rdt/kubernetes.go) and Koordinator's NodeSLO (resctrlQOS).
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from slomo.enforce.backends.resctrl import class_name
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.files.durable import write_durably
@@ -67,10 +67,10 @@ class RdtClassBackend:
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return the files' texts; TestbedError for masks that goresctrl cannot express."""
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
-        classes = {_class_name(tenant): self._class(tenant) for tenant in tenants}
+        classes = {class_name(tenant): self._class(tenant) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}
         pods = {
-            tenant.pod: {"metadata": {"annotations": {ANNOTATION: _class_name(tenant)}}}
+            tenant.pod: {"metadata": {"annotations": {ANNOTATION: class_name(tenant)}}}
             for tenant in tenants
             if tenant.pod is not None
         }
@@ -141,7 +141,3 @@ class RdtClassBackend:
     def knobs(self) -> Iterator[str]:
         """Return the files."""
         return iter([f"file:{name}" for name in (CLASSES_FILE, PODS_FILE, NODE_FILE)])
-
-
-def _class_name(tenant: TenantSetting) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", tenant.tenant)[:60]

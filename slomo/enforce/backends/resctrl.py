@@ -139,7 +139,7 @@ class ResctrlBackend(ResctrlKnobs):
                 by_settings.setdefault(settings, []).append(tenant)
         classes: dict[str, tuple[_Settings, list[TenantSetting]]] = {}
         for settings, members in by_settings.items():
-            name = self._prefix + _class_name(members)
+            name = self._prefix + class_name(members[0])  # the same while the first of its tenants is
             classes[name if name not in classes else f"{name}-{len(classes)}"] = (settings, members)
         return classes
 
@@ -204,6 +204,6 @@ def _settings(tenant: TenantSetting, facts: ResctrlFacts) -> _Settings:
     return tuple(settings.items())
 
 
-def _class_name(members: list[TenantSetting]) -> str:
-    """Return a group's name that stays the same while the first of its tenants does."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", members[0].tenant)[:60]
+def class_name(tenant: TenantSetting) -> str:
+    """Return what a group, or a class of pods, is called after a tenant."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", tenant.tenant)[:60]

@@ -7,7 +7,8 @@ packed twice: kind by kind, each piece on the fullest socket that holds it; and 
 mix that leaves least of it, which finds who goes well together.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -86,15 +87,18 @@ class PredictedBestFit(Policy):
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
         """Return the mixes of best fit and every piece alone; more are found among all that hold in every part."""
-        classes = {piece: number for number, piece in enumerate(demand)}
-        primary = self.cutting(host).primary
-        start = []
-        for mix in (*self.packed(host, demand), *((piece,) for piece in demand)):
-            serves = [0] * len(classes)
-            for piece in mix:
-                serves[classes[primary.get(piece, piece)]] += 1
-            start.append(Column(mix, tuple(serves)))
+        start = self.starting_columns(host, demand, self.packed(host, demand))
         return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
+
+    def starting_columns(self, host: Host, demand: Demand, packed: Iterable[Signature]) -> list[Column]:
+        """Return the mixes of a plan that is there, and every piece alone."""
+        return [self.column(host, mix, demand) for mix in (*packed, *((piece,) for piece in demand))]
+
+    def column(self, host: Host, mix: Signature, demand: Demand) -> Column:
+        """Return a mix with how much of each class of a demand it serves; cuts of a request serve its class."""
+        primary = self.cutting(host).primary
+        served = Counter(primary.get(piece, piece) for piece in mix)
+        return Column(mix, tuple(served[piece] for piece in demand))
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
         """Return the mixes of a batch, as far as `most` mixes reach; None for chains."""

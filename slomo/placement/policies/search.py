@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import MOST_MIXES
-from slomo.placement.planning.columns import Column, Either
+from slomo.placement.planning.columns import Either
 from slomo.placement.planning.cover import MixPlan, cover
 from slomo.placement.planning.pricing import Item, Knapsack, enumerate_mixes
 from slomo.placement.planning.way_packing import pack_ways
@@ -118,7 +118,7 @@ class MixSearch(PredictedBestFit):
         together = (super().plan(host, twins) or {}) if shareable else {}
         pricing = self.pricing(host, twins, MOST_MIXES) if shareable else None
         wanted, limit = [*demand.values()], self.time_limit_s
-        start = [self._column(host, mix, classes) for mix in (*packed, *together, *((piece,) for piece in demand))]
+        start = self.starting_columns(host, demand, (*packed, *together))
         knapsack = Knapsack(host, items, len(classes))
         best = together if together and sum(together.values()) < sum(packed.values()) else packed
         if pricing is None:
@@ -127,10 +127,9 @@ class MixSearch(PredictedBestFit):
         return cover(wanted, start, either, complete=finished, premise=_PREMISE, time_limit_s=limit), best
 
     def _shared(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
-        classes = {piece: number for number, piece in enumerate(demand)}
         wanted = [*demand.values()]
         packed = super().plan(host, demand) or {}
-        start = [self._column(host, mix, classes) for mix in (*packed, *((piece,) for piece in demand))]
+        start = self.starting_columns(host, demand, packed)
         pricing = self.pricing(host, demand, MOST_MIXES)
         if pricing is not None:
             limit, finished = self.time_limit_s, pricing.finished
@@ -138,15 +137,9 @@ class MixSearch(PredictedBestFit):
         cuts = self.cutting(host).alternatives
         every = {option: count for piece, count in demand.items() for option in cuts.get(piece, (piece,))}
         mixes, complete = enumerate_mixes(self.oracle, host, every)
-        start += [self._column(host, mix, classes) for mix in mixes]
+        start += [self.column(host, mix, demand) for mix in mixes]
         return cover(wanted, start, complete=complete, premise=_PREMISE, time_limit_s=self.time_limit_s), packed
 
     def _item(self, piece: int, klass: int) -> Item:
         cut = self.pieces[piece]
         return Item(piece, klass, len(cut.workloads), sum(cut.ways))
-
-    def _column(self, host: Host, mix: Signature, classes: Mapping[int, int]) -> Column:
-        serves = [0] * len(classes)
-        for piece in mix:
-            serves[classes[self.cutting(host).primary.get(piece, piece)]] += 1
-        return Column(mix, tuple(serves))
