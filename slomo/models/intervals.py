@@ -315,6 +315,12 @@ def _quantile(ascending: Floats, weights: Floats, share: float) -> float:
     return float(ascending[rank - 1]) if rank >= 1 else -math.inf
 
 
+def conformal_rank(count: int, coverage: float) -> int:
+    """Return which of so many ascending errors a new one stays below (split conformal); above `count` with too few."""
+    _check(coverage, "coverage")
+    return math.ceil((count + 1) * coverage - 1e-9)
+
+
 def _check(share: float, what: str) -> None:
     if not 0.0 < share < 1.0:
         raise InvalidValueError(f"{what} is {share}, needed between 0 and 1", hint="0.9 is usual")

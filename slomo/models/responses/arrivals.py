@@ -5,13 +5,12 @@ it is offered has the standard deviation sqrt(offered / T). Where T is not given
 sqrt(offered) seen on calibration mixes stands in for it (split conformal, as in `slomo.models.intervals`).
 """
 
-import math
-
 import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.interval_ends import LEAST
+from slomo.models.intervals import conformal_rank
 
 #: Calibration looks at NFs at most this busy: closer to saturation their own speed shows as well.
 BUSIEST = 0.95
@@ -67,7 +66,7 @@ def arrival_half_width_mpps(
         return np.asarray(quantile * np.sqrt(offered_mpps / (1e6 * window_s)))
     if not len(scores):
         return np.asarray(LEAST * offered_mpps)
-    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
+    rank = conformal_rank(len(scores), coverage)
     if rank > len(scores):  # too few to say: anything from nothing to twice the load
         return np.array(offered_mpps)
     return np.asarray(scores[rank - 1] * np.sqrt(offered_mpps))

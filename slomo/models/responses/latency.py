@@ -8,17 +8,17 @@ not busy loses more of the cache to its neighbours between two packets: its serv
 stretched by its load (`busy_share`).
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.models.applicability import FAR, SLACK, Verdict
 from slomo.models.base import Floats
+from slomo.models.intervals import conformal_rank
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -46,9 +46,7 @@ class LatencyCurve(Stored):
 
         Raises InvalidValueError for a coverage outside 0 to 1.
         """
-        if not 0.0 < coverage < 1.0:
-            raise InvalidValueError(f"coverage is {coverage}, needed between 0 and 1", hint="0.9 is usual")
-        rank = math.ceil((len(self.scores) + 1) * coverage - 1e-9)
+        rank = conformal_rank(len(self.scores), coverage)
         if rank > len(self.scores):
             return np.full(np.shape(load), np.inf)
         width: Floats = self.scores[rank - 1] * error_scale(self.scale, load)

@@ -17,6 +17,7 @@ import numpy as np
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.stored import Stored
 from slomo.models.functions.regression import rising
+from slomo.models.intervals import conformal_rank
 from slomo.vocabulary.vector import Floats
 
 SCHEMA_VERSION = 2
@@ -200,7 +201,7 @@ class AllocationModel(Stored):
     def is_enough(self, coverage: float, *, shares_ways: bool = False) -> bool:
         """Return whether so many partitions were held out that an interval of this coverage follows from them."""
         count = len(self._errors(shares_ways))
-        return math.ceil(coverage * (count + 1)) <= count
+        return conformal_rank(count, coverage) <= count
 
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what of a part was never profiled at all, and what lies outside what was.
@@ -235,10 +236,7 @@ class AllocationModel(Stored):
 
 def _ranked(errors: Sequence[float], coverage: float) -> float:
     """Return the error that a new one does not exceed with a probability (split conformal)."""
-    if not 0.0 < coverage < 1.0:
-        raise InvalidValueError(f"coverage is {coverage:g}, needed between 0 and 1")
-    rank = int(np.ceil(coverage * (len(errors) + 1))) - 1
-    return sorted(errors)[min(rank, len(errors) - 1)]
+    return sorted(errors)[min(conformal_rank(len(errors), coverage), len(errors)) - 1]
 
 
 def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
