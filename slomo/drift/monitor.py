@@ -26,7 +26,7 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
-from slomo.models.ports import ports_full
+from slomo.models.sharing import ports_full
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 

@@ -16,7 +16,7 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
-from slomo.models.ports import ports_full
+from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
@@ -84,17 +84,8 @@ class _Servers:
         return every
 
     def sharing(self) -> NDArray[np.bool_]:
-        """Return where two NFs use the same accelerator, which arrays do not know how to treat."""
-        shared = np.zeros(len(self.who), dtype=bool)
-        names = [None if model.accelerator is None else model.accelerator.accelerator for model in self.models]
-        for name in {*names} - {None}:
-            uses = np.array([*(each == name for each in names), False])
-            shared |= uses[self.who].sum(axis=1) > 1
-        return shared
-
-    def narrow(self) -> NDArray[np.bool_]:
-        """Return where the ports that all share may limit somebody."""
-        return ports_full(self.models, self.who, self.offered)
+        """Return where NFs share what arrays do not know how to divide: an accelerator, or full ports."""
+        return accelerator_shared(self.models, self.who) | ports_full(self.models, self.who, self.offered)
 
     def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
         """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""
@@ -128,9 +119,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
     servers = _Servers.of(members.models, [tenant.offered_mpps for tenant in members.tenants], whole)
     rates, jointly = _empty(members.target.shape), servers.jointly(how)
     made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
-    slow = (
-        servers.sharing() | servers.narrow() | (made & (members.places < 0).all(axis=1))
-    )  # alone, what was not measured is uncertain
+    slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
     rows = np.flatnonzero(jointly & ~slow)
     solved, moving = servers.solved(rows, how, first_only=True)
     rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
@@ -175,7 +164,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
         NaN where a competitor lacks a metric the model reads, and at empty places.
     """
     servers = _Servers.of([each.model for each in tenants], [each.offered_mpps for each in tenants], members)
-    jointly, sharing = servers.jointly(how), servers.sharing() | servers.narrow()
+    jointly, sharing = servers.jointly(how), servers.sharing()
     places = _nowhere(members.shape, jointly)
     rows = np.flatnonzero(jointly & ~sharing)
     solved, moving = servers.solved(rows, how)

@@ -19,6 +19,7 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
+from slomo.models.sharing import accelerator_shared
 from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_profiled_on,
@@ -329,7 +330,7 @@ class ThroughputEstimates:
         places = predict_places(kinds.tenants, members, machine, self.how)
         low = places.mpps
         if self.confidence > 0.5:
-            sharing = np.flatnonzero(kinds.share_accelerators(who))
+            sharing = np.flatnonzero(accelerator_shared(kinds.models, who))
             bound = self._bounds(kinds, who, places, different)
             bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # the accelerator's error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1

@@ -75,14 +75,6 @@ class Kinds:
             return [empty if each.response is None else each.response.calibration for each in self.models]
         return [each.calibration.get(each.named(model), empty) for each in self.models]
 
-    def share_accelerators(self, who: Numbers) -> NDArray[np.bool_]:
-        """Return in which mixes two tenants use the same accelerator."""
-        shared = np.zeros(len(who), dtype=bool)
-        for name in {model.accelerator.accelerator for model in self.models if model.accelerator is not None}:
-            users = np.array([m.accelerator is not None and m.accelerator.accelerator == name for m in self.models])
-            shared |= ((who >= 0) & users[who]).sum(axis=1) > 1
-        return shared
-
 
 @lru_cache(maxsize=65_536)
 def without_load(workload: str) -> str:

@@ -34,7 +34,7 @@ from slomo.equilibrium.server import Joint
 from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.applicability import VERDICTS as BEST_FIRST
 from slomo.models.library import ModelLibrary
-from slomo.models.ports import ports_full
+from slomo.models.sharing import ports_full
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import SCHEMA_VERSION, label, mean_interval

@@ -1,4 +1,4 @@
-"""Which servers' ports may limit somebody: those whose network functions want more than the machine's ports carry."""
+"""What network functions of one server share beside its memory: the ports of the machine, and accelerators."""
 
 import math
 from collections.abc import Sequence
@@ -43,3 +43,19 @@ def ports_full(
     frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])[who]
     full: NDArray[np.bool_] = np.where(who >= 0, wire_gbps(frames, wanted), 0.0).sum(axis=1) > min(stated)
     return full
+
+
+def accelerator_shared(models: Sequence[NFModel], who: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return on which servers two network functions use the same accelerator, shape ``(servers,)``.
+
+    Examples
+    --------
+    >>> accelerator_shared([], np.array([[-1, -1]]))
+    array([False])
+    """
+    shared = np.zeros(len(who), dtype=bool)
+    names = [None if model.accelerator is None else model.accelerator.accelerator for model in models]
+    for name in {*names} - {None}:
+        uses = np.array([*(each == name for each in names), False])
+        shared |= uses[who].sum(axis=1) > 1
+    return shared
