@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from msgspec import Meta, Struct
 
 from slomo.control.guard import GuardController
 from slomo.control.host_plant import HostPlant, OnProcesses
@@ -31,6 +32,7 @@ from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, SlomoError, StoreError, TestbedError, UnknownNameError
 from slomo.files.documents import convert, parse
 from slomo.files.durable import write_durably
+from slomo.files.json_text import Position
 from slomo.files.opening import read_text
 from slomo.files.ranges import ProcessId
 from slomo.host.cores import assign_cores, available_cores
@@ -53,14 +55,44 @@ CONTROLLERS = {
     "host": ("throttle", "max_min", "guard", "pools"),
 }
 HOST, SHARES = "host", "cpu_shares"
-_FIELDS = {
-    "machine", "controller", "tenants", "period_s", "dwell_s", "cool_down_s", "steps", "seed", "name", "partitions",
-    "described", "pools", "policies",
-}  # fmt: skip
 #: Of a tenant, for ``pools``: fields of RMD's workloads.
 _WISHES = ("policy", "max_cache", "min_cache")
 #: Of a document of service chains (docs/guides/chains.md), which `cpu_shares` reads instead of tenants.
 _CHAIN_FIELDS = {"stages", "chains", "queue", "storage", "buffer_b", "memory_socket"}
+
+
+GUIDE = "see docs/guides/live-control.md"
+_Seconds = Annotated[float, Meta(ge=0.0, lt=1e9)]
+_Count = Annotated[int, Meta(ge=0, lt=10**9)]
+
+
+class TenantEntry(Struct, forbid_unknown_fields=True):
+    """One tenant, the share of its solo throughput that it was promised, and for ``pools`` what it asks for."""
+
+    workload: Annotated[str, Meta(description="{workload: lpm, slo: 0.9}")]
+    name: str | None = None
+    slo: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    policy: str | None = None
+    max_cache: int | None = None
+    min_cache: int | None = None
+
+
+class ControlFile(Struct, forbid_unknown_fields=True):
+    """A configuration as it is written."""
+
+    machine: str = "e5-2620v4"
+    controller: str | None = None
+    tenants: Annotated[list[TenantEntry], Meta(description=GUIDE)] = []
+    period_s: _Seconds = Patience.period_s
+    dwell_s: _Seconds = Patience.dwell_s
+    cool_down_s: _Seconds = Patience.cool_down_s
+    steps: _Count = 60
+    seed: _Count = 0
+    name: str | None = None
+    partitions: str | None = None
+    described: str | None = None
+    pools: str | None = None
+    policies: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,77 +128,81 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
 
     Raises ConfigurationError for what is none; UnknownNameError for a controller or machine there is not.
     """
-    return control_from(parse(read_text(path), str(path)).data, path)
+    document = parse(read_text(path), str(path))
+    return control_from(document.data, path, lambda: document.lines)
 
 
-def control_from(data: Any, path: str | Path) -> ControlConfiguration:
+def control_from(
+    data: Any, path: str | Path, lines: Callable[[], Mapping[Position, int]] = dict
+) -> ControlConfiguration:
     """Return the configuration in a mapping shaped as the file; `path` names it in errors, and the loop by its stem.
 
     Raises ConfigurationError for what is none; UnknownNameError for a controller or machine there is not.
     """
     if not isinstance(data, Mapping):
-        raise ConfigurationError(f"{path}: is no mapping", hint="see docs/guides/live-control.md")
-    machine = None if data.get("machine") == HOST else load_machine(str(data.get("machine", "e5-2620v4")))
+        raise ConfigurationError(f"{path}: is no mapping", hint=GUIDE)
+    own = {name: value for name, value in data.items() if name not in _CHAIN_FIELDS}
+    told = convert(own, ControlFile, str(path), lines=lines)
+    machine = None if told.machine == HOST else load_machine(told.machine)
     there = CONTROLLERS[HOST if machine is None else "simulated"]
-    controller = str(data.get("controller", SHARES if "stages" in data and machine is not None else there[0]))
+    controller = told.controller or (SHARES if "stages" in data and machine is not None else there[0])
     if controller not in there:
         raise UnknownNameError("controller", controller, there)
-    fields = (_FIELDS - {"tenants"}) | _CHAIN_FIELDS if controller == SHARES else _FIELDS
-    unknown = sorted(set(data) - fields)
-    if unknown:
-        raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(fields))}")
-    tenants = data.get("tenants", ())
-    if controller != SHARES and not (isinstance(tenants, list) and tenants):
-        raise ConfigurationError(f"{path}: has no list of tenants", hint="see docs/guides/live-control.md")
-    settings = Patience(
-        _number(path, data, "period_s", Patience.period_s),
-        _number(path, data, "dwell_s", Patience.dwell_s),
-        _number(path, data, "cool_down_s", Patience.cool_down_s),
-    )
-    read = tuple(_tenant(path, number, item) for number, item in enumerate(tenants))
-    pools, wishes = _pools(path, data, controller, [name for name, _, _ in read])
+    unread = {"tenants"} if controller == SHARES else _CHAIN_FIELDS
+    if unknown := sorted(unread & set(data)):
+        fields = sorted({*ControlFile.__struct_fields__, *_CHAIN_FIELDS} - unread)
+        raise ConfigurationError(f"{path}: unknown field '{unknown[0]}'", hint=f"fields: {', '.join(fields)}")
+    if controller != SHARES and not told.tenants:
+        raise ConfigurationError(f"{path}: has no list of tenants", hint=GUIDE)
+    workloads = [parse_workload(tenant.workload) for tenant in told.tenants]
+    named = enumerate(zip(told.tenants, workloads, strict=True))
+    tenants = tuple((each.name or f"{number}:{work.nf}", work, each.slo) for number, (each, work) in named)
+    pools, wishes = _pools(path, told, controller, [name for name, _, _ in tenants])
     return ControlConfiguration(
-        str(data.get("name", Path(path).stem)),
+        told.name or Path(path).stem,
         machine,
         controller,
-        read,
-        settings,
-        int(_number(path, data, "steps", 60)),
-        int(_number(path, data, "seed", 0)),
+        tenants,
+        Patience(told.period_s, told.dwell_s, told.cool_down_s),
+        told.steps,
+        told.seed,
         _system(path, data) if controller == SHARES else None,
-        *_knowledge(path, data, controller if machine is None else ""),
+        *_knowledge(path, told, controller if machine is None else ""),
         pools,
         wishes,
     )
 
 
+def _there(told: Struct, *names: str) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(told, name)) is not None}
+
+
 def _pools(
-    path: str | Path, data: Mapping[str, Any], controller: str, names: Sequence[str]
+    path: str | Path, told: ControlFile, controller: str, names: Sequence[str]
 ) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
     """Return RMD's files, and what each tenant asks for; who asks for nothing shares."""
-    asked = [{key: item[key] for key in _WISHES if key in item} for item in data.get("tenants", ())]
-    given = [name for name in ("pools", "policies") if name in data] + [key for wish in asked for key in wish]
+    asked = [_there(tenant, *_WISHES) for tenant in told.tenants]
     if controller != "pools":
-        if given:
-            raise ConfigurationError(f"{path}: '{given[0]}' is for controller pools")
+        for name in [*_there(told, "pools", "policies"), *(key for wish in asked for key in wish)]:
+            raise ConfigurationError(f"{path}: '{name}' is for controller pools")
         return None, {}
-    pools, policies = data.get("pools"), data.get("policies")
-    if not isinstance(pools, str) or not isinstance(policies, str | None):
+    if told.pools is None:
         raise ConfigurationError(
             f"{path}: controller pools needs 'pools', the file of RMD's configuration",
             hint="pools: rmd.toml, policies: policy.yaml",
         )
-    return (Path(pools), None if policies is None else Path(policies)), dict(zip(names, asked, strict=True))
+    policies = None if told.policies is None else Path(told.policies)
+    return (Path(told.pools), policies), dict(zip(names, asked, strict=True))
 
 
-def _knowledge(path: str | Path, data: Mapping[str, Any], controller: str) -> tuple[Path | None, Machine | None]:
+def _knowledge(path: str | Path, told: ControlFile, controller: str) -> tuple[Path | None, Machine | None]:
     """Return what the guard needs to know of this host."""
-    given = {name: data[name] for name in ("partitions", "described") if name in data}
+    given = _there(told, "partitions", "described")
     if controller != "guard":
         if given:
             raise ConfigurationError(f"{path}: '{next(iter(given))}' is for controller guard on machine host")
         return None, None
-    missing = next((name for name in ("partitions", "described") if not isinstance(given.get(name), str)), None)
+    missing = next((name for name in ("partitions", "described") if name not in given), None)
     if missing is not None:
         raise ConfigurationError(
             f"{path}: controller guard on this host needs '{missing}': the profile over cache ways, and the file that "
@@ -179,23 +215,6 @@ def _knowledge(path: str | Path, data: Mapping[str, Any], controller: str) -> tu
 def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
     own = {name: data[name] for name in ("machine", *sorted(_CHAIN_FIELDS)) if name in data}
     return parse_chains(yaml.safe_dump(own), str(path))
-
-
-def _number(path: str | Path, data: Mapping[str, Any], name: str, default: float = 0) -> float:
-    value = data.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise ConfigurationError(f"{path}: {name} is {value!r}, needed a number from 0")
-    return value
-
-
-def _tenant(path: str | Path, number: int, item: Any) -> tuple[str, Workload, float | None]:
-    if not isinstance(item, Mapping) or "workload" not in item:
-        raise ConfigurationError(f"{path}: tenant {number} has no workload", hint="{workload: lpm, slo: 0.9}")
-    share = item.get("slo")
-    if share is not None and (not isinstance(share, int | float) or not 0.0 < share <= 1.0):
-        raise ConfigurationError(f"{path}: tenant {number}: slo is {share!r}, needed above 0 and at most 1")
-    workload = parse_workload(str(item["workload"]))
-    return str(item.get("name", f"{number}:{workload.nf}")), workload, share
 
 
 def run_control(
