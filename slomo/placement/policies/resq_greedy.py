@@ -4,7 +4,7 @@ ResQ (NSDI'18) section 5.3.1: 1. As many instances as the target takes at a fair
 per instance in turn until their throughput meets the target; 3. first fit decreasing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.latency import promises_latency
@@ -82,13 +82,27 @@ def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> 
         for piece in next(policy.cuts(item.request, host, item.needed_mpps), ())
     ]
     pieces.sort(key=lambda pair: (-sum(pair[1].ways), pair[0]))
-    free: list[tuple[int, int]] = []
     seats: Seats = {}
-    for name, piece in pieces:
-        cores, ways = len(piece.workloads), sum(piece.ways)
+    places = first_fit(host, [(len(piece.workloads), sum(piece.ways)) for _, piece in pieces])
+    for (name, piece), place in zip(pieces, places, strict=True):
+        seats.setdefault(name, []).append((place, piece))
+    return seats
+
+
+def first_fit(host: Host, sizes: Iterable[tuple[int, int]]) -> list[int]:
+    """Return for each of some cores and ways, in order, the number of the first socket that still has them.
+
+    Examples
+    --------
+    >>> first_fit(Host("m", 4, 10), [(2, 6), (1, 6), (2, 4)])
+    [0, 1, 0]
+    """
+    free: list[tuple[int, int]] = []
+    places = []
+    for cores, ways in sizes:
         place = next((i for i, (c, w) in enumerate(free) if cores <= c and ways <= w), len(free))
         if place == len(free):
             free.append((host.cores, host.ways))
         free[place] = (free[place][0] - cores, free[place][1] - ways)
-        seats.setdefault(name, []).append((place, piece))
-    return seats
+        places.append(place)
+    return places

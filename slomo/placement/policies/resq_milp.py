@@ -20,7 +20,7 @@ from slomo.extras import need
 from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
-from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit_decreasing
+from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit, first_fit_decreasing
 from slomo.placement.policies.search import MixSearch
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.vector import Floats
@@ -222,16 +222,7 @@ def _one_more(together: Floats, one: Floats) -> Floats:
 def _packed(host: Host, terms: Sequence[Term]) -> int:
     """Return how many servers first fit decreasing needs with one instance each, the warm start's bound."""
     sizes = sorted((term.profile.ways_for(term.needed_mpps) or host.ways for term in terms), reverse=True)
-    bins: list[tuple[int, int]] = []
-    for size in sizes:
-        place = next(
-            (i for i, (ways, cores) in enumerate(bins) if ways + size <= host.ways and cores < host.cores), None
-        )
-        if place is None:
-            bins.append((size, 1))
-        else:
-            bins[place] = (bins[place][0] + size, bins[place][1] + 1)
-    return max(len(bins), 1)
+    return max(first_fit(host, [(1, size) for size in sizes]), default=0) + 1
 
 
 class _Program:

@@ -10,7 +10,7 @@ from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.entries import ClusterFile, RequestsFile
-from slomo.placement.problem.request import Request, requests_from_dict, unique_requests
+from slomo.placement.problem.request import Request, numbered, requests_from_dict, unique_requests
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -71,21 +71,18 @@ def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
     Raises ConfigurationError, InvalidValueError as for :func:`read_cluster`; also for a chain without a rate, and two
     of one id.
     """
-    return parse_chains(read_text(path), str(path))
+    return parse_rated_chains(read_text(path), str(path))
 
 
-def parse_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
+def parse_rated_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
     """Parse chains and their rates.
 
     Examples
     --------
-    >>> parse_chains("requests: [{id: a, chain: [lpm, nat], gbps: [1, 2.5]}]")[0].gbps
+    >>> parse_rated_chains("requests: [{id: a, chain: [lpm, nat], gbps: [1, 2.5]}]")[0].gbps
     (1.0, 2.5)
     """
-    made = []
-    for entry in _checked(text, name, RequestsFile)["requests"]:
-        fields = {key: value for key, value in entry.items() if key != "count"}
-        ids = [fields["id"]] if "count" not in entry else [f"{fields['id']}-{i}" for i in range(1, entry["count"] + 1)]
-        made += [RatedChain.from_dict({**fields, "id": each}) for each in ids]
+    entries = _checked(text, name, RequestsFile)["requests"]
+    made = tuple(RatedChain.from_dict(each) for entry in entries for each in numbered(entry))
     unique_requests(item.request for item in made)
-    return tuple(made)
+    return made

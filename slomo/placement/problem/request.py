@@ -372,13 +372,16 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
                 f"request '{entry['id']}' has gbps, rates over time: only policies for chains on NUMA nodes read them",
                 hint="choose --policy numasfp, or promise slo: {min_mpps: ...} instead",
             )
-        if "count" not in entry:
-            made.append(Request.from_dict(entry))
-            continue
-        fields = {key: value for key, value in entry.items() if key != "count"}
-        ids = [f"{fields['id']}-{number}" for number in range(1, entry["count"] + 1)]
-        made += [Request.from_dict({**fields, "id": name}) for name in ids]
+        made += map(Request.from_dict, numbered(entry))
     return unique_requests(made)
+
+
+def numbered(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return an entry as often as its ``count`` says, with numbered ids; as it is where it has none."""
+    if "count" not in entry:
+        return [entry]
+    fields = {key: value for key, value in entry.items() if key != "count"}
+    return [{**fields, "id": f"{entry['id']}-{number}"} for number in range(1, entry["count"] + 1)]
 
 
 def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
