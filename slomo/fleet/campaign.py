@@ -14,7 +14,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -61,10 +61,12 @@ from slomo.records.run import RunRecord
 from slomo.vocabulary.network_function import NetworkFunction
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 #: How long a worker may say nothing until its run is given to another one [s].
 SILENT_S = 60.0
+#: How often it is looked whether a host that was asked is still there [s].
+_LOOK_S = 1.0
 #: So many hosts are needed before one of them can be called different from the others.
 _LEAST_COMPARED = 3
 #: So many hosts are shown by name while they measure; of more, those with the fewest and the most runs.
@@ -300,9 +302,7 @@ def _workers(
         stack.callback(starter.end)
         address = scheduler or stack.enter_context(_listening(fleet, store))
         client = stack.enter_context(connected(address))
-
-        def present() -> set[str]:
-            return {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
+        present = partial(_present, client)
 
         left_out = starter.start(address, present) if scheduler is None else _awaited(present, fleet)
         if left_out and (not skip_missing or len(left_out) == len(fleet.hosts)):
@@ -367,7 +367,7 @@ def _ask(
         answers = {}
         for host, future in asked.items():
             try:
-                answers[host] = future.result()
+                answers[host] = _answer(client, host, future)
             except SlomoError as error:
                 if skip is None or isinstance(error, StaleTokenError):
                     raise
@@ -376,6 +376,26 @@ def _ask(
         if not answers and hosts:
             raise refused
         return answers
+
+
+def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
+    """Return what a host answers; TestbedError for one whose worker is gone and does not come back."""
+    seen = time.monotonic()
+    while True:
+        with suppress(TimeoutError):
+            return future.result(timeout=_LOOK_S)
+        if host in _present(client):
+            seen = time.monotonic()
+        elif time.monotonic() > seen + START_S:
+            raise TestbedError(
+                f"host '{host}' is gone: its worker did not come back within {START_S:g} s",
+                hint="mend it, or leave such hosts out with --skip-missing",
+            )
+
+
+def _present(client: "Client") -> set[str]:
+    """Return the hosts whose workers are connected."""
+    return {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
 
 
 def _send(

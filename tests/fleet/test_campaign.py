@@ -208,6 +208,18 @@ def test_hosts_that_do_not_come_are_told(workers, fleet, tmp_path, monkeypatch):
     assert "d" in done.left_out
 
 
+def test_a_host_that_goes_before_it_measures_is_told(workers, fleet, tmp_path, monkeypatch):
+    """Nobody waits for its answer for ever: exit code 3, or it is left out where that was asked for."""
+    monkeypatch.setattr(fleet_campaign, "START_S", 0.3)
+    monkeypatch.setattr(fleet_campaign, "_awaited", lambda *_: {})  # it came, and went
+    more = replace(fleet, hosts=[*fleet.hosts, FleetHost("d", state=str(tmp_path))])
+    with pytest.raises(TestbedError, match="host 'd' is gone") as told:
+        profile_on_hosts(PLAN, more, tmp_path / "runs.sqlite", scheduler=workers)
+    assert told.value.exit_code == 3
+    done = profile_on_hosts(PLAN, more, tmp_path / "runs.sqlite", scheduler=workers, skip_missing=True)
+    assert (len(done.dataset), [*done.left_out]) == (13, ["d"])
+
+
 def test_a_second_coordinator_is_refused_or_takes_over(workers, fleet, tmp_path):
     """With the same store it is refused; a newer token on a host stops the older one, whose runs are kept."""
     with CampaignStore(tmp_path / "runs.sqlite"), pytest.raises(StoreError, match="in use"):

@@ -1,5 +1,10 @@
 """The function over record batches, called as engines call it."""
 
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,6 +72,55 @@ def test_spark_and_ray_hand_over_what_it_takes(toy_models, toy_table):
     assert len(made) == len(plain) > 1
     for one, other in zip(made, plain, strict=True):
         np.testing.assert_array_equal(one["throughput_mpps"], other["throughput_mpps"])
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Let an engine's own processes find what this one imports."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ray_calls_it(toy_models, toy_table, elsewhere):
+    """`map_batches` with tables in and out, in Ray's own processes: the answers of this one."""
+    ray = pytest.importorskip("ray", reason="Ray is an example of the docs, not a dependency")
+    predict = partial(predict_batches, models=str(toy_models), machine=MACHINE)
+    expected = pa.Table.from_batches(predict(toy_table.to_batches()))
+    options = {"include_dashboard": False, "object_store_memory": 100 * 2**20, "logging_level": "ERROR"}
+    ray.init(num_cpus=1, **options)
+    try:
+
+        def whole(table):
+            return pa.Table.from_batches(predict(table.to_batches()))
+
+        rows = ray.data.from_arrow(toy_table).map_batches(whole, batch_format="pyarrow", batch_size=50)
+        made = pa.concat_tables(ray.get(rows.to_arrow_refs()))
+    finally:
+        ray.shutdown()
+    assert made.sort_by("rack").equals(expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_calls_it(toy_models, toy_table, mixes_file, elsewhere):
+    """`mapInArrow` with an iterator of batches in and out, in Spark's own processes: the answers of this one."""
+    pyspark = pytest.importorskip("pyspark.sql", reason="Spark is an example of the docs, not a dependency")
+    predict = partial(predict_batches, models=str(toy_models), machine=MACHINE)
+    expected = pa.Table.from_batches(predict(toy_table.to_batches()))
+    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    building = pyspark.SparkSession.builder.master("local[1]")
+    for name, value in settings.items():
+        building = building.config(name, value)
+    session = building.getOrCreate()
+    try:
+        columns = "target string, competitors array<string>, rack long, " + ", ".join(f"{n} double" for n in PREDICTED)
+        rows = session.read.parquet(str(mixes_file)).mapInArrow(lambda batches: predict(batches), columns).collect()
+    finally:
+        session.stop()
+    for row in rows:
+        told = expected.slice(row["rack"], 1).to_pylist()[0]
+        assert row.asDict() == told
+    assert len(rows) == len(expected)
 
 
 def test_a_testbed_on_an_engine_makes_the_same_runs(cluster):
