@@ -38,6 +38,9 @@ SCHEMA_VERSION = 1
 INDEX, OBJECTS = "index.json", "objects"
 #: What OpenSSH signatures are made for; one made for anything else does not count.
 NAMESPACE = "slomo-models"
+#: What the index says of a model's making: code; rows; errors held out; what intervals rest on, and what speaks against
+#: them; the pressure that measurements cover.
+_LINEAGE = ("versions", "seed", "rows", "default", "cross_validation", "intervals", "doubts", "ranges")
 #: Objects that no index names are left this long: a push under way may be about to name them [s].
 YOUNG_S = 86_400.0
 
@@ -55,7 +58,7 @@ class SharedModel:
     files : mapping of str to str
         Name -> sha256.
     lineage : mapping
-        What it was made from: dataset, code, testbed, error, rows.
+        What it was made from and how good it is: dataset, machine, code, errors, coverage.
     """
 
     machine: str
@@ -336,9 +339,9 @@ def _described(entry: Entry, dataset: str) -> SharedModel:
         "dataset_sha256": dataset,
         "environment_sha256": hashlib.sha256(canonical_json(manifest.get("environment")).encode()).hexdigest(),
         "testbed": (manifest.get("environment") or {}).get("testbed"),
-        **{name: manifest.get(name) for name in ("versions", "seed", "rows", "default", "intervals")},
+        **{name: manifest.get(name) for name in _LINEAGE},
     }
-    kept = {name: value for name, value in lineage.items() if value not in (None, "")}
+    kept = {name: value for name, value in lineage.items() if value not in (None, "", {})}
     return SharedModel(
         entry.machine,
         entry.workload,

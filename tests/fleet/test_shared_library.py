@@ -1,5 +1,6 @@
 """A library shared by many: pushed, pulled, compared, signed; killed at any step, readers see old or new."""
 
+import json
 import os
 import shutil
 import signal
@@ -236,6 +237,13 @@ def test_the_command_line_does_it(capsys, toy_models, tmp_path):
     ):  # fmt: skip
         assert main(["models", *words]) == 0, words
     assert "lpm@64B,100000f" in capsys.readouterr().out
+    assert main(["models", "push", str(toy_models), store, "--dataset", str(toy_models / "library.json")]) == 0
+    capsys.readouterr()
+    assert main(["models", "list", store, "--json"]) == 0
+    made_from = {"dataset_sha256", "environment_sha256", "versions", "rows", "cross_validation", "intervals", "ranges"}
+    for model in json.loads(capsys.readouterr().out):
+        assert made_from <= model["lineage"].keys()
+        assert model["machine"] == MACHINE
     assert main(["models", "list", str(tmp_path / "nothing")]) == 3
     assert main(["models", "list", "nosuch://x"]) == 2
     assert main(["models", "push", str(tmp_path / "nothing"), store]) == 2
