@@ -51,6 +51,8 @@ MACHINE = load_machine("e5-2620v4")
 NFS = ("lpm", "stats", "mazunat", "ip-router", "maglev", "flowstats")
 #: Of the AR(1) process: memory and standard deviation; of a burst: chance per round, length, size as shares of solo.
 MEMORY, SPREAD, BURST, LENGTH, SIZE = 0.9, 0.08, 0.03, (2, 6), (0.15, 0.4)
+#: Of a round, and rounds in which sensors fail: five minutes [s].
+PERIOD_S, FAILING = 5.0, (15, 75)
 #: What the oracle tries in the simulator, at most, in one round.
 TRIED = 8
 
@@ -70,7 +72,7 @@ class Fresh:
         server = SimulatedServer(MACHINE, [Occupant(name, w) for name, w in self.workloads.items()])
 
         def offer(server: SimulatedServer, time_s: float) -> None:
-            now = self.loads[min(int(time_s), len(self.loads) - 1)]
+            now = self.loads[min(int(time_s / PERIOD_S), len(self.loads) - 1)]
             for name, workload in self.workloads.items():
                 server.offer(name, workload.offered(now[name]))
 
@@ -291,7 +293,7 @@ def controlled(fresh: Fresh, controller: Controller | None, fault: Callable | No
     notes: dict = {"alarm": None, "changes": 0}
     loop = None
     if controller is not None:
-        loop = ControlLoop(plant, controller, Patience(1.0, 0.0, 3.0), receipts=Path(tempfile.mkdtemp()))
+        loop = ControlLoop(plant, controller, Patience(PERIOD_S, 0.0, 3 * PERIOD_S), receipts=Path(tempfile.mkdtemp()))
     for number in range(len(fresh.loads)):
         if loop is None:
             observe()
@@ -301,7 +303,7 @@ def controlled(fresh: Fresh, controller: Controller | None, fault: Callable | No
             if step.alarm and notes["alarm"] is None:
                 notes["alarm"] = number
         outcome.add(fresh, seen[-1])
-        plant.wait(1.0)
+        plant.wait(PERIOD_S)
     if loop is not None:
         loop.close()
     return outcome, notes
@@ -327,7 +329,7 @@ def oracle(fresh: Fresh, situation: Situation) -> Outcome:
                 break
         assert best is not None
         outcome.add(fresh, best)
-        plant.wait(1.0)
+        plant.wait(PERIOD_S)
     return outcome
 
 
@@ -361,14 +363,14 @@ def fault_kinds(seed: int) -> dict[str, Callable[[], Callable[[MachineReading], 
         return show
 
     def during(change: Callable[[MachineReading, MachineReading], MachineReading]) -> Callable:
-        """Fail from round 30 to 330, five minutes."""
+        """Fail for five minutes."""
 
         def made() -> Callable[[MachineReading], MachineReading]:
             seen: list[MachineReading] = []
 
             def show(reading: MachineReading) -> MachineReading:
                 seen.append(reading)
-                return change(reading, seen[30]) if 30 < len(seen) <= 330 else reading
+                return change(reading, seen[FAILING[0] - 1]) if FAILING[0] < len(seen) <= FAILING[1] else reading
 
             return show
 
@@ -394,14 +396,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, required=True, help="of the first server")
     parser.add_argument("--servers", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=120, help="of a second; with --faults 360")
+    parser.add_argument("--rounds", type=int, default=120, help="of five seconds; with --faults 90 at least")
     parser.add_argument("--faults", action="store_true", help="the guard alone, with each fault of its sensors")
     parser.add_argument("--controller", action="append", help="repeatable; all by default")
     parser.add_argument("--profile", type=Path, help="keeps the profile over cache ways between runs")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     profile = measured(given.profile)
-    rounds = max(given.rounds, 360) if given.faults else given.rounds
+    rounds = max(given.rounds, 90) if given.faults else given.rounds
     rows: dict[str, list[dict]] = {}
     for seed in range(given.seed, given.seed + given.servers):
         fresh = drawn(seed, profile, rounds)
@@ -461,9 +463,9 @@ def told(rows: dict[str, list[dict]]) -> None:
     for name, (broken, left) in mean.items():
         found = rows[name]
         changes = sum(row.get("changes", 0) for row in found) / len(found)
-        alarms = [row["alarm"] - 31 for row in found if row.get("alarm") is not None]
+        alarms = [row["alarm"] - FAILING[0] + 1 for row in found if row.get("alarm") is not None]
         against = f"{left / best:.3f}" if best else ""
-        late = f"{max(alarms) + 1}" if alarms and name != "half missing" else f"{len(alarms)} of {len(found)}"
+        late = f"{max(alarms)}" if alarms and name != "half missing" else f"{len(alarms)} of {len(found)}"
         print(f"{name:16} {100 * broken:7.2f}% {left:12.3f} {against:>10} {changes:8.1f} {late:>12}")
 
 

@@ -1,8 +1,11 @@
 """Cache ways: profiles by few measurements, ResQ's two schedulers, and fair shares on demand."""
 
+from dataclasses import replace
+
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.feasibility.on_demand import CacheClass, Observed, share_out
 from slomo.placement.online.placer import Placer
@@ -10,6 +13,8 @@ from slomo.placement.policies.resq_milp import Term, least_servers, solve
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
+from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
 
 MACHINE = "e5-2620v4"
 
@@ -187,3 +192,16 @@ def test_on_demand_tells_who_cannot_be_helped() -> None:
     assert share_out(["a", "b"], 8, lambda classes: seen).unmet == ("a",)
     with pytest.raises(InvalidValueError, match="0 cache ways"):
         share_out(["a"], 0, lambda classes: seen)
+
+
+@pytest.mark.parametrize("policy", ["resq-greedy", "slomo-search"])
+def test_ways_of_its_own_are_no_port_of_its_own(library, policy) -> None:
+    """Eight functions of 33 Gbit/s each fit cores and ways; the machine's ports carry 80, so that two fit."""
+    key = "lpm@1500B,100000f"
+    profiles = [InstanceProfile(MACHINE, key, 2.75, ((1, 2.7), (18, 2.75)))]
+    model = replace(library[MACHINE, Workload("lpm").key], workload=parse_workload(key), solo_mpps=2.75)
+    placer = Placer(ModelLibrary([model]), Cluster.uniform(MACHINE, 8), policy, profiles=profiles)
+    placer.policy.shares = False
+    decisions = placer.place_all(Request(f"r{i}", (key,), SLO(min_share=0.9)) for i in range(8))
+    assert all(decision.accepted for decision in decisions)
+    assert max(len(items) for items in placer.layout().values()) == 2

@@ -4,6 +4,7 @@ The servers of a cluster differ in few ways and its network functions repeat; th
 predictions in the loop quick.
 """
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Host:
     threads: int = 1
     #: Line rate of the NIC port that all share [Gbit/s]; None where each has one.
     port_gbps: float | None = None
+    #: What all ports of the machine carry together [Gbit/s]; None where they limit nothing, or that is not known.
+    wire_gbps: float | None = None
 
     @property
     def places(self) -> int:
@@ -49,10 +52,13 @@ def host_of(server: Server) -> Host:
     Examples
     --------
     >>> host_of(Server("a", "e5-2620v4"))
-    Host(machine='e5-2620v4', cores=8, ways=18, cost=1.0, threads=1, port_gbps=None)
+    Host(machine='e5-2620v4', cores=8, ways=18, cost=1.0, threads=1, port_gbps=None, wire_gbps=80.0)
     """
     cost = server.cost / len(server.nics)
-    return Host(server.machine_type.name, server.cores, server.ways, cost, server.threads_per_core, server.port_gbps)
+    machine = server.machine_type
+    wire = machine.shared_wire_gbps()
+    limit = wire if math.isfinite(wire) else None
+    return Host(machine.name, server.cores, server.ways, cost, server.threads_per_core, server.port_gbps, limit)
 
 
 @dataclass(frozen=True)

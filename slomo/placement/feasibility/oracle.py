@@ -7,7 +7,7 @@ kind of socket and signature; rates per mix, whatever it was promised, new ones 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
@@ -229,7 +229,12 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
 
 
 def _cut_short(host: Host, pieces: tuple[Piece, ...], solo_mpps: Solo) -> Breach | None:
-    """Return who is promised more than its part of a shared port."""
+    """Return who is promised more than its part of a shared port; with ways of one's own, of the machine's ports.
+
+    Predictions of a shared cache know the machine's ports.
+    """
+    if host.port_gbps is None and any(piece.ways for piece in pieces):
+        host = replace(host, port_gbps=host.wire_gbps)
     shares = port_shares(host, tenants_of(pieces), solo_mpps)
     for piece in pieces if shares else ():
         workload = min(piece.workloads, key=lambda key: shares[key])

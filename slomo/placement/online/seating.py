@@ -20,7 +20,8 @@ def seat_mixes(
 ) -> set[str]:
     """Fill empty sockets by a plan's mixes; return who is placed.
 
-    Where requests run out before the plan does, what is left of a mix has to hold, too.
+    Where requests run out before the plan does, what is left of a mix has to hold, too; so have mixes of pieces with
+    ways of their own, since their plans know cores and ways, and no ports.
 
     Parameters
     ----------
@@ -44,7 +45,8 @@ def seat_mixes(
             seats = [(piece, next(pending[primary.get(piece, piece)], None)) for piece in signature]
             here = [(piece, request) for piece, request in seats if request is not None]
             mix = tuple(piece for piece, _ in here)
-            if not here or (mix != signature and not policy.oracle.verdict(host, mix).ok):
+            planned = mix == signature and not any(policy.pieces[piece].ways for piece in mix)
+            if not here or not (planned or policy.oracle.verdict(host, mix).ok):
                 continue
             socket = next(empty, None)
             if socket is None:
