@@ -21,7 +21,21 @@ from slomo.service.kubernetes.pods import MACHINE, MIN_SHARE, NF
 from slomo.service.kubernetes.wire import PROMISE_KEPT
 from slomo.vocabulary.machine import load_machine
 
-TOKEN = "a-token-of-this-test-alone"
+TOKEN, SLOMO_TOKEN = "a-token-of-this-test-alone", "a-token-of-slomo-in-this-test"
+#: Who slomo is, and where it lives: as shipped, with the rights of the shipped roles and no others.
+ACCOUNT = "system:serviceaccount:slomo:slomo-scheduler"
+MANIFESTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes"
+_PLACES = {
+    "Namespace": "/api/v1/namespaces", "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "SLOPolicy": "/apis/slomo.io/v1alpha1/namespaces/{}/slopolicies",
+}  # fmt: skip
 
 
 def free_port() -> int:
@@ -73,6 +87,10 @@ class ControlPlane:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self.line = httpx.Client(base_url=self.address, verify=context, headers=headers, timeout=30.0)
         waited("namespace", lambda: self.line.get("/api/v1/namespaces/default").status_code == 200)
+        self.apply({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "slomo"}})
+        for item in yaml.safe_load_all((MANIFESTS / "slomo-scheduler.yaml").read_text(encoding="utf-8")):
+            if "Role" in item["kind"]:
+                self.apply(item)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,6 +98,16 @@ class ControlPlane:
             self.stop(name)
         if hasattr(self, "line"):
             self.line.close()
+
+    def apply(self, item: dict[str, Any]) -> None:
+        """Create an object."""
+        path = _PLACES[item["kind"]].format(item["metadata"].get("namespace", "default"))
+        self.line.post(path, json=item).raise_for_status()
+
+    def apply_file(self, name: str) -> None:
+        """Create what a shipped manifest holds."""
+        for item in yaml.safe_load_all((MANIFESTS / name).read_text(encoding="utf-8")):
+            self.apply(item)
 
     def start(self, name: str, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
         """Start a process whose words go to a file of its name."""
@@ -110,8 +138,10 @@ class ControlPlane:
     def _write_keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self._folder / "accounts.key"), "2048"]
         subprocess.run(command, check=True, capture_output=True)
-        (self._folder / "tokens.csv").write_text(f"{TOKEN},tester,tester,system:masters\n", encoding="utf-8")
-        (self._folder / "token").write_text(TOKEN, encoding="utf-8")
+        (self._folder / "tokens.csv").write_text(
+            f"{TOKEN},tester,tester,system:masters\n{SLOMO_TOKEN},{ACCOUNT},slomo\n"
+        )
+        (self._folder / "token").write_text(SLOMO_TOKEN, encoding="utf-8")
 
     def _flags(self, etcd: str) -> list[str]:
         key = str(self._folder / "accounts.key")
@@ -119,7 +149,7 @@ class ControlPlane:
             f"--etcd-servers={etcd}", f"--secure-port={self._port}", "--bind-address=127.0.0.1",
             f"--cert-dir={self._folder / 'certificates'}", "--service-account-issuer=https://slomo.test",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
-            f"--token-auth-file={self._folder / 'tokens.csv'}", "--authorization-mode=AlwaysAllow",
+            f"--token-auth-file={self._folder / 'tokens.csv'}", "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--service-cluster-ip-range=10.0.0.0/24",
         ]  # fmt: skip
@@ -138,8 +168,7 @@ class ControlPlane:
 
     def scheduler(self, name: str, extender: str | None = None) -> None:
         """Start a kube-scheduler of that name, with an extender as it is shipped, or without."""
-        shipped = Path(__file__).resolve().parents[3] / "deploy/kubernetes/slomo-scheduler.yaml"
-        documents = yaml.safe_load_all(shipped.read_text(encoding="utf-8"))
+        documents = yaml.safe_load_all((MANIFESTS / "slomo-scheduler.yaml").read_text(encoding="utf-8"))
         text = next(item for item in documents if item["kind"] == "ConfigMap")["data"]["scheduler.yaml"]
         config = yaml.safe_load(text)
         config["profiles"] = [{"schedulerName": name}]
@@ -171,14 +200,15 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return path
 
-    def slomo(self, models: Path, port: int, confidence: float) -> None:
-        """Start `slomo serve` on a port, watching this API server."""
+    def slomo(self, models: Path, port: int, confidence: float, name: str = "slomo", *options: str) -> None:
+        """Start `slomo serve` on a port, watching this API server with the rights of the shipped roles."""
         command = [sys.executable, "-m", "slomo", "serve", "--models", str(models), "--port", str(port)]
         told = {
             "SLOMO_KUBE_TOKEN_FILE": str(self._folder / "token"),
             "SLOMO_KUBE_CA_FILE": str(self._folder / "certificates/apiserver.crt"),
         }
-        self.start("slomo", [*command, "--kubernetes", self.address, "--confidence", str(confidence)], **told)
+        command += ["--kubernetes", self.address, "--confidence", str(confidence), *options]
+        self.start(name, command, **told)
 
     def add_nodes(self, nodes: Iterable[tuple[str, str]]) -> None:
         """Add nodes of a machine type each, ready for as many pods as its NIC's socket has cores."""
@@ -203,11 +233,17 @@ class ControlPlane:
             self.delete_pod(pod)
         return gone
 
-    def add_pod(self, name: str, nf: str, share: float, scheduler: str) -> None:
-        """Add a pod that runs a network function with a promise."""
+    def add_pod(self, name: str, nf: str, share: float, scheduler: str, rank: str = "", cpu: str = "1") -> None:
+        """Add a pod that runs a network function with a promise, of a priority class where one is named."""
         notes = {NF: nf, MIN_SHARE: str(share)}
-        container = {"name": "nf", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-        spec = {"schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 0}
+        container = {"name": "nf", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+        spec: dict[str, Any] = {
+            "schedulerName": scheduler,
+            "containers": [container],
+            "terminationGracePeriodSeconds": 0,
+        }
+        if rank:
+            spec["priorityClassName"] = rank
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": notes}, "spec": spec}
         self.line.post("/api/v1/namespaces/default/pods", json=body).raise_for_status()
 
