@@ -1,7 +1,7 @@
 """Slomo as an operator's system on a real API server: replicas, priorities, wrong annotations, silence, objects.
 
-Runs where SLOMO_KUBE_BIN names the folder that `make kube-tools` fills, with the models of `slomo demo` and the rights of
-the shipped roles. With -s the figures are printed.
+Runs where SLOMO_KUBE_BIN names the folder that `make kube-tools` fills, with the models of `slomo demo` and the rights
+of the shipped roles. With -s the figures are printed.
 """
 
 import asyncio
@@ -192,9 +192,8 @@ def test_high_priority_is_placed_for_the_fewest_victims(plane: ControlPlane, mod
     pods = plane.pods()
     gone = bound - set(pods)
     late = broken(plane, dict(nodes), ModelLibrary.load(models))
-    note(
-        f"high priority: placed after {', '.join(f'{item:.2f}' for item in took)} s; {len(gone)} victims of {len(bound)}"
-    )
+    times = ", ".join(f"{item:.2f}" for item in took)
+    note(f"high priority: placed after {times} s; {len(gone)} victims of {len(bound)}")
     assert len(bound) < len(lows)  # promises, not cores, were in the way
     assert len(gone) == len(took)
     assert late == []
@@ -265,7 +264,7 @@ def created(plane: ControlPlane, name: str, meta: dict[str, Any], *, dry_run: bo
 
 
 def test_a_mute_api_server_is_noticed_and_a_policy_promises(plane: ControlPlane, models: Path) -> None:
-    """Stopped, not ended: nothing is judged by old news after ten seconds; a policy's promise counts when it is back."""
+    """Stopped, not ended: nothing is judged by old news after ten seconds; back again, a policy's promise counts."""
     plane.add_nodes(nodes_of(models, 2))
     plane.apply_file("slomo-crds.yaml")
     waited("kinds", lambda: plane.line.get("/apis/slomo.io/v1alpha1/slopolicies").status_code == 200)
