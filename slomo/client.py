@@ -111,6 +111,10 @@ def _remove(request: str) -> _Call:
     return _Call(f"/v1/cluster/requests/{quote(request, safe='')}", method="DELETE", is_write=True)
 
 
+def _observe(observations: Iterable[Mapping[str, Any]]) -> _Call:
+    return _Call("/v1/observations", {"observations": [dict(item) for item in observations]}, is_write=True)
+
+
 def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
@@ -231,6 +235,11 @@ class Client(_Connection):
         """Take a request off."""
         self._send(_remove(request))
 
+    def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Send outcomes, as ``POST /v1/observations`` takes them; return what each says of its prediction."""
+        said: dict[str, Any] = self._send(_observe(observations))
+        return said
+
     def get(self, path: str) -> Any:
         """Read anything the API offers."""
         return self._send(_Call(path, method="GET"))
@@ -286,6 +295,11 @@ class AsyncClient(_Connection):
     async def remove(self, request: str) -> None:
         """Take a request off."""
         await self._send(_remove(request))
+
+    async def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Send outcomes, as :meth:`Client.observe`."""
+        said: dict[str, Any] = await self._send(_observe(observations))
+        return said
 
     async def get(self, path: str) -> Any:
         """Read anything the API offers."""

@@ -25,6 +25,7 @@ GROUPS: Mapping[str, str] = {
     "slomo.model_kinds": "readers of fitted models: called with (mapping, None), the name being the mapping's `kind`",
     "slomo.policies": "placement policies: classes derived from `slomo.placement.policies.base.Policy`",
     "slomo.counter_readers": "counter readers: called without arguments",
+    "slomo.rate_readers": "readers of a pod's packet counters: called with (annotation, the pod's address)",
     "slomo.testbeds": "testbeds: called with (machine, network functions)",
 }
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "chain": "Run service chains whose stages may share cores.",
     "models": "Share models: push, pull, list, verify, compare and prune a common library.",
     "serve": "Answer over HTTP, for orchestrators and for people.",
+    "agent": "Observe the network functions of one Kubernetes node, and tell the service.",
     "drift": "Check live measurements against models, and bring models up to date.",
     "probes": "Predict applications from probes alone, without counters.",
     "dataset": "Import, show, list, export and merge datasets.",

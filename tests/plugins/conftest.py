@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.placement.policies.base import Policy
+from slomo.service.kubernetes.agent import PacketCount
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testing.builders import ToyTestbed
 
@@ -69,6 +70,10 @@ class SilentReader:
         return CounterSample(duration_s=time.monotonic() - self._since)
 
 
+async def read_nothing(annotation, address):
+    return PacketCount(0.0, 0.0, 0.0)
+
+
 def toy(machine, network_functions):
     return ToyTestbed()
 """
@@ -85,6 +90,9 @@ last-fit = halves:LastFit
 
 [slomo.counter_readers]
 silent = halves:SilentReader
+
+[slomo.rate_readers]
+still = halves:read_nothing
 
 [slomo.testbeds]
 toy = halves:toy

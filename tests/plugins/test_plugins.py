@@ -1,5 +1,6 @@
 """Plug-ins of other packages answer to their names wherever slomo takes one."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from slomo.models.library import ModelLibrary
 from slomo.placement.policies.registry import policy_class
 from slomo.plugins import GROUPS, load_plugin, plugins
 from slomo.records.dataset import ProfileDataset
+from slomo.service.kubernetes.agent import reader as reader_of
 from slomo.testbed.host.counters.registry import choose_reader
 from slomo.testbed.registry import make_testbed
 from slomo.training.families.registry import make_family
@@ -28,6 +30,7 @@ def test_every_kind_is_found_by_name() -> None:
     assert reader is not None
     assert reader.name == "silent"
     assert make_testbed("toy").name == "toy"
+    assert asyncio.run(reader_of("still")("still:", "10.0.0.1")).served == 0.0
 
 
 def test_a_wrong_name_lists_the_plug_ins_too() -> None:

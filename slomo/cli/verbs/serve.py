@@ -21,7 +21,7 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 @click.option(
     "--port", type=COUNT, default=8080, show_default=True, metavar="N", help="Port to listen at; 0 takes a free one."
 )
-@click.option("--token-file", metavar="FILE", type=click.Path(), help="NAME read|schedule|admin SECRET per line.")
+@click.option("--token-file", metavar="FILE", type=click.Path(), help="NAME SCOPE SECRET per line.")
 @click.option("--open-loopback", is_flag=True, help="Callers on this machine need no token; never behind a proxy.")
 @click.option("--certificate", metavar="FILE", type=click.Path(), help="TLS certificate.")
 @click.option("--key", metavar="FILE", type=click.Path(), help="Its key.")

@@ -86,7 +86,7 @@ OPERATIONS = (
               media_type="text/event-stream", tag="work"),
     Operation("POST", "/v1/jobs/{id}/resume", resume, "Take an interrupted job up where it was.", scope="admin",
               writes=True, success=202, statuses=(404, 409), tag="work"),
-    Operation("POST", "/v1/observations", observe, "Take outcomes in.", body=Observations, scope="admin", writes=True,
+    Operation("POST", "/v1/observations", observe, "Take outcomes in.", body=Observations, scope="observe", writes=True,
               tag="work"),
     Operation("GET", "/v1/drift", drift, "Show errors and alarms.", tag="work"),
 )  # fmt: skip

@@ -20,9 +20,9 @@ from slomo.service.door.operation import Caller, Scope
 from slomo.service.door.problems import Problem
 
 COOKIE = "slomo_token"
-_RANK: dict[Scope, int] = {"open": 0, "read": 1, "schedule": 2, "admin": 3}
+_RANK: dict[Scope, int] = {"open": 0, "read": 1, "observe": 2, "schedule": 3, "admin": 4}
 #: Scopes that a token may have.
-_SCOPES: dict[str, Scope] = {"read": "read", "schedule": "schedule", "admin": "admin"}
+_SCOPES: dict[str, Scope] = {"read": "read", "observe": "observe", "schedule": "schedule", "admin": "admin"}
 _SHORTEST = 16
 
 
@@ -36,7 +36,7 @@ class Token:
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """Read a token file: ``NAME SCOPE SECRET`` per line, scope ``read``, ``schedule`` or ``admin``, ``#`` for remarks.
+    """Read a token file: ``NAME SCOPE SECRET`` per line, ``#`` for remarks; scopes are those of `_SCOPES`.
 
     Raises ConfigurationError for a file that others may read, a line that is no token, or a secret of fewer than 16
     characters.
@@ -52,11 +52,13 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         if len(parts) != 3 or parts[1] not in _SCOPES or len(parts[2]) < _SHORTEST:
             raise ConfigurationError(
                 f"token file '{path}', line {number}: this is no token",
-                hint=f"write NAME read|schedule|admin SECRET, the secret of {_SHORTEST} characters or more",
+                hint=f"write NAME read|observe|schedule|admin SECRET, the secret of {_SHORTEST} characters or more",
             )
         tokens.append(Token(parts[0], _SCOPES[parts[1]], hashlib.sha256(parts[2].encode()).digest()))
     if not tokens:
-        raise ConfigurationError(f"token file '{path}' holds no token", hint="write NAME read|schedule|admin SECRET")
+        raise ConfigurationError(
+            f"token file '{path}' holds no token", hint="write NAME read|observe|schedule|admin SECRET"
+        )
     return tuple(tokens)
 
 

@@ -88,6 +88,7 @@ PROPERTIES = {
     "requests": "What is to be placed, in this order.",
     "reserved": "Cores kept for requests of some labels.",
     "resourceVersion": "Version of the object.",
+    "podIP": "Address of the pod.",
     "preemptionPolicy": "Never: nobody leaves for the pod.",
     "schedulerName": "Scheduler that places the pod.",
     "schema_version": "Version of this document.",

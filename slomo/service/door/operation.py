@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: Who may call: everybody, who may read, who may also ask for a scheduler (that holds places), who may change things.
-Scope = Literal["open", "read", "schedule", "admin"]
+#: Who may call: everybody, who may read, who may also tell outcomes, ask for a scheduler (that holds places), or change
+#: things: each may what those before may.
+Scope = Literal["open", "read", "observe", "schedule", "admin"]
 
 
 @dataclass(frozen=True)

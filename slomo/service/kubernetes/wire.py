@@ -53,6 +53,7 @@ class PodStatus(Struct):
 
     phase: str = ""
     conditions: list[Condition] | None = None
+    pod_ip: str = msgspec.field(default="", name="podIP")
 
     @property
     def promise_kept(self) -> str:

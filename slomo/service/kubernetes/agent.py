@@ -1,0 +1,180 @@
+"""What runs on one node, observed: how much each network function serves, sent to the service as outcomes.
+
+A pod says where its counters are: ``slomo.io/rate: "http://:9100/metrics?served=rx_total&dropped=drops_total"``, two
+counters of packets. Their increase over the time between two looks is throughput; only where packets were dropped
+meanwhile was the function saturated, and only then does throughput say what it can do: other looks are counted, not
+sent. Only the pod's own address is asked, whatever the annotation says.
+"""
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.plugins import load_plugin, plugins
+from slomo.service.kubernetes.pods import MACHINE, RATE, is_over, need_of
+from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.wire import KubernetesNode, Pod
+
+_LOG = logging.getLogger("slomo.service")
+#: Entry points of other readers, by scheme of the annotation.
+GROUP = "slomo.rate_readers"
+#: Most that is read of a pod's metrics [bytes]; how long they are waited for [s].
+MOST_B, READ_S = 4 << 20, 2.0
+#: Packets that must have been dropped, as a share of those served, for a function to count as saturated.
+LEAST_DROPPED = 1e-4
+_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? ([-+0-9.eE]+|NaN|[-+]Inf)(?: \d+)?$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PacketCount:
+    """Packets served and dropped since the function began, and when they were read [s]."""
+
+    served: float
+    dropped: float
+    at_s: float
+
+
+#: Takes the annotation and the pod's address.
+RateReader = Callable[[str, str], Awaitable[PacketCount]]
+
+
+async def read_prometheus(text: str, address: str) -> PacketCount:
+    """Read two counters from a pod's Prometheus endpoint, summed over their labels.
+
+    Raises InvalidValueError for an annotation that names no such endpoint, or metrics without the counters.
+    """
+    parts = urlsplit(text)
+    fields = parse_qs(parts.query)
+    if parts.hostname or parts.port is None or not {"served", "dropped"} <= fields.keys():
+        hint = 'write "http://:PORT/metrics?served=COUNTER&dropped=COUNTER"'
+        raise InvalidValueError(f"{RATE} names no counters of the pod", hint=hint)
+    host = f"[{address}]" if ":" in address else address
+    content = bytearray()
+    async with (
+        httpx.AsyncClient(timeout=READ_S, trust_env=False, verify=False) as client,  # noqa: S501 - a pod's own certificate
+        client.stream("GET", f"{parts.scheme}://{host}:{parts.port}{parts.path or '/metrics'}") as answer,
+    ):
+        answer.raise_for_status()
+        async for chunk in answer.aiter_bytes():
+            content += chunk
+            if len(content) > MOST_B:
+                raise InvalidValueError(f"metrics of more than {MOST_B >> 20} MiB", hint=f"name another path in {RATE}")
+    sums = prometheus_sums(content.decode("utf-8", "replace"))
+    try:
+        return PacketCount(sums[fields["served"][0]], sums[fields["dropped"][0]], time.monotonic())
+    except KeyError as error:
+        raise InvalidValueError(f"the pod has no metric {error}", hint=f"correct {RATE}") from None
+
+
+def prometheus_sums(text: str) -> dict[str, float]:
+    r"""Return the metrics of Prometheus' text format, each summed over its labels.
+
+    Examples
+    --------
+    >>> prometheus_sums('rx_total{port="0"} 3\nrx_total{port="1"} 4\n# HELP x y')
+    {'rx_total': 7.0}
+    """
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        match = _SAMPLE.match(line)
+        if match is not None:
+            sums[match[1]] = sums.get(match[1], 0.0) + float(match[2])
+    return sums
+
+
+class _PodList(Struct):
+    """Pods of a node."""
+
+    items: list[Pod] = []
+
+
+class NodeAgent:
+    """Observes one node.
+
+    Parameters
+    ----------
+    watch : Watch
+        The line to the API server.
+    node : str
+        Which node.
+    send : callable
+        Takes a list of observations, as `POST /v1/observations` does.
+
+    Attributes
+    ----------
+    counts : Counter
+        Looks by outcome: sent, unsaturated, first, failed.
+    """
+
+    def __init__(self, watch: Watch, node: str, send: Callable[[list[dict[str, Any]]], Awaitable[None]]) -> None:
+        self._watch, self._node, self._send = watch, node, send
+        self._before: dict[str, PacketCount] = {}
+        self.counts: Counter[str] = Counter()
+
+    async def look(self) -> None:
+        """Read every pod once; send what was saturated since the last look."""
+        answer = await self._watch.request("GET", f"/api/v1/nodes/{self._node}")
+        answer.raise_for_status()
+        labels = msgspec.json.decode(answer.content, type=KubernetesNode).metadata.labels or {}
+        answer = await self._watch.request("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={self._node}")
+        answer.raise_for_status()
+        pods = {pod.metadata.uid: pod for pod in msgspec.json.decode(answer.content, type=_PodList).items}
+        running = {uid: need.nf for uid, pod in pods.items() if not is_over(pod) and (need := need_of(pod)) and need.nf}
+        self._before = {uid: count for uid, count in self._before.items() if uid in running}
+        observed = []
+        for uid, nf in running.items():
+            mpps = await self._saturated_mpps(pods[uid])
+            if mpps is not None and MACHINE in labels:
+                others = sorted(other for key, other in running.items() if key != uid)
+                observed.append({"target": nf, "competitors": others, "throughput_mpps": mpps,
+                                 "machine": labels[MACHINE], "server": self._node})  # fmt: skip
+        if observed:
+            await self._send(observed)
+            self.counts["sent"] += len(observed)
+
+    async def _saturated_mpps(self, pod: Pod) -> float | None:
+        """Return what a pod served since the last look where it was saturated [Mpps]; None where that is not known."""
+        uid, text = pod.metadata.uid, (pod.metadata.annotations or {}).get(RATE, "")
+        if not text or not pod.status.pod_ip:
+            return None
+        try:
+            now = await reader(urlsplit(text).scheme)(text, pod.status.pod_ip)
+        except (httpx.HTTPError, ConfigurationError, InvalidValueError, ValueError) as error:
+            self.counts["failed"] += 1
+            _LOG.warning("%s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
+            return None
+        before, self._before[uid] = self._before.get(uid), now
+        if before is None or now.served < before.served or now.dropped < before.dropped or now.at_s <= before.at_s:
+            self.counts["first"] += 1  # or the pod's program began anew
+            return None
+        served = now.served - before.served
+        if now.dropped - before.dropped <= LEAST_DROPPED * served:
+            self.counts["unsaturated"] += 1
+            return None
+        return 1e-6 * served / (now.at_s - before.at_s)
+
+
+_READERS: Mapping[str, RateReader] = {"http": read_prometheus, "https": read_prometheus}
+
+
+def reader(scheme: str) -> RateReader:
+    """Return what reads annotations of a scheme: Prometheus, or a plug-in of the group `slomo.rate_readers`.
+
+    Raises ConfigurationError where there is none.
+    """
+    if scheme in _READERS:
+        return _READERS[scheme]
+    if scheme not in plugins(GROUP):
+        raise ConfigurationError(f"nothing reads '{scheme}:' of {RATE}", hint="use http, or install a plug-in")
+    made: RateReader = load_plugin(GROUP, scheme)
+    return made
