@@ -38,6 +38,9 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
     "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold."
 )
 @click.option("--enforce", metavar="BACKEND", help="Let admins act on this host: auto, resctrl, pqos, cgroup, ...")
+@click.option(
+    "--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log's lines."
+)
 @click.option("--control", is_flag=True, help="Let admins run control loops on simulated machines.")
 @click.option("--receipts", metavar="FOLDER", type=click.Path(), help="Receipts of what was done to this host.")
 @click.option("--pools", metavar="FILE", type=click.Path(), help="RMD's rmd.toml: answer as RMD.")
@@ -54,7 +57,7 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 )
 @click.option("--backup", metavar="FILE", type=click.Path(), help="Copy the state, also while in use, and end.")
 @json_option
-def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, **given: Any) -> None:
+def command(demo: bool, backup: str | None, body_limit_mib: int, log: str, as_json: bool, **given: Any) -> None:
     """Answer over HTTP: predictions, placement, the Kubernetes scheduler, and a page.
 
     Listens at loopback; beyond it needs --token-file or --client-ca. The API is described at /openapi.json.
@@ -69,7 +72,7 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, as_json: bool, 
         if as_json:
             emit_json({"copied": backup})
         return
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    _log_to_stderr(log)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is a line
     models = _demo_folder() if demo else Path(settings(models=given["models"]).models)
     paths: dict[str, Any] = {
@@ -100,6 +103,14 @@ _PLAIN = (
     "host_machine",
     "correct",
 )
+
+
+def _log_to_stderr(form: str) -> None:
+    from slomo.service.logs import JsonLines
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
 def _path(text: str | None) -> Path | None:

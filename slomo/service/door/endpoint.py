@@ -17,6 +17,7 @@ import msgspec
 from slomo.service.door.access import check_origin
 from slomo.service.door.operation import Answer, Call, Caller, Operation
 from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
+from slomo.service.logs import CONTEXT, RequestContext, trace_of
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -75,6 +76,7 @@ class Endpoint:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}  # names come in lower case
         given = headers.get("x-request-id", "")
         request_id = given if _ID.fullmatch(given) else os.urandom(8).hex()
+        CONTEXT.set(RequestContext(request_id, trace_of(headers.get("traceparent", ""))))
         caller = Caller("nobody", "open")
         method = scope["method"]
         try:

@@ -1,0 +1,57 @@
+"""Logs as lines of JSON, each with the request and the trace that it belongs to (`slomo serve --log json`).
+
+A caller's W3C ``traceparent`` is taken over; without one every request begins a trace of its own.
+"""
+
+import contextvars
+import json
+import logging
+import os
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.ASCII)
+
+
+class RequestContext(NamedTuple):
+    """Which request is answered, and of which trace it is a part."""
+
+    request_id: str = ""
+    trace_id: str = ""
+
+
+_NOTHING = RequestContext()
+#: What is answered in this task.
+CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("request", default=_NOTHING)
+
+
+def trace_of(parent: str) -> str:
+    """Return the trace of a ``traceparent``, or a new one where there is none.
+
+    Examples
+    --------
+    >>> trace_of("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    '4bf92f3577b34da6a3ce929d0e0e4736'
+    >>> len(trace_of(""))
+    32
+    """
+    match = _PARENT.fullmatch(parent)
+    return match[1] if match is not None else os.urandom(16).hex()
+
+
+class JsonLines(logging.Formatter):
+    """Writes one JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as JSON."""
+        row = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in CONTEXT.get()._asdict().items() if value},
+        }
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row, ensure_ascii=False)
