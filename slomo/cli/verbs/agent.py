@@ -40,8 +40,6 @@ def command(as_json: bool, **given: Any) -> None:
 async def _observe(
     node: str, service: str, token_file: str | None, kubernetes: str, every: int, looks: int | None
 ) -> dict[str, int]:
-    import httpx
-
     from slomo.client import AsyncClient
     from slomo.errors import SlomoError
     from slomo.files.opening import read_text
@@ -63,7 +61,7 @@ async def _observe(
                 await asyncio.sleep(every)
             try:
                 await agent.look()
-            except (httpx.HTTPError, SlomoError) as error:
+            except SlomoError as error:
                 note(f"{type(error).__name__}: {error}")
             done += 1
         await watch.close()

@@ -123,12 +123,12 @@ class NodeAgent:
 
     async def look(self) -> None:
         """Read every pod once; send what was saturated since the last look."""
-        answer = await self._watch.request("GET", f"/api/v1/nodes/{self._node}")
-        answer.raise_for_status()
-        labels = msgspec.json.decode(answer.content, type=KubernetesNode).metadata.labels or {}
-        answer = await self._watch.request("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={self._node}")
-        answer.raise_for_status()
-        pods = {pod.metadata.uid: pod for pod in msgspec.json.decode(answer.content, type=_PodList).items}
+        try:
+            labels, pods = await self._listed()
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            self.counts["failed"] += 1
+            _LOG.warning("node %s: %s: %s", self._node, type(error).__name__, error)
+            return
         running = {uid: need.nf for uid, pod in pods.items() if not is_over(pod) and (need := need_of(pod)) and need.nf}
         self._before = {uid: count for uid, count in self._before.items() if uid in running}
         observed = []
@@ -141,6 +141,16 @@ class NodeAgent:
         if observed:
             await self._send(observed)
             self.counts["sent"] += len(observed)
+
+    async def _listed(self) -> tuple[dict[str, str], dict[str, Pod]]:
+        """Return the node's labels and its pods by uid."""
+        answer = await self._watch.request("GET", f"/api/v1/nodes/{self._node}")
+        answer.raise_for_status()
+        labels = msgspec.json.decode(answer.content, type=KubernetesNode).metadata.labels or {}
+        answer = await self._watch.request("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={self._node}")
+        answer.raise_for_status()
+        pods = {pod.metadata.uid: pod for pod in msgspec.json.decode(answer.content, type=_PodList).items}
+        return labels, pods
 
     async def _saturated_mpps(self, pod: Pod) -> float | None:
         """Return what a pod served since the last look where it was saturated [Mpps]; None where that is not known."""

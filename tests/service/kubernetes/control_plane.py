@@ -74,6 +74,14 @@ class ControlPlane:
         self.address = f"https://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
         client, peer = free_port(), free_port()
         urls = [f"http://127.0.0.1:{port}" for port in (client, peer)]
         self.start("etcd", [str(self._binaries / "etcd"), "--data-dir", str(self._folder / "etcd"),
@@ -82,7 +90,7 @@ class ControlPlane:
                             "--initial-cluster", f"default={urls[1]}", "--unsafe-no-fsync"])  # fmt: skip
         self._write_keys()
         self.start("apiserver", [str(self._binaries / "kube-apiserver"), *self._flags(urls[0])])
-        waited("API server", self._is_up)
+        waited("API server", self._is_up, 300.0)
         context = ssl.create_default_context(cafile=str(self._folder / "certificates/apiserver.crt"))
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self.line = httpx.Client(base_url=self.address, verify=context, headers=headers, timeout=30.0)
@@ -91,7 +99,6 @@ class ControlPlane:
         for item in yaml.safe_load_all((MANIFESTS / "slomo-scheduler.yaml").read_text(encoding="utf-8")):
             if "Role" in item["kind"]:
                 self.apply(item)
-        return self
 
     def __exit__(self, *_: object) -> None:
         for name in list(self._processes)[::-1]:
