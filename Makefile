@@ -136,6 +136,7 @@ docs-site: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet 'zensical>=0.0.70' 'mkdocstrings-python>=2' 'nbconvert>=7.16'
 	$(BIN)/python docs/make_site.py
 	$(BIN)/zensical build --strict --clean
+	$(BIN)/python docs/make_site.py finish
 	@echo "site/index.html"
 
 figures: $(VENV)/.dev

@@ -1,5 +1,8 @@
 """Gather the sources of the documentation site in build/site: run by `make docs-site`, before Zensical.
 
+    python docs/make_site.py            # before
+    python docs/make_site.py finish     # after: nothing on a page is loaded from elsewhere
+
 The pages of docs/ as they are; the notebooks, run once per content and rendered; and pages of the Python interface that
 mkdocstrings makes of docstrings, in place of the plain one that GitHub shows.
 """
@@ -7,6 +10,7 @@ mkdocstrings makes of docstrings, in place of the plain one that GitHub shows.
 import hashlib
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -106,5 +110,19 @@ def main() -> None:
         rendered(path, notebooks)
 
 
+def finish(site: Path = ROOT / "site") -> None:
+    """Take a polyfill for old browsers out of all pages, and refuse anything else that a page loads from elsewhere."""
+    elsewhere = set()
+    for path in sorted(site.rglob("*.html")):
+        text = path.read_text(encoding="utf-8")
+        kept = re.sub(r'<script src="https://unpkg\.com/iframe-worker/shim"[^>]*></script>', "", text)
+        if kept != text:
+            path.write_text(kept, encoding="utf-8")
+        elsewhere |= set(re.findall(r'<(?:script|img|iframe)[^>]+src="(https?:[^"]+)', kept))
+        elsewhere |= set(re.findall(r'<link[^>]+stylesheet[^>]+href="(https?:[^"]+)', kept))
+    if elsewhere:
+        sys.exit(f"pages load from elsewhere: {sorted(elsewhere)}")
+
+
 if __name__ == "__main__":
-    main()
+    finish() if sys.argv[1:] == ["finish"] else main()
