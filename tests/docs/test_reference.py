@@ -37,6 +37,29 @@ def test_generated_pages_are_current(name: str) -> None:
     assert written == generated_pages()[name]()
 
 
+def test_readme_and_paper_state_the_errors_of_the_accuracy_page() -> None:
+    """One table of errors: what README and paper say of the shipped datasets stands in docs/accuracy.md."""
+    told = {
+        name: (REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "paper.md", "docs/accuracy.md")
+    }
+    rows = {
+        "slomo": r"default \(`equilibrium`\)",
+        "SLOMO's learner": r"`slomo-gbr` \(SLOMO's learner\)",
+        "Dobrescu": "Dobrescu: line",
+        "Bubble-Up": "Bubble-Up: line",
+        "no interference": "no interference",
+    }
+    for name, row in rows.items():
+        here = re.search(rf"^\| {row} \| ([\d.]+); [^|]*\| ([\d.]+);", told["docs/accuracy.md"], re.MULTILINE)
+        readme = re.search(rf"^\| {name}[^|]*\| ([\d.]+) ", told["README.md"], re.MULTILINE)
+        paper = re.search(rf"^\| {name}[^|]*\| ([\d.]+) \| ([\d.]+)", told["paper.md"], re.MULTILINE)
+        assert here, name
+        assert readme, name
+        assert paper, name
+        assert float(readme[1]) == pytest.approx(float(here[1]), abs=0.05), name
+        assert [float(n) for n in paper.groups()] == [float(n) for n in here.groups()], name
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(REPOSITORY)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     """Every relative link in a document names a file that exists."""
