@@ -1,4 +1,4 @@
-"""Settings of the front doors: command line over environment over file over default.
+"""Settings of the command line and of Python: an option overrides the environment, that the file, that the default.
 
 The order is the one people know from pip and git (nearest wins); only the command line and the service read settings,
 the library takes arguments. A table of settings, as datasette keeps one, makes the documentation provable.

@@ -1,4 +1,4 @@
-"""Quantities with units: parse what people write, convert, print what people read.
+"""Quantities with units: parse, convert, print.
 
 Prefixes follow IEC 80000-13 (MiB = 2**20 bytes) and SI (Mpps = 1e6 packets per second, Gbit/s = 1e9 bits per second).
 """

@@ -1,4 +1,4 @@
-"""What lies between profiles along one attribute, from the numbers at the profiles: no model in sight.
+"""Interpolate between profiles along one attribute, from the numbers at the profiles; knows no models.
 
 An NF's work per packet adds up in time (Yala, ASPLOS'25, section 4), so that time, not throughput, is interpolated.
 """

@@ -1,4 +1,4 @@
-"""Where workloads lie among the profiles of their NF, and how to get to them: geometry, no model in sight.
+"""Where workloads lie among the profiles of their NF, and which profiles to interpolate; geometry only, no models.
 
 Between profiles along one coordinate, or along two where all four corners were profiled; cheap solo runs in between say
 where on the way an NF slows down. Beyond a single profile, as far as SLOMO (SIGCOMM'20) goes, in flow counts alone.

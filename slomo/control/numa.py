@@ -1,8 +1,8 @@
 """NUMA: moves tenants, their memory with them, between the nodes of a server as loads change.
 
 NUMASFP (COMSNETS'22) places anew in every interval by the rates of now and migrates by cpuset. Here the loop asks for
-the nodes at which most is predicted to be served (`slomo.placement.chains.predicted`), and moves only where what that
-gains over a horizon exceeds what the moves cost.
+the nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves tenants only if the gain
+over a horizon exceeds the cost of the moves.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ PROBE = 4
 
 
 class SimulatedTime:
-    """Time that passes only where somebody waits."""
+    """Simulated time: it passes only while the loop waits."""
 
     def __init__(self) -> None:
         self.time_s = 0.0

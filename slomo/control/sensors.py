@@ -1,4 +1,4 @@
-"""Whether what is seen of a machine can be believed: missing, frozen, absurd or late readings are not.
+"""Whether readings of a machine can be trusted: missing, frozen, absurd or late ones cannot.
 
 A silent, frozen or absurd sensor never reads as "healthy" (design law 16). Real rates vary in every window: a tenant
 that shows exactly the same numbers again has a sensor that stands still, unless it is offered nothing.

@@ -1,4 +1,4 @@
-"""When does a sequence stop being what it was: a cumulative sum with a stated average run length between false alarms.
+"""Detect a change in a sequence: a cumulative sum with a stated average run length between false alarms.
 
 Page's CUSUM (Biometrika, 1954) over normal scores; the alarm threshold for an average run length is found with the
 Markov chain of Brook and Evans (Biometrika, 1972), and simulation agrees with it (the tests run one).
@@ -119,7 +119,7 @@ class Cusum:
 def conformal_score(value: float, calibration: Floats, generator: np.random.Generator) -> float:
     """Return the normal score of an error among calibration errors: standard normal if it is one of their kind.
 
-    Ties, and the place among the calibration errors, are settled at random, which makes the score exact for any
+    Ties, and the rank among the calibration errors, are drawn at random, which makes the score exact for any
     distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That is over all
     draws of calibration errors; one draw of few may be a small one, so that shares of fewer than :data:`MANY` are
     moved outwards by half of their standard deviation.

@@ -1,4 +1,4 @@
-"""An enforcement plan: what a machine is to do for each of its tenants, independent of who carries it out.
+"""An enforcement plan: the resources of each tenant of a machine, independent of the backend.
 
 Cores, memory node, cache ways and buffers as a `Decision` has them (ResQ, NSDI'18, section 5.2), memory bandwidth as
 NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCOMM'17) sets them.
@@ -54,7 +54,7 @@ class MemoryBandwidth:
 
 @dataclass(frozen=True)
 class TenantSetting:
-    """What one tenant gets; None leaves that as it is.
+    """What one tenant gets; a field that is None is not changed.
 
     Attributes
     ----------

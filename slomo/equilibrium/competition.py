@@ -122,8 +122,8 @@ def features_of_one(
 ) -> tuple[list[float], Floats]:
     """Return the features of one mix, those of :func:`mix_features` to the last bit, and what they are composed of.
 
-    The competitors come in the order of their keys. What they are composed of has shape ``(competitors, metrics)``; its
-    first columns are the metrics among `names`.
+    The competitors come in the order of their keys. The competitors' own vectors have shape ``(competitors, metrics)``;
+    the first columns are the metrics among `names`.
     """
     if composition == "latent":
         rows = latent_rows(competitors, len(names))

@@ -1,4 +1,4 @@
-"""Whether a profile saw what an NF feels at a server's fixed point, and as much as its neighbours move.
+"""Whether a profile covers the pressure on an NF at a server's fixed point, and the traffic of its neighbours.
 
 Neighbours that write more to memory or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
 competitor of the profile make the answer an extrapolation, whatever the pressure is. Where a memory channel is full,

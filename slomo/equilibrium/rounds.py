@@ -349,7 +349,7 @@ def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
 
 
 def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
-    """Return what is served as a share of the most that an NF ever served, `LEAST_LOAD` to 1."""
+    """Return throughput as a share of the NF's largest, limited to `LEAST_LOAD` to 1."""
     return np.minimum(np.maximum(served_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Servers brought to rest: by the compiled loop where that pays, else by rounds over arrays, to the same bits.
+"""Solve servers to their fixed points: by the compiled loop where that pays, else over arrays, to the same bits.
 
 What the rounds need of a set of NFs is laid out once per set and kept, for the sets last asked about.
 """

@@ -157,7 +157,7 @@ def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Take
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
     """Make one run on a host, unless the host has it already and it is not wanted `again`; keep it before it is told.
 
-    Where the store has no room (a full disk), it is kept in the room that was set aside until the coordinator has it.
+    If the disk is full, the run is kept in reserved space until the coordinator has it.
     The run is told with that error.
     """
     hold(host)

@@ -1,4 +1,4 @@
-"""The process of a host that runs are sent to: warm, so that a worker that dies is there again at once.
+"""The process of a host that receives runs. It stays warm, so that a worker that dies is replaced at once.
 
     python -m slomo.fleet.worker tcp://COORDINATOR:8786 --name rack1 --state FOLDER
 

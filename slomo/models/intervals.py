@@ -109,7 +109,7 @@ class ConformalCalibration(Stored):
         return tuple([middle + size * score for score in scores])
 
     def lower_scores(self, confidence: float) -> Floats:
-        """Return, by kind of neighbourhood, the score that a new one is above with probability `confidence`.
+        """Return, by kind of neighbourhood, the score that a new score exceeds with probability `confidence`.
 
         With too few scores to say, the lowest there is: as far as calibration reaches. Minus infinity without any.
         Raises InvalidValueError for a confidence outside 0 to 1.

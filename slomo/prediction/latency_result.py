@@ -27,7 +27,7 @@ class LatencyPrediction(Stored):
     possible_mpps: float
     #: ``p50``, ``p95``, ``p99`` [us]; empty where there is no number to give.
     percentiles_us: Mapping[str, float]
-    #: Where each lies with probability `coverage` [us]; None where nothing bounds it from above.
+    #: Interval of each with probability `coverage` [us]; the upper end is None where nothing bounds it.
     intervals_us: Mapping[str, tuple[float, float | None]]
     #: Nominal coverage of the intervals, 0 to 1.
     coverage: float

@@ -334,7 +334,7 @@ class Answers:
         return replace(prediction, interval=(min(low, least), max(high, most)))
 
     def _marked(self, prediction: Prediction, number: int) -> Prediction:
-        """Say what was not profiled; alone, it is no measurement either."""
+        """Add to the reasons what was not profiled; a solo answer is then no measurement either."""
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
         reasons += [reason for other in server.beside(number) for reason in other.adapted if reason not in reasons]

@@ -1,8 +1,9 @@
 """What probed hosts feel differently, as a factor per host and metric, so that their runs stand in one dataset.
 
 Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`): beside the same competition one feels
-more extra time than another. Competitions that all of them probed say by how much; readings are brought to common units
-with that factor, and the dataset's environment keeps calibrations and factors. Throughput is left as it is.
+more extra time than another. Competitions that all machines probed tell by what factor they differ; readings are
+brought to common units with that factor, and the dataset's environment keeps calibrations and factors. Throughput is
+left as it is.
 """
 
 import hashlib

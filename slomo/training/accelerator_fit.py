@@ -127,7 +127,7 @@ def _fitted(
         # a few runs in which NFs fall into step must not decide: errors count by their size, not its square
         return float((np.sqrt(_SMALL**2 + residuals(numbers) ** 2) - _SMALL).mean())
 
-    # the time of an NF that waits has steps: begin where a coarse search is best, and follow no slopes
+    # the time of an NF that waits has steps: start at the best point of a coarse search, then search without gradients
     grid = [np.array([np.log(requests), share]) for requests in _REQUESTS for share in np.linspace(0.05, 0.95, 19)]
     starts = sorted(grid, key=cost)[:2]
     bounds = [(np.log(0.05), np.log(50.0)), (0.01, 1.0)]

@@ -150,7 +150,7 @@ def _usual(mixes: HeldOutMixes, owners: int) -> _Usual:
 
 
 def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
-    """Return errors away from their middle, in sizes."""
+    """Return errors less their centre, divided by their scale."""
     middle, size = shapes_at(shapes, mixes.owner, mixes.loss)
     sized: Floats = (mixes.errors - middle) / size
     return sized

@@ -174,7 +174,7 @@ def _part_load(subject: Subject, rows: "pd.DataFrame") -> PartLoadRows | None:
 def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return the runs whose target had what full ports leave it, and not what it can do beside its competitors.
 
-    Ports that all share are divided max-min, so that who wants more than there is has as much as anybody has. What
+    Shared ports are divided max-min: a tenant that wants more than its share gets as much as any other. What
     competitors want is the rate they are sent, dropped packets included; without a rate it is what their cards move,
     in lines in and out, and where that is not known either, no run is meant.
     """

@@ -263,8 +263,8 @@ def _sensitivity(
 def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) -> str | None:
     """Return the function beside which one should be measured next: where the loss is least certain.
 
-    The variance of a product: of the target's sensitivity at the other's pressure, and the other way round, each in
-    units of the ridge's posterior; of pairs that were not measured.
+    The variance of the predicted product for pairs that were not measured: that of the target's sensitivity times the
+    other's pressure, plus the reverse, in units of the ridge's posterior.
     """
     own = rows.target == number
     measured = rows.counts[own & (rows.counts.sum(axis=1) == 1)].sum(axis=0) > 0

@@ -25,7 +25,7 @@ _TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
 
 
 def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
-    """Return the memory's latency where one machine's channel is just full [ns]; 0 where too few runs tell.
+    """Return the memory latency at which a machine's channel is just full [ns]; 0 if too few runs fill it.
 
     Parameters
     ----------

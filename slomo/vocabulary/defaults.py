@@ -1,4 +1,4 @@
-"""What is used where nothing is named, and the ways to ask for a prediction."""
+"""Default names of machine, method and model, and the methods of prediction."""
 
 from typing import Literal
 

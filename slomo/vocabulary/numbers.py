@@ -1,4 +1,4 @@
-"""What people give to functions, checked in words before anything is computed with it."""
+"""Check numbers and paths that callers give to functions, before anything is computed with them."""
 
 import math
 import operator

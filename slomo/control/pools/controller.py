@@ -1,4 +1,4 @@
-"""RMD's pools as a controller: each round the machine is to be as the pools say, and who is short is told.
+"""RMD's pools as a controller: each round sets the machine to the pools' plan, and reports tenants that fall short.
 
 Pools divide the cache by what was asked for, not by what is seen: a promise that breaks all the same is for the
 orchestrator to repair, as in RMD (OSS EU'18).

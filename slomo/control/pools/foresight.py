@@ -1,4 +1,4 @@
-"""What everybody keeps under a pool's plan, as `slomo.prediction.question` predicts it; or why nothing can be said.
+"""Predicted throughput of every tenant under a pool's plan (`slomo.prediction.question`), or why there is none.
 
 The cache of a host with pools is divided, so that models must have been profiled over cache ways. What a library does
 not know is said, and free ways must serve instead.

@@ -72,7 +72,7 @@ class LatencyModel(Stored):
     5.0
     """
 
-    #: Throughput without competitors and with as much offered as it can serve [Mpps]; its inverse is the service time.
+    #: Solo throughput at saturation [Mpps]; its inverse is the service time.
     solo_mpps: float
     #: Ends of the pieces in -ln(1 - load), ascending, shape (pieces + 1,).
     knots: Floats

@@ -280,7 +280,7 @@ class Admission:
         return {signature: number for signature, (_, number) in taken.items()}
 
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
-        """Return the ways to cut a request, the preferred first; note in `tried` where none will do."""
+        """Return the ways to split a request into pieces, the preferred first; add to `tried` where none fits."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
         alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
         rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)

@@ -294,7 +294,7 @@ def _judge(core: "Admission") -> None:
 
 
 def _housed(core: "Admission", homeless: Sequence[tuple[Request, str]]) -> Restored:
-    """Place what was on servers that are gone, higher priorities first."""
+    """Place requests anew whose servers are gone, higher priorities first."""
     moves: list[Move] = []
     left: list[Decision] = []
     for request, source in sorted(homeless, key=lambda item: -item[0].priority):

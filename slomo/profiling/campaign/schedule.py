@@ -47,7 +47,7 @@ class Schedule:
         return sorted(runs, key=self._place) if self.interleaved else runs
 
     def _place(self, run: PlannedRun) -> tuple[int, int, int]:
-        """Return where a run stands: by block, then with those beside the same competitors, at random either way.
+        """Return the sort key of a run: random order of blocks, in them of groups with the same competitors.
 
         Who is probed beside a competition explains the runs beside it best when they follow at once.
         """

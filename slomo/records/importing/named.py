@@ -181,7 +181,7 @@ def _fault(table: MeasuredTable, line: int, place: int, got: object, what: str) 
 
 
 def _is_numeric(table: MeasuredTable, place: int) -> bool:
-    """Return whether most of a column that says anything is numbers: one bad cell is a bad cell."""
+    """Return whether most filled cells of a column are numbers; then any other cell is an error."""
     texts = [str(cells[place]).strip() for cells in table.cells]
     told = [text for text in texts if text not in ("", "-", "N/A", "nan")]
     numbers = sum(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf", text) is not None for text in told)

@@ -1,8 +1,8 @@
 """Which nodes keep every SLO with one pod more: one vectorised prediction over all candidates.
 
 Nodes alike (same machine, same mix) are one question, and verdicts are remembered by mix: from one pod to the next only
-the node that took the last one is new. A network function without a model weighs as the worst neighbour the library
-knows (`slomo.placement.feasibility.worst_case`); a promise to it is refused, for nothing would stand behind it.
+the node that took the last one is new. A network function without a model counts as the worst neighbour of the library
+(`slomo.placement.feasibility.worst_case`). A promise to it is refused, because no prediction supports it.
 """
 
 import time

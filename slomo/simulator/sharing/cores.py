@@ -113,7 +113,7 @@ def raise_least(sharing: Sharing, core: int) -> None:
 
 @compiled
 def look_at_slice(sharing: Sharing, core: int) -> None:
-    """Do what EEVDF does whenever it looks at the clock: a slice that is over ends the turn if others wait."""
+    """Apply EEVDF's tick: a task whose slice is over yields if others wait."""
     account(sharing, core)
     running = sharing.cores[core, K_RUNNING]
     if running >= 0:

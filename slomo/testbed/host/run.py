@@ -1,4 +1,4 @@
-"""One run's belongings: its mark, directory and processes; all gone when it ends, however it ends.
+"""What one run owns: its mark, directory and processes. All are removed, however it ends.
 
 Everything a run makes carries its mark, so that what a killed run could not remove is found by the next one.
 """

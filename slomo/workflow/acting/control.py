@@ -308,7 +308,7 @@ def host_controller(
     settings: Mapping[str, TenantSetting],
     promised: Sequence[str],
 ) -> Controller:
-    """Return who decides on this host.
+    """Return the controller for this host.
 
     Raises TestbedError where the cache cannot be divided; ConfigurationError, UnsupportedPredictionError for what was
     learned on another machine, or not of a tenant.

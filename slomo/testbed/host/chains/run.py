@@ -196,7 +196,7 @@ class _Run:
 
 
 def scheduler_notes(stage: dict[str, Any], scheduler: str) -> Sequence[str]:
-    """Return what to grant where the kernel refused a stage its scheduler.
+    """Return which right to grant, where the kernel refused a stage its scheduler.
 
     Examples
     --------

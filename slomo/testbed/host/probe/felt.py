@@ -1,4 +1,4 @@
-"""What a reporter feels: extra time per unit of its work, the number that stands in for a counter.
+"""Slowdown of a reporter: extra time per unit of its work, used in place of a counter.
 
 Bubble-Up (MICRO'11, section 4.2) calls an application's pressure what it does to a reporter. Times add where shares of
 a speed do not: two competitors that cost a reporter 0.2 and 0.3 of its time cost it 0.5, until the resource is full.

@@ -85,6 +85,6 @@ def _reporter(name: str, metric: str, **knobs: Any) -> Reporter:
 
 
 def _workload(data_size_mib: float, pattern: str, writes: int = 0, **rest: Setting) -> Workload:
-    """Return a setting of the competitor that either reads or writes, so that it is one thing only."""
+    """Return a setting of the competitor that either reads or writes, never both."""
     accesses = {"reads_per_packet": 0 if writes else _PER_PACKET, "writes_per_packet": writes}
     return Workload("synthetic", {"data_size_mib": round(data_size_mib, 3), "pattern": pattern, **accesses, **rest})

@@ -1,4 +1,4 @@
-"""Programs that stand on one core for a whole campaign: started when first needed, paused while nobody looks at them.
+"""Programs kept on one core for a whole campaign: started when first needed, paused between measurements.
 
 A program that is started again lies elsewhere in memory and runs 3 to 8 % faster or slower; one that stands does not.
 """

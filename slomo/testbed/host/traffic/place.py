@@ -1,7 +1,7 @@
 """Where a generator runs: on this machine, or on another one over SSH.
 
-Commands are word lists on both; SSH joins its words into a line for the remote shell, so each is quoted first. What
-runs remotely ends with its connection: a terminal is asked for, and `timeout` bounds it.
+Commands are word lists on both; SSH joins its words into a line for the remote shell, so each is quoted first. A remote
+program ends with its connection, because it has a terminal; `timeout` limits its run time.
 """
 
 import re
