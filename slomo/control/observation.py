@@ -34,7 +34,7 @@ class TenantReading:
 
     @property
     def fault(self) -> str:
-        """What no tenant can show: not a number, infinite, negative, or beyond any port; nothing where all is well."""
+        """Impossible readings: not a number, infinite, negative, or more than any port carries."""
         for name, unit in _UNITS.items():
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= _MOST:

@@ -49,7 +49,7 @@ class Alarm:
 
     #: Workload key.
     workload: str
-    #: Whether it suffers otherwise than foretold, or presses otherwise on the others; one of "throughput", "vector".
+    #: What differs from the prediction: its throughput or its pressure; one of "throughput", "vector".
     channel: str
     #: Observations of this NF so far, and how many of them when the change probably came.
     observations: int

@@ -41,7 +41,7 @@ SERVED = 0.985
 
 @dataclass(frozen=True, eq=False)
 class PartLoadRows:
-    """Runs under pressure of an NF that had less to do than it could serve.
+    """Runs under pressure in which the NF was offered less than it could serve.
 
     Attributes
     ----------

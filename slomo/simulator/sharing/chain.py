@@ -143,7 +143,7 @@ def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: i
 
 @compiled
 def dequeue(sharing: Sharing, stage: int, now: float) -> int:
-    """Take the oldest packet of a ring that has one; who polls it for room goes on below the high mark."""
+    """Take the oldest packet of a ring that has one; a producer that waits for room goes on below the high mark."""
     row = sharing.stages[stage]
     packet = sharing.rings[stage, row[Q_HEAD] & (row[Q_CAPACITY] - 1)]
     row[Q_HEAD] += 1
