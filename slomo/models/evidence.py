@@ -29,7 +29,7 @@ class Evidence(Stored):
     Examples
     --------
     >>> Evidence("slomo-gp", "mixes", 160, 20, 0.012, 0.4).text
-    'slomo-gp: 160 held-out errors (mixes), 20 in such a neighbourhood, 1.2 % of solo on average; distance 0.4 of 1'
+    'slomo-gp: 160 held-out errors (mixes), 20 with such neighbours; 1.2 % of solo on average; pressure 0.4 of profiled'
     """
 
     #: What answered.
@@ -51,9 +51,9 @@ class Evidence(Stored):
         """The evidence in one line."""
         if self.source == "measured":
             return f"{self.model}: measured"
-        parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} in such a neighbourhood"
-        parts += "" if self.error is None else f", {100.0 * self.error:.2g} % of solo on average"
-        return parts + ("" if self.distance is None else f"; distance {self.distance:.2g} of 1")
+        parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} with such neighbours"
+        parts += "" if self.error is None else f"; {100.0 * self.error:.2g} % of solo on average"
+        return parts + ("" if self.distance is None else f"; pressure {self.distance:.2g} of profiled")
 
 
 def evidence_of(

@@ -295,8 +295,8 @@ def _text(prediction: "Prediction") -> str:
     lines = [f"{label(prediction.target)} beside {beside or given} on {prediction.machine}, model {prediction.model}"]
     lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
     share = f"{100 * prediction.coverage:g} % interval"
-    of = "measurement and mean" if prediction.noise is None else "the next measurement"
-    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({share} {low:.3f} to {high:.3f}, of {of})")
+    of = "" if prediction.noise is None else ", of the next measurement"
+    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({share} {low:.3f} to {high:.3f}{of})")
     if prediction.noise is not None:
         low, high = prediction.mean_interval
         one = f"one scatters by {100 * prediction.noise.next_measurement:.1f} %"
