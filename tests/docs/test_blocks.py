@@ -1,7 +1,8 @@
 """The examples of pages run, in order, against the wheel that is built from this checkout.
 
 A block that cannot run in a test says why in a comment on the line above it, ``<!-- not run: reason -->``; one that may
-end with another code than 0 says so, ``<!-- exit 0 or 1: reason -->``. Every page starts in an empty folder and makes
+end with another code than 0 says so, ``<!-- exit 0 or 1: reason -->``; a service that the rest of the page asks says
+``<!-- started: reason -->`` and gets a free port. Every page starts in an empty folder and makes
 what it needs. Campaigns are made smaller (fewer runs and mixes), nothing else is changed; what a page makes by the same
 commands as a page before, in the same order and from nothing, is not made twice.
 """
@@ -10,11 +11,16 @@ import hashlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -43,13 +49,14 @@ EXITS = re.compile(r"exit (\d+)((?: or \d+)*): ")
 
 @dataclass(frozen=True)
 class Block:
-    """One example: its language, its text, its line, why it is not run (or empty), and codes it may end with."""
+    """One example: language, text, line, why it is not run (or empty), codes it may end with, whether it goes on."""
 
     language: str
     code: str
     line: int
     reason: str
     exits: tuple[int, ...] = (0,)
+    started: bool = False
 
 
 def blocks(page: Path) -> list[Block]:
@@ -60,7 +67,8 @@ def blocks(page: Path) -> list[Block]:
         reason = mark.removeprefix("not run:").strip() if mark.startswith("not run:") else ""
         told = EXITS.match(mark)
         exits = tuple(int(code) for code in re.findall(r"\d+", told[0])) if told else (0,)
-        listed.append(Block(match["language"], match["code"], text.count("\n", 0, match.start()) + 1, reason, exits))
+        line, started = text.count("\n", 0, match.start()) + 1, mark.startswith("started:")
+        listed.append(Block(match["language"], match["code"], line, reason, exits, started))
     return listed
 
 
@@ -130,6 +138,29 @@ def run(command: list[str], folder: Path, installed: Path) -> subprocess.Complet
     )
 
 
+@contextmanager
+def started(line: str, folder: Path, installed: Path) -> Iterator[int]:
+    """Start a service on a free port until the page ends; yield the port once it is ready."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(installed / "python"), "-m", *line.split(), "--port", str(port)]
+    environment = {**os.environ, "HOME": str(folder)}
+    with (folder / "service.log").open("w") as log:
+        service = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        for _ in range(1200):
+            assert service.poll() is None, (folder / "service.log").read_text()
+            with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+                if answer.status == 200:
+                    break
+            time.sleep(0.5)
+        yield port
+    finally:
+        service.terminate()
+        service.wait(30)
+
+
 def test_the_wheel_finds_what_it_ships(installed: Path, tmp_path: Path) -> None:
     """From the wheel, outside a checkout: the package is the wheel's, it is typed, datasets and mappings are found."""
     program = "import slomo, pathlib; p = pathlib.Path(slomo.__file__).parent; print(p, (p / 'py.typed').exists())"
@@ -153,19 +184,28 @@ def test_the_wheel_finds_what_it_ships(installed: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
 def test_examples_run(page: Path, installed: Path, made: Path, tmp_path: Path) -> None:
     """The commands of a page run one after the other in one empty folder, then its Python as one program."""
+    with ExitStack() as services:
+        run_page(page, installed, made, tmp_path, services)
+
+
+def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: ExitStack) -> None:
+    """Run the examples of a page; services that they start end with the stack."""
     told: list[str] = []
     lines: list[str] = []
+    port = 8080
     for block in blocks(page):
-        if block.language in WRITTEN:
+        if block.started:
+            port = services.enter_context(started(block.code.strip(), tmp_path, installed))
+        elif block.language in WRITTEN:
             if named := re.match(r"# ([\w.-]+\.(?:ya?ml|csv))\b", block.code):
                 (tmp_path / named[1]).write_text(shortened(block.code), encoding="utf-8")
         elif not block.reason and block.language == "python":
-            told.append(shortened(block.code))
+            told.append(shortened(block.code).replace(":8080", f":{port}"))
         elif not block.reason:
             assert block.language == "sh", (
                 f"{page.name}, line {block.line}: '{block.language}' is no language that runs"
             )
-            for line in shortened(block.code).splitlines():
+            for line in shortened(block.code).replace("\\\n", " ").replace(":8080", f":{port}").splitlines():
                 done = run_line(line, lines, tmp_path, installed, made)
                 lines += [] if "--dry-run" in line or " list" in line else [line]
                 assert done.returncode in block.exits, (
