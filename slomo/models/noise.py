@@ -41,14 +41,9 @@ class MeasurementNoise(Stored):
         """
         reach = _normal(coverage) * self.row * predicted_mpps
         least = max(reach / math.sqrt(max(self.rows, 1)), LEAST * solo_mpps)
-        below, above = (
-            max(math.sqrt(max(side**2 - reach**2, 0.0)), least) for side in _sides(predicted_mpps, interval)
-        )
+        sides = predicted_mpps - interval[0], interval[1] - predicted_mpps
+        below, above = (max(math.sqrt(max(side**2 - reach**2, 0.0)), least) for side in sides)
         return max(predicted_mpps - below, interval[0]), min(predicted_mpps + above, interval[1])
-
-
-def _sides(predicted_mpps: float, interval: tuple[float, float]) -> tuple[float, float]:
-    return predicted_mpps - interval[0], interval[1] - predicted_mpps
 
 
 @lru_cache(maxsize=64)

@@ -80,8 +80,9 @@ def test_compiled_kernel_gives_the_same_numbers(kind: str, queries: np.ndarray, 
     ensemble = ensemble_of(model.booster_) if kind == "published" else xgboost_from_json(_source(model), 6)
     rows = queries.astype(np.float32)
     numbers = ensemble._predict_chunk(rows)
-    np.testing.assert_array_equal(sum_of_trees(ensemble, rows), numbers)
-    np.testing.assert_array_equal(sum_of_trees(ensemble, rows[:9]), numbers[:9])
+    trees = ensemble.feature, ensemble.threshold, ensemble.leaf, ensemble.start
+    np.testing.assert_array_equal(sum_of_trees(rows, *trees), numbers)
+    np.testing.assert_array_equal(sum_of_trees(rows[:9], *trees), numbers[:9])
 
 
 def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: MonotoneBoosting, queries: np.ndarray) -> None:

@@ -4,7 +4,7 @@ Blocks of 64 rows keep a tree's nodes in the first-level cache while all rows of
 are those of the numpy path: the same additions in the same order, without fast-math.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,51 +15,23 @@ from slomo.models.functions.compilation import compiled
 FEW_ROWS = 64
 
 
-class Trees(Protocol):
-    """What the kernel reads of a `slomo.models.functions.trees.TreeEnsemble`, whose file imports this one."""
+def sum_of_trees(
+    rows: NDArray[np.float32],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.float32],
+    leaf: NDArray[Any],
+    start: float,
+) -> NDArray[np.float64] | None:
+    """Evaluate the trees of a `slomo.models.functions.trees.TreeEnsemble` on rows without NaN.
 
-    @property
-    def feature(self) -> NDArray[np.int32]:
-        """Column each split reads."""
-        ...
-
-    @property
-    def threshold(self) -> NDArray[np.float32]:
-        """What each split compares with."""
-        ...
-
-    @property
-    def leaf(self) -> NDArray[Any]:
-        """What each leaf adds."""
-        ...
-
-    @property
-    def start(self) -> float:
-        """What the sum starts from."""
-        ...
-
-    @property
-    def depth(self) -> int:
-        """Levels of splits."""
-        ...
-
-
-def sum_of_trees(ensemble: "Trees", rows: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Evaluate an ensemble on rows without NaN, or return None where numba is not installed or stumps need no kernel.
-
-    Examples
-    --------
-    >>> from slomo.models.functions.trees import grow
-    >>> nothing = grow([], start=1.0, n_features=1, dtype=np.float64)
-    >>> sum_of_trees(nothing, np.zeros((1, 1), dtype=np.float32)) in (None, np.array([1.0]))
-    True
+    None where numba is not installed, or stumps need no kernel.
     """
     few = len(rows) < FEW_ROWS
-    kernel = compiled(_walked if few else _trees) if few or ensemble.depth > 1 else None
+    kernel = compiled(_walked if few else _trees) if few or feature.shape[1] > 1 else None
     if kernel is None:
         return None
-    out = np.full(len(rows), ensemble.start, dtype=ensemble.leaf.dtype)
-    kernel(rows, ensemble.feature, ensemble.threshold, ensemble.leaf, out)
+    out = np.full(len(rows), start, dtype=leaf.dtype)
+    kernel(rows, feature, threshold, leaf, out)
     return out.astype(np.float64)
 
 

@@ -92,7 +92,7 @@ class TreeEnsemble:
         if len(small) >= enough and not np.isnan(small).any():
             from slomo.models.functions.tree_kernel import sum_of_trees
 
-            swift = sum_of_trees(self, small)
+            swift = sum_of_trees(small, self.feature, self.threshold, self.leaf, self.start)
             if swift is not None:
                 return swift
         parts = [self._predict_chunk(small[i : i + _CHUNK_ROWS]) for i in range(0, len(small), _CHUNK_ROWS)]

@@ -5,7 +5,6 @@ Machine Learning (2006), chapters 2, 4.2 (Matern 3/2: continuous, with kinks whe
 likelihood). Rates and bytes are read on a scale that is linear near 0 and logarithmic beyond the typical value.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.smooth import SmoothSensitivity, matern
 from slomo.training.families.weighted import WeightedFamily
-from slomo.training.features import pressures_and_traffic, typical_values
+from slomo.training.features import typical_values
 
 #: Rows that the length scales are chosen on; all rows are used afterwards. Choosing takes cubic time.
 _CHOOSING_ROWS = 128
@@ -133,10 +132,6 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
 
     name: str = "slomo-gp"
     composition: CompositionKind = "pressure"
-
-    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that add up, and all traffic attributes."""
-        return pressures_and_traffic(self.name, available)
 
     def fit_weighted(
         self,

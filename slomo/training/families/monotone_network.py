@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
 from slomo.training.families.weighted import WeightedFamily
-from slomo.training.features import pressures_and_traffic, typical_values
+from slomo.training.features import typical_values
 
 #: Slopes of about this size, over features from 0 to 1, count as much in the penalty as a height of the spread.
 _USUAL_SLOPE = 6.0
@@ -201,10 +201,6 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
 
     name: str = "slomo-smooth"
     composition: CompositionKind = "pressure"
-
-    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that add up, and all traffic attributes."""
-        return pressures_and_traffic(self.name, available)
 
     def fit_weighted(
         self,

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.models.base import Floats
 from slomo.models.responses.sensitivity import CurveSensitivity
-from slomo.training.families.single_metric import SingleMetricFamily
+from slomo.training.families.single_metric import SingleMetricFamily, SingleMetricRegressor
 
 
-class SingleMetricCurve(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class SingleMetricCurve(SingleMetricRegressor):
     """The best falling curve over one column; the others are ignored.
 
     Parameters
@@ -38,9 +37,6 @@ class SingleMetricCurve(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ([0.0, 1.5, 9.0], [5.0, 3.5, 2.0])
     """
 
-    def __init__(self, column: int = 0) -> None:
-        self.column = column
-
     def fit(self, X: Any, y: Any, row_weights: Any = None) -> "SingleMetricCurve":
         """Fit response `y` over column `column` of `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
@@ -53,11 +49,6 @@ class SingleMetricCurve(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.levels_ = -self.levels_
         self.knots_ = np.bincount(level.ravel(), weights=weight * x) / np.bincount(level.ravel(), weights=weight)
         return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # it ignores columns by intent
-        return tags
 
     def predict(self, X: Any) -> Any:
         """Return the curve's value for `X`."""

@@ -1,9 +1,11 @@
 """What families share whose rows may count by weights: without, all rows count alike."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from slomo.models.base import Floats, SensitivityModel
+from slomo.training.features import pressures_and_traffic
 
 Fitted = TypeVar("Fitted", bound=SensitivityModel)
 
@@ -11,9 +13,15 @@ Fitted = TypeVar("Fitted", bound=SensitivityModel)
 class WeightedFamily(Generic[Fitted]):
     """A `ModelFamily` that is written once, for rows with weights."""
 
+    name: str
+
     def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> Fitted:
         """Fit one NF; see `ModelFamily.fit`."""
         return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
+        """Return the pressures that add up, and all traffic attributes."""
+        return pressures_and_traffic(self.name, available)
 
     @abstractmethod
     def fit_weighted(

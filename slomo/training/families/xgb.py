@@ -18,7 +18,6 @@ from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.tree_formats import xgboost_from_json
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.training.families.weighted import WeightedFamily
-from slomo.training.features import pressures_and_traffic
 from slomo.vocabulary.metrics import METRICS
 
 
@@ -103,10 +102,6 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
 
     name: str = "slomo-xgb"
     composition: CompositionKind = "pressure"
-
-    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that add up, and all traffic attributes."""
-        return pressures_and_traffic(self.name, available)
 
     def fit_weighted(
         self,
