@@ -129,6 +129,7 @@ def codes_of_first(
     full = company & (channel_load(models, members, at_rest) > FULL)
     codes[full] = np.maximum(codes[full], np.where(waits[members[full, 0]], 1, 2))
     unknown = [doubted(model, coverage) is not None for model in models]
+    company |= np.array([model.solo_is_carried for model in models], dtype=bool)[members[:, 0]]
     codes[company & np.array(unknown, dtype=bool)[members[:, 0]]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
 

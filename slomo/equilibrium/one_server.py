@@ -95,7 +95,7 @@ class OneServer:
         model, offered, shape, scores = self.models[place], self.offered[place], NO_ERRORS, (0.0, 0.0)
         response = model.response
         assert response is not None
-        if len(self.models) > 1:
+        if len(self.models) > 1 or model.solo_is_carried:
             (low, high), kind = scores_between(response.calibration, coverage), self.kind(number)
             shape, scores = response.calibration.shape, (low[kind], high[kind])
         ends = interval_of_one(self._possible(place), model.solo_mpps, shape, scores)

@@ -328,6 +328,7 @@ def _ends(
     who, kind = members[read], within(members)[read]
     solo = np.array([model.solo_mpps for model in nfs.models])[who]
     alone = np.broadcast_to((members >= 0).sum(axis=1, keepdims=True) == 1, members.shape)[read]
+    alone = alone & ~np.array([model.solo_is_carried for model in nfs.models])[who]
     middle, size = shapes_at([each.calibration.shape for each in nfs.responses], who, predicted_loss(mpps, solo))
     low, high = (np.where(alone, 0.0, middle + size * table[:, side][who, kind]) for side in (0, 1))
     return ends_mpps(mpps, solo, (low, high))

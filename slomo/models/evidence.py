@@ -20,6 +20,10 @@ DOUBTS = "doubts"
 #: Held-out errors of a profile that stand in for those of mixes, at least. Intervals were judged with 60 runs
 #: or more (`benchmarks/coverage.py`), of which some do not converge; nobody knows what fewer hold.
 FEWEST_OF_PROFILE = 50
+#: Sources of errors of models carried over from another machine: of runs here left out, or measured on other machines.
+TRANSFER, CARRIED = "transfer", "carried"
+#: Runs here, of all functions together, from which errors of carried models are known (`benchmarks/transfer.py`).
+FEWEST_OF_TRANSFER = 15
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Evidence(Stored):
     #: What answered.
     model: str
     #: Where its held-out errors come from: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run
-    #: that was made, ``"none"``.
+    #: that was made, ``"transfer"`` for runs on a machine to which models were carried, ``"carried"`` for none there,
+    #: ``"none"``.
     source: str
     #: Held-out errors, and how many of them are of this kind of neighbourhood (`slomo.models.neighbourhood`).
     scores: int = 0
@@ -103,6 +108,12 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
     coverage : float
         Coverage asked for.
     """
+    if calibration.source == CARRIED:
+        told = subject.manifest.get("transfer", {})
+        return (
+            f"'{model}' is carried over from {told.get('from', 'another machine')}: {told.get('runs', 0)} runs of it "
+            f"here, {FEWEST_OF_TRANSFER} of all functions together are needed to know how far it is off"
+        )
     family = subject.sensitivity.get(model)
     if family is not None and family.composition == "none":
         measured = "nothing was measured beside others" if not subject.knows_pressure else "it reads no pressure"

@@ -95,6 +95,11 @@ class NFModel:
         return told if isinstance(told, str) else stated_fingerprint(self.manifest.get("environment", {}), self.machine)
 
     @property
+    def solo_is_carried(self) -> bool:
+        """Whether nobody measured it alone on this machine: its solo throughput follows from another one's."""
+        return self.manifest.get("solo_source") == "carried"
+
+    @property
     def knows_pressure(self) -> bool:
         """Whether it was profiled under pressure; a solo run alone says nothing about neighbours."""
         return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())

@@ -195,11 +195,12 @@ def _alone(case: Case) -> Prediction:
         throughput_mpps=subject.solo_mpps,
         interval=(float(low[0]), float(high[0])),
         coverage=options.coverage,
-        verdict=Verdict.SUPPORTED,
+        verdict=Verdict.UNKNOWN if subject.solo_is_carried else Verdict.SUPPORTED,
+        reasons=("nobody measured it alone on this machine",) if subject.solo_is_carried else (),
         explanation=Explanation(0.0, {}, 0.0) if options.explain else None,
         composition=compose([], subject.capacities, options.compat) if reads and options.explain else None,
         noise=subject.noise,
-        evidence=Evidence("solo run", "measured") if options.explain else None,
+        evidence=Evidence("solo run", "none" if subject.solo_is_carried else "measured") if options.explain else None,
     )
 
 

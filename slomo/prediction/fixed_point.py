@@ -110,7 +110,7 @@ class Solved:
         rest, here = self.at[number]
         subject, response = self.server.tenants[number].model, self.server.tenants[number].model.response
         assert response is not None
-        if len(rest.models) == 1:
+        if len(rest.models) == 1 and not subject.solo_is_carried:
             return Evidence("solo run", "measured")
         loss = max(1.0 - rest.possible_mpps(here) / subject.solo_mpps, 0.0)
         covered = response.applicability, rest.felt(here)
@@ -121,7 +121,9 @@ class Solved:
         profiled = self.server.tenants[number].model.response
         assert profiled is not None
         if len(rest.models) == 1:
-            return Verdict.SUPPORTED, ()
+            untold = doubted(self.server.tenants[number].model, self.options.coverage)
+            carried = self.server.tenants[number].model.solo_is_carried and untold is not None
+            return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(rest.moved, rest.place[here])[0].tolist() if rest.may_move_more(here) else ()
         verdict, reasons = judged(profiled, rest.felt(here), moved, rest.channel_load)
         why = doubted(self.server.tenants[number].model, self.options.coverage)

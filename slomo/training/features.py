@@ -47,11 +47,14 @@ class PartLoadRows:
     ----------
     mpps : ndarray, shape (n,)
         What it served.
+    offered_mpps : ndarray, shape (n,)
+        What it was offered; NaN where full ports bounded it.
     own, beside : ndarray
         As :class:`Subject` has them.
     """
 
     mpps: Floats
+    offered_mpps: Floats
     own: Floats
     beside: Floats
 
@@ -168,7 +171,8 @@ def _part_load(subject: Subject, rows: "pd.DataFrame") -> PartLoadRows | None:
     )
     whole = np.isfinite(own).all(axis=1) & np.isfinite(beside).all(axis=1)
     mpps = rows["throughput_mpps"].to_numpy(dtype=float)
-    return PartLoadRows(mpps[whole], own[whole], beside[whole]) if whole.any() else None
+    offered = rows["offered_mpps"].to_numpy(dtype=float)
+    return PartLoadRows(mpps[whole], offered[whole], own[whole], beside[whole]) if whole.any() else None
 
 
 def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:

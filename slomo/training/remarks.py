@@ -30,6 +30,8 @@ def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]
             f"intervals of {100 * coverage:g} % need {lacking} more rows than the {calibration.count} there are; "
             "until then they span everything it can do"
         )
+    if told := model.manifest.get("transfer"):
+        sentences.append(f"carried over from {told['from']}, corrected by {told['runs']} runs on {model.machine}")
     if following := model.manifest.get("pairs", {}).get("next"):
         sentences.append(f"the pair to measure next is with {following}: its loss is least certain")
     table = model.manifest.get("table", {})

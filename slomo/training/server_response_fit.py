@@ -60,7 +60,7 @@ def fit_server_response(
     names = tuple(name for name in PRESSURES if name in subject.beside_names and name in subject.own_names)
     if not names or not subject.own_names:
         return None
-    pressure = _pressure(subject, names, subject.beside, 1.0, channel)
+    pressure = pressures_of(subject, names, subject.beside, 1.0, channel)
     whole = np.isfinite(pressure).all(axis=1) & np.isfinite(subject.own).all(axis=1) & (subject.mpps > 0.0)
     if whole.sum() < _FEWEST_ROWS or not (subject.counts[whole] > 0).any():
         return None
@@ -87,14 +87,14 @@ def fit_server_response(
         calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
         applicability=applicability(names, pressure),
         full_kib=_full_kib(subject, names, pressure, own),
-        arrivals=_repeats(mpps, guess, subject.solo_mpps),
+        arrivals=_strays(subject, _repeats(mpps, guess, subject.solo_mpps)),
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
         part_load=_part_load(subject, names, float(mpps.max()), channel),
         full_channel_ns=channel[0] if "LLCMISSLAT" in subject.beside_names else 0.0,
     )
 
 
-def _pressure(
+def pressures_of(
     subject: Subject, names: tuple[str, ...], beside: Floats, stretch: Floats | float, channel: tuple[float, float]
 ) -> Floats:
     """Return the pressures `names` in rows of `beside`: rates stretched, then what waiting adds."""
@@ -112,6 +112,14 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
     return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps))
 
 
+def _strays(subject: Subject, repeats: Floats) -> Floats:
+    """Return how far its own runs at part load strayed from what they were offered; `repeats` where there are few."""
+    rows = subject.part_load
+    if rows is None or (known := np.isfinite(rows.offered_mpps)).sum() < _FEWEST_IDLE:
+        return repeats
+    return arrival_scores(rows.mpps[known], rows.offered_mpps[known])
+
+
 def _part_load(
     subject: Subject, names: tuple[str, ...], fastest_mpps: float, channel: tuple[float, float]
 ) -> ContentiousnessProfile | None:
@@ -120,7 +128,7 @@ def _part_load(
     if rows is None or len(rows.mpps) < _FEWEST_IDLE:
         return None
     stretch = (fastest_mpps / rows.mpps)[:, np.newaxis]
-    pressure = _pressure(subject, names, rows.beside, stretch, channel)
+    pressure = pressures_of(subject, names, rows.beside, stretch, channel)
     own = _per_packet(subject.own_names, rows.own, rows.mpps)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     weights = ridge(pressure_basis(pressure, scale, limit), own, STRENGTH)

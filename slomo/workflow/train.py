@@ -8,10 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slomo.errors import InvalidValueError
 from slomo.fleet.spread import spread
+from slomo.models.library import opened
 from slomo.training.training import train as train_library
+from slomo.training.transfer import transfer
+from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import whole_number
-from slomo.workflow.names import dataset_of
+from slomo.workflow.names import dataset_of, machine_named
 
 if TYPE_CHECKING:
     from slomo.models.base import ModelFamily
@@ -20,8 +24,10 @@ if TYPE_CHECKING:
 
 
 def train(
-    dataset: "ProfileDataset | str | Path",
+    dataset: "ProfileDataset | str | Path | None" = None,
     *,
+    start: "ModelLibrary | str | Path | None" = None,
+    machine: str | Machine | None = None,
     models: "Sequence[str | ModelFamily] | None" = None,
     targets: Sequence[str] | str | None = None,
     seed: int = 0,
@@ -35,6 +41,11 @@ def train(
     dataset : ProfileDataset or path
         What was measured; a path or the name of a shipped dataset is loaded.
         Rows of plan ``solo``, ``pressure`` and ``imported`` are fitted; rows of ``mix`` set the width of intervals.
+        With `start` it may have a handful of runs, or be left out.
+    start : ModelLibrary or path, optional
+        Models of another machine: those of the new one are carried over from them and corrected by the runs there are.
+    machine : str or Machine, optional
+        The new machine; by default the dataset's. With `start` alone.
     models : sequence of str or ModelFamily, optional
         Names of the registry, or families of one's own; all of the registry by default.
     targets : str or sequence of str, optional
@@ -55,14 +66,48 @@ def train(
     Raises
     ------
     MissingMetricError
-        Where the dataset lacks a metric that a model named in `models` needs.
+        Where the dataset lacks a metric that a model named in `models` needs, or a model in `start` one to be carried.
+    ConfigurationError
+        For models in `start` of several machines, or of this one.
+    InvalidValueError
+        For neither dataset nor `start`, or for what does not go with `start`.
     UnknownNameError
         For a model or target there is none of.
     """
+    if start is not None:
+        if models is not None or scheduler is not None:
+            raise InvalidValueError("models or a scheduler named beside models to start from: these are carried whole")
+        return _carried(opened(start), dataset, machine, targets, seed)
+    if dataset is None or machine is not None:
+        wrong = "no dataset" if dataset is None else "a machine named beside a dataset"
+        raise InvalidValueError(f"{wrong}, and no models of another machine to start from", hint="start=... or --from")
     measured = dataset_of(dataset)
     whole_number("seed", seed)
     each = partial(spread, jobs=jobs, scheduler=scheduler)
     return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed, each=each)
+
+
+def _carried(
+    library: "ModelLibrary",
+    dataset: "ProfileDataset | str | Path | None",
+    machine: str | Machine | None,
+    targets: Sequence[str] | str | None,
+    seed: int,
+) -> "ModelLibrary":
+    measured = None if dataset is None else dataset_of(dataset)
+    if machine is None:
+        names = () if measured is None else measured.machines
+        if measured is None or len(names) != 1:
+            raise InvalidValueError(
+                f"models carried over, but to which machine? {'no dataset' if not names else ', '.join(names)}",
+                hint="name it: machine=... or --machine",
+            )
+        described = measured.environment.get("machines", {}).get(names[0])
+        there = machine_named(names[0]) if described is None else Machine.from_dict(described)
+    else:
+        there = machine_named(machine)
+    chosen = (targets,) if isinstance(targets, str) else targets
+    return transfer(library, there, measured, targets=chosen, seed=seed)
 
 
 def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | str | None) -> tuple[str, ...] | None:

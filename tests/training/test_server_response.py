@@ -9,7 +9,10 @@ from slomo.equilibrium.server import Joint, joint_vectors, responses_of, solve_j
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
+from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
+from slomo.records.catalog import find_dataset
+from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows
 from slomo.training.server_response_fit import widened
 from slomo.training.training import train
@@ -95,3 +98,22 @@ def test_a_response_whose_parts_differ_is_refused(models):
     data["speed"] = data["speed"][:-1]
     with pytest.raises(ConfigurationError, match="different pressures"):
         ServerResponse.from_dict(data)
+
+
+def test_part_load_is_judged_by_the_profiles_own_runs_there():
+    """Half of a profile's runs at part load set intervals that hold 80 % or more of the others."""
+    shipped = find_dataset("slomo-silver-4110")
+    frame = shipped.frame[shipped.frame["nf"].isin(["snort", "maglev"])]
+    frame = frame[frame["plan"].isin(["solo", "pressure"])]
+    idle = frame.index[(frame["plan"] == "pressure") & frame["offered_mpps"].notna()]
+    profile = ProfileDataset(frame.drop(idle[1::2]).reset_index(drop=True), shipped.environment)
+    held = []
+    for model in train(profile, models=["none"]).values():
+        rows = frame.loc[idle[1::2]]
+        rows = rows[(rows["nf"] == model.workload.nf) & (rows["throughput_mpps"] >= 0.985 * rows["offered_mpps"])]
+        offered = rows["offered_mpps"].to_numpy()
+        width = arrival_half_width_mpps(offered, model.response.arrivals, 0.9)
+        assert (width < 0.01 * offered).all()
+        held += (np.abs(rows["throughput_mpps"].to_numpy() - offered) <= width).tolist()
+    assert len(held) >= 15
+    assert np.mean(held) >= 0.8

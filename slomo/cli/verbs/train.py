@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("dataset", type=click.Path())
+@click.argument("dataset", type=click.Path(), required=False)
 @models_option
+@click.option(
+    "--from",
+    "start",
+    type=click.Path(),
+    metavar="DIR",
+    help="Models of another machine to start from: DATASET then needs a handful of runs, or none.",
+)
+@click.option("--machine", metavar="NAME", help="With --from: the new machine, by name or YAML file; else DATASET's.")
 @click.option(
     "--model",
     "names",
@@ -38,8 +46,10 @@ if TYPE_CHECKING:
 @jobs_option
 @json_option
 def command(
-    dataset: str,
+    dataset: str | None,
     models: str | None,
+    start: str | None,
+    machine: str | None,
     names: tuple[str, ...],
     targets: tuple[str, ...],
     seed: int | None,
@@ -54,13 +64,17 @@ def command(
     "Composed by" names the family that answers where none is named and no equilibrium is known: the first in the order
     slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not
     materially worse than the best.
+
+    With `--from`, models of one machine are carried to another by how long its caches and memory take, and corrected by
+    the runs in DATASET. Without runs answers are `unknown`: how far they are off is known of other machines alone.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.train import train
 
     chosen = settings(models=models, seed=seed)
-    rows_given = find_dataset(dataset)
+    rows_given = None if dataset is None else find_dataset(dataset)
     spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
+    spread |= {"start": start, "machine": machine}
     library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed, **spread)
     replaced = sorted(_kept(Path(chosen.models)) & library.keys())
     library.save(chosen.models)
@@ -74,7 +88,7 @@ def command(
     emit_table(("machine", "target", "solo [Mpps]", "composed by", "models"), rows)
     fitted = dict.fromkeys(name for model in library.values() for name in model.sensitivity)
     note(f"note: models fitted: {', '.join(fitted)}")
-    if left_out := len(rows_given) - len(rows_given.converged()):
+    if rows_given is not None and (left_out := len(rows_given) - len(rows_given.converged())):
         note(f"note: {left_out} of {len(rows_given)} rows left out: their runs did not converge")
     if replaced:
         names_replaced = ", ".join(f"'{key}' on {machine}" for machine, key in replaced)

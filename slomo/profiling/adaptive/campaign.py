@@ -23,14 +23,18 @@ from slomo.profiling.campaign.run import (
 )
 from slomo.profiling.campaign.schedule import Schedule
 from slomo.profiling.campaign.store import CampaignStore
-from slomo.profiling.plans.designs import MOST_INSTANCES
+from slomo.profiling.plans.designs import MOST_INSTANCES, Design
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
+from slomo.profiling.plans.sources import sources
 from slomo.records.dataset import ProfileDataset
 from slomo.records.proved_zeros import with_proved_zeros
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload
+
+#: Settings of the design `sources` that an adaptive one chooses from.
+POOL = 240
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class AdaptivePlan:
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     #: Runs that are fixed, for instance mixes that calibrate intervals.
     besides: ExperimentPlan | None = None
+    #: Settings to choose from; those of the grid where none are given.
+    pool: Design = ()
 
     def sure(self) -> ExperimentPlan:
         """Return the runs that will be needed whatever comes of them; it identifies the campaign's store.
@@ -68,7 +74,8 @@ class AdaptivePlan:
 
     def design(self, target: Workload, testbed: Testbed | None = None) -> AdaptiveDesign:
         """Return the design of one network function, which knows what runs cost on `testbed`."""
-        return AdaptiveDesign(target, self.machine, self.settings, None if testbed is None else testbed.estimate_s)
+        cost_s = None if testbed is None else testbed.estimate_s
+        return AdaptiveDesign(target, self.machine, self.settings, cost_s, self.pool)
 
 
 def adaptive_plan(
@@ -90,7 +97,8 @@ def adaptive_plan(
         instances=min(MOST_INSTANCES, machine.cores_per_socket - 1),
         **{name: value for name, value in given.items() if value is not None},
     )
-    return AdaptivePlan(tuple(dict.fromkeys(targets)), machine.name, settings, besides)
+    pool = sources(machine, max(POOL, settings.budget), seed, settings.instances)
+    return AdaptivePlan(tuple(dict.fromkeys(targets)), machine.name, settings, besides, pool)
 
 
 @dataclass(frozen=True)

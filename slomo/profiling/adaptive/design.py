@@ -57,7 +57,8 @@ class AdaptiveDesign:
     cost_s : callable, optional
         Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
     pool : Design, optional
-        Settings to choose from; those of the grid by default, whose pressure spans what network functions make.
+        Settings to choose from; those of the grid by default. Campaigns give those of design `sources`, whose pressure
+        is spread evenly from gentle to saturating.
 
     Examples
     --------

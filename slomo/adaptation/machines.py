@@ -1,0 +1,353 @@
+"""What a network function does on a machine where it was not profiled, from its model on another one.
+
+A packet's time is computing plus waiting: cycles over the clock, and the latencies of what its caches and memory serve,
+divided by how many loads are in flight (as in interval models of processors: Karkhanis and Smith, ISCA'04). Cycles and
+loads in flight are the function's, latencies the machine's. How many lines it misses follows from the bytes it holds
+(its miss curve: Mattson et al. 1970), which its model on the first machine shows under every pressure; so pressures are
+carried to where they leave the function as many bytes, and load the memory's channel as much.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from slomo.errors import MissingMetricError
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.moved import MostMoved
+from slomo.models.responses.server_response import ServerResponse
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.metrics import METRICS
+
+#: Pressures under which the first machine's model is read.
+_SAMPLES, _NEIGHBOURS = 512, 3.0
+#: Share of what an L2 serves that half of it would not: five of eight functions lie between 5 and 15 % on the two
+#: shipped machines, and what goes to the LLC instead costs little.
+_PER_HALVING = 0.1
+#: A function alone that holds this share of the caches would hold more.
+_FILLS = 0.85
+#: Damped rounds in which a function's own traffic and the latency that it sees come to agree.
+_ROUNDS = 8
+#: Latency of a channel just full over that of an idle one, where the first machine's was never full: about two on
+#: servers of the last ten years (Intel's Memory Latency Checker; ResQ, NSDI'18, Fig. 3).
+_FULL_OVER_IDLE = 2.0
+_NEEDED = ("L2MISS", "L2HIT", "L3MISS", "L3OCC", "LMB")
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedState:
+    """A function in many situations, arrays of shape ``(n,)``.
+
+    Attributes
+    ----------
+    time_ns : ndarray
+        Time of a packet.
+    l2_misses, l3_misses : ndarray
+        Lines per packet.
+    held_kib : ndarray
+        What it holds in its L2 and the LLC.
+    channel : ndarray
+        Share of the memory channel that is in use, its own traffic included.
+    own : ndarray, shape (n, metrics)
+        Its vector; of rates, what a packet moves.
+    """
+
+    time_ns: Floats
+    l2_misses: Floats
+    l3_misses: Floats
+    held_kib: Floats
+    channel: Floats
+    own: Floats
+
+    @property
+    def mpps(self) -> Floats:
+        """Throughput [Mpps]."""
+        rate: Floats = 1e3 / self.time_ns
+        return rate
+
+
+class Carried:
+    """One function, carried from the machine of its model to another one.
+
+    Parameters
+    ----------
+    model : NFModel
+        Trained on `measured_on`, with a `response`.
+    measured_on, machine : Machine
+        From where, to where.
+
+    Raises
+    ------
+    MissingMetricError
+        Where the model knows no running neighbours, or not how many lines a packet misses.
+    """
+
+    def __init__(self, model: NFModel, measured_on: Machine, machine: Machine) -> None:
+        response = model.response
+        lacking = _NEEDED if response is None else tuple(set(_NEEDED) - set(response.profile.metric_names))
+        if response is None or lacking or "L3OCC" not in response.pressure_names:
+            raise MissingMetricError(
+                f"the model of '{model.workload.key}' on {measured_on.name} cannot be carried to {machine.name}: "
+                + ("it was not measured beside others" if response is None else f"it lacks {', '.join(lacking)}"),
+                hint=f"profile it on {measured_on.name} again, with counters of its own",
+            )
+        self.response: ServerResponse = response
+        self.measured_on, self.machine = measured_on, machine
+        limit = response.profile.limit
+        inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
+        self._seen = self._before(np.vstack([np.zeros(len(limit)), inside * limit]), np.full(_SAMPLES + 1, _NEIGHBOURS))
+        self.costs = self._fitted_costs()
+        doublings = float(np.log2(machine.l2_kib / measured_on.l2_kib))
+        self._l2_misses = _beyond_l2(float(np.median(self._seen.l2_misses)), self._references, doublings)
+
+    @cached_property
+    def _references(self) -> float:
+        """Lines that a packet asks its L2 for."""
+        hits = self._column(self._seen.own, "L2HIT")
+        return float(np.median(self._seen.l2_misses / np.maximum(1.0 - hits, 1e-6)))
+
+    @cached_property
+    def _curve(self) -> tuple[Floats, Floats]:
+        """Bytes held [KiB], and lines that a packet misses with them: falling."""
+        order = np.argsort(self._seen.held_kib)
+        held, missed = self._seen.held_kib[order], self._seen.l3_misses[order]
+        parts = np.array_split(np.arange(len(held)), 40)
+        at = np.array([held[part].mean() for part in parts])
+        falling = _falling(np.array([missed[part].mean() for part in parts]))
+        kept = np.concatenate([[True], np.diff(at) > 1e-6])
+        return at[kept], falling[kept]
+
+    def state(self, pressure: Floats, neighbours: Floats) -> CarriedState:
+        """Return the function's state on the new machine under pressures there, shape ``(n, pressures)``."""
+        before = self._before(self.pressure_before(pressure), neighbours)
+        occupied = self._place("L3OCC")
+        room = _caches_kib(self.machine) - pressure[:, occupied]
+        room_before = _caches_kib(self.measured_on) - self.pressure_before(pressure)[:, occupied]
+        more = room - room_before
+        fills = self._seen.held_kib[0] > _FILLS * _caches_kib(self.measured_on)
+        held = before.held_kib + np.where(more < 0.0, more, more if fills else 0.0)
+        held = np.maximum(held, min(self.machine.l2_kib, float(self._seen.held_kib.min())))
+        missed = before.l3_misses + self._missed(held) - self._missed(before.held_kib)
+        missed = np.clip(missed, 0.0, self._l2_misses)
+        beyond = np.full(len(pressure), self._l2_misses)
+        own = self._vector(before, missed, held)
+        traffic = self._column(own, "LMB")
+        known = before.time_ns - self._terms(self.measured_on, before) @ self.costs
+        beside = pressure[:, self._place("LMB")] / _channel(self.machine) if "LMB" in self.names else 0.0
+        after = CarriedState(before.time_ns, beyond, missed, held, before.channel, own)
+        for _ in range(_ROUNDS):
+            channel = beside + traffic * after.mpps / _channel(self.machine)
+            after = CarriedState(after.time_ns, beyond, missed, held, channel, own)
+            wanted = np.maximum(known + self._terms(self.machine, after) @ self.costs, 0.1 * before.time_ns)
+            time_ns = np.sqrt(after.time_ns * wanted)
+            after = CarriedState(time_ns, beyond, missed, held, channel, own)
+        return self._with_rates(before, after)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Metrics of the pressure."""
+        return self.response.pressure_names
+
+    def pressure_before(self, pressure: Floats) -> Floats:
+        """Return the pressures on the first machine that leave as many bytes and load the channel as much."""
+        here, there = self.measured_on.capacities(), self.machine.capacities()
+        before = pressure.copy()
+        more = _caches_kib(self.machine) - _caches_kib(self.measured_on)
+        before[:, self._place("L3OCC")] -= more
+        for name, ours, theirs in (
+            ("LMB", _channel(self.measured_on), _channel(self.machine)),
+            ("DDIOOCC", here.ddio_kib, there.ddio_kib),
+        ):
+            if name in self.names and theirs > 0.0:
+                before[:, self._place(name)] *= ours / theirs
+        return np.clip(before, 0.0, self.response.profile.limit)
+
+    def full_channel_ns(self, machine: Machine) -> float:
+        """Return the latency of the memory where the channel of either machine is just full [ns]."""
+        idle = self.measured_on.dram_local_ns
+        over_idle = self.response.full_channel_ns / idle if self.response.knows_waiting else _FULL_OVER_IDLE
+        return over_idle * machine.dram_local_ns
+
+    @property
+    def full_kib(self) -> float:
+        """What all hold at the least in a full LLC of the new machine [KiB]; 0 where not known."""
+        return self.response.full_kib * self.machine.llc_mib / self.measured_on.llc_mib
+
+    @property
+    def most_moved(self) -> MostMoved:
+        """What neighbours moved at the most, as shares of the memory channel."""
+        ratio = _channel(self.machine) / _channel(self.measured_on)
+        return MostMoved(tuple(amount * ratio for amount in self.response.most_moved.amounts))
+
+    def limit(self) -> Floats:
+        """Return the largest pressures that are known on the new machine, shape ``(pressures,)``."""
+        here, there = self.measured_on.capacities(), self.machine.capacities()
+        limit = self.response.profile.limit.copy()
+        for name, ours, theirs in (
+            ("L3OCC", here.llc_kib, there.llc_kib),
+            ("LMB", _channel(self.measured_on), _channel(self.machine)),
+            ("DDIOOCC", here.ddio_kib, there.ddio_kib),
+        ):
+            if name in self.names:
+                limit[self._place(name)] *= theirs / max(ours, 1e-9)
+        return np.maximum(limit, 1e-9)
+
+    def _place(self, name: str) -> int:
+        return self.names.index(name)
+
+    def _column(self, own: Floats, name: str) -> Floats:
+        column: Floats = own[:, self.response.profile.metric_names.index(name)]
+        return column
+
+    def _before(self, pressure: Floats, neighbours: Floats) -> CarriedState:
+        """Read the model on the first machine."""
+        mpps = self.response.rows_mpps(pressure, neighbours)
+        own = self.response.profile.under(pressure)
+        beyond = self._column(own, "L2MISS")
+        channel = self._column(own, "LMB") * mpps
+        if "LMB" in self.names:
+            channel = channel + pressure[:, self._place("LMB")]
+        return CarriedState(
+            1e3 / np.maximum(mpps, 1e-6),
+            beyond,
+            np.minimum(self._column(own, "L3MISS"), beyond),
+            self._column(own, "L3OCC") + _own_l2_kib(self.measured_on),
+            channel / _channel(self.measured_on),
+            own,
+        )
+
+    def _terms(self, machine: Machine, state: CarriedState) -> Floats:
+        """Return what a packet's time is made of, but for the function's own numbers, shape ``(n, 3)``."""
+        waiting = np.maximum(state.channel - 1.0, 0.0)
+        served = (
+            (self._references - state.l2_misses) * machine.l2_hit_ns
+            + (state.l2_misses - state.l3_misses) * machine.llc_hit_ns
+            + state.l3_misses * (machine.dram_local_ns + self.full_channel_ns(machine) * waiting)
+        )
+        busy = state.l3_misses * machine.dram_local_ns * np.minimum(state.channel, 1.0) ** 2
+        return np.column_stack([np.full(len(busy), 1.0 / machine.frequency_ghz), served, busy])
+
+    def _fitted_costs(self) -> Floats:
+        """Return cycles, one over the loads in flight, and the same times what a busy channel adds; none below 0."""
+        known = self._seen.channel < 1.0
+        terms = self._terms(self.measured_on, self._seen)[known] / self._seen.time_ns[known, np.newaxis]
+        return _positive(terms, np.ones(int(known.sum())))
+
+    def _missed(self, held_kib: Floats) -> Floats:
+        """Return the lines that a packet misses with so many bytes; beyond those seen as the curve went on."""
+        at, missed = self._curve
+        inside: Floats = np.interp(held_kib, at, missed)
+        last = at[-1]
+        slope = max(float(np.interp(0.7 * last, at, missed)) - float(missed[-1]), 0.0) / (0.3 * last)
+        missing: Floats = np.maximum(inside - slope * np.maximum(held_kib - last, 0.0), 0.0)
+        return missing
+
+    def _vector(self, before: CarriedState, missed: Floats, held_kib: Floats) -> Floats:
+        """Return the function's vector per packet: what follows from misses moves with them."""
+        own = before.own.copy()
+        for number, name in enumerate(self.response.profile.metric_names):
+            if name in self._per_miss:
+                own[:, number] = np.maximum(own[:, number] + self._per_miss[name] * (missed - before.l3_misses), 0.0)
+        given = {
+            "L3MISS": missed,
+            "L2MISS": np.full(len(missed), self._l2_misses),
+            "L3HIT": 1.0 - missed / max(self._l2_misses, 1e-9),
+            "L2HIT": np.full(len(missed), 1.0 - self._l2_misses / max(self._references, 1e-9)),
+            "L3OCC": np.maximum(held_kib - _own_l2_kib(self.machine), 0.0),
+        }
+        for name, values in given.items():
+            if name in self.response.profile.metric_names:
+                own[:, self.response.profile.metric_names.index(name)] = values
+        return own
+
+    @cached_property
+    def _per_miss(self) -> Mapping[str, float]:
+        """What one more line missed adds to what moves: by least squares over what was seen."""
+        missed = self._seen.l3_misses
+        spread = float(missed.var())
+        moved = ("LMB", "READ", "WRITE")
+        if spread < 1e-9:
+            return {}
+        return {
+            name: float(np.cov(missed, self._column(self._seen.own, name))[0, 1] / spread)
+            for name in self.response.profile.metric_names
+            if name in moved
+        }
+
+    def _with_rates(self, before: CarriedState, after: CarriedState) -> CarriedState:
+        """Return the state with what counts instructions per cycle at the new speed and clock."""
+        own = after.own
+        slower = after.time_ns * self.machine.frequency_ghz / (before.time_ns * self.measured_on.frequency_ghz)
+        for number, name in enumerate(self.response.profile.metric_names):
+            if name in ("IPC", "EXEC"):
+                own[:, number] = own[:, number] / slower
+        return after
+
+
+def _own_l2_kib(machine: Machine) -> float:
+    """Return what a function holds beside the LLC: an inclusive one counts it already."""
+    return machine.l2_kib if machine.llc_policy == "victim" else 0.0
+
+
+def _caches_kib(machine: Machine) -> float:
+    """Return what one function alone can hold at the most."""
+    return machine.llc_mib * 1024.0 + _own_l2_kib(machine)
+
+
+def _channel(machine: Machine) -> float:
+    return machine.capacities().limit(METRICS["LMB"])
+
+
+def _beyond_l2(missed: float, references: float, doublings: float) -> float:
+    """Return the lines that a packet misses in an L2 so many times doubled; one at least: the packet's.
+
+    Examples
+    --------
+    >>> _beyond_l2(4.0, 8.0, -1.0), round(_beyond_l2(4.4, 8.0, 1.0), 6)
+    (4.4, 4.0)
+    """
+    share = min(_PER_HALVING * abs(doublings), 0.9)
+    other = missed + share * (references - missed) if doublings <= 0.0 else (missed - share * references) / (1 - share)
+    return max(other, min(1.0, missed))
+
+
+def _falling(values: Floats) -> Floats:
+    """Return the nearest values that never rise (pool adjacent violators).
+
+    Examples
+    --------
+    >>> _falling(np.array([3.0, 1.0, 2.0, 0.0])).tolist()
+    [3.0, 1.5, 1.5, 0.0]
+    """
+    blocks: list[tuple[float, int]] = []
+    for value in values.tolist():
+        mean, count = value, 1
+        while blocks and blocks[-1][0] < mean:
+            before, many = blocks.pop()
+            mean, count = (mean * count + before * many) / (count + many), count + many
+        blocks.append((mean, count))
+    return np.concatenate([np.full(count, mean) for mean, count in blocks])
+
+
+def _positive(terms: Floats, response: Floats) -> Floats:
+    """Return least-squares weights, none below 0: the best of every choice of terms, which are few.
+
+    Examples
+    --------
+    >>> _positive(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([2.0, 1.0])).round(6).tolist()
+    [1.5, 0.0]
+    """
+    count = terms.shape[1]
+    best, found = np.inf, np.zeros(count)
+    for size in range(1, count + 1):
+        for chosen in combinations(range(count), size):
+            columns = list(chosen)
+            weights = np.linalg.lstsq(terms[:, columns], response, rcond=None)[0]
+            error = float(np.square(terms[:, columns] @ weights - response).sum())
+            if (weights >= 0.0).all() and error < best * (1.0 - 1e-9):
+                best, found = error, np.zeros(count)
+                found[columns] = weights
+    return found

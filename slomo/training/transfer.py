@@ -1,0 +1,415 @@
+"""Models of one machine as prior for another: carried over by physics, then corrected by few runs there.
+
+What `slomo.adaptation.machines` says of the new machine is off by a factor that changes slowly with the pressure. Its
+logarithm is learned by a Gaussian process from the runs there (Rasmussen and Williams 2006, section 2.2), beside which
+each run is left out in closed form (their equation 5.12); what is left of those errors sets the width of intervals.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slomo.adaptation.machines import Carried, CarriedState
+from slomo.equilibrium.tables import flows_and_polled
+from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
+from slomo.models.applicability import applicability
+from slomo.models.base import Floats
+from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
+from slomo.models.error_shape import ErrorShape
+from slomo.models.evidence import CARRIED, DOUBTS, FEWEST_OF_TRANSFER, TRANSFER
+from slomo.models.functions.regression import ridge
+from slomo.models.identity import stated_fingerprint
+from slomo.models.intervals import ConformalCalibration, symmetric
+from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
+from slomo.records.dataset import ProfileDataset
+from slomo.training.calibration import mix_rows, summary
+from slomo.training.families.monotone_network import MonotoneFamily
+from slomo.training.features import Subject, subjects
+from slomo.training.response_fit import half_saturation
+from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, pressures_of, widened
+from slomo.training.training import train
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.metrics import METRICS, Scope
+from slomo.vocabulary.vector import MetricVector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: From so many runs beside others on, a function's own runs say more than a prior.
+ENOUGH_RUNS = 40
+#: Situations on the new machine from which its models are made.
+_SAMPLES = 640
+#: Standard deviations of the correction's logarithm: the same everywhere, along each pressure, and local; how far local
+#: reaches (shares of pressures from 0 to 1), and the noise of a run. Chosen on the shipped machines, either way.
+_EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.1, 0.05, 0.05, 0.5, 0.015
+#: Noise of a run beside a full memory channel, per channel's traffic that waits: the prior knows least there.
+_WAITING_NOISE = 0.2
+#: Where a pressure counts half, as a share of the largest.
+_HALF = 0.2
+#: Runs that everybody's usual error counts as, beside a function's own.
+_SIZE_RUNS = 4.0
+#: Pressures, from none to the most, at which it is asked how much is known.
+_STEPS = 12
+#: Channels' traffic that may wait.
+_MOST_WAITING = 2.0
+#: Of what is carried without a run: quantiles of the size of its errors on mixes (in the units of
+#: `intervals.calibrate`), from the E5-2620 v4 to the Silver 4110 and back, twelve functions.
+_UNSEEN = np.array([
+    0.0, 0.002, 0.004, 0.008, 0.012, 0.016, 0.02, 0.024, 0.028, 0.033, 0.037, 0.042, 0.047, 0.051,
+    0.055, 0.06, 0.067, 0.073, 0.079, 0.083, 0.089, 0.095, 0.102, 0.11, 0.117, 0.127, 0.138, 0.147,
+    0.161, 0.179, 0.194, 0.21, 0.229, 0.263, 0.313, 0.457, 0.732, 0.891, 0.996, 1.275,
+])  # fmt: skip
+
+
+def transfer(
+    library: ModelLibrary,
+    machine: Machine,
+    dataset: ProfileDataset | None = None,
+    *,
+    targets: Sequence[str] | None = None,
+    seed: int = 0,
+) -> ModelLibrary:
+    """Return models for a machine from those of another one.
+
+    Parameters
+    ----------
+    library : ModelLibrary
+        Models of one other machine, with what they were measured on.
+    machine : Machine
+        The new one.
+    dataset : ProfileDataset, optional
+        Runs on it, alone and beside the synthetic competitor; a handful per function, or none of some.
+    targets : sequence of str, optional
+        Workload keys or NF names; all of the library and the dataset by default.
+    seed : int
+        Seed of everything random.
+
+    Raises
+    ------
+    ConfigurationError
+        For models of several machines, of this one, or of one that they do not describe; runs on another machine.
+    MissingMetricError
+        Where a model lacks what is needed to carry it.
+    """
+    before = _measured_on(library, machine)
+    runs = _runs_on(dataset, machine)
+    environment = _environment(runs, machine)
+    seen = {subject.workload.saturated.key: subject for subject in _subjects(runs)}
+    rich = {key for key, subject in seen.items() if int((subject.counts > 0).sum()) >= ENOUGH_RUNS}
+    wanted = [
+        library[owner, key]
+        for owner, key in library
+        if key not in rich and (targets is None or key in targets or library[owner, key].workload.nf in targets)
+    ]
+    fitted = [_Fitted.of(model, before, machine, seen.get(model.workload.saturated.key)) for model in wanted]
+    scores = _of_usual_size(fitted)
+    models = [_model(each, scores, environment, seed) for each in fitted]
+    others = sorted(rich | (seen.keys() - {model.workload.key for model in wanted}))
+    others = [key for key in others if targets is None or key in targets or seen[key].workload.nf in targets]
+    if runs is not None and others:
+        models += list(train(runs, targets=others, seed=seed).values())
+    if runs is not None:
+        models = widened(models, mix_rows(runs, models, machine.name))
+    if not models:
+        raise InvalidValueError(f"nothing to carry from {before.name} to {machine.name}: no such network function")
+    return ModelLibrary(models)
+
+
+def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
+    """Return the one machine that a library was measured on, which is not the new one."""
+    if len(library.machines) != 1:
+        told = ", ".join(library.machines) or "none"
+        raise ConfigurationError(f"models of one machine can be carried to {machine.name}, got those of: {told}")
+    name = library.machines[0]
+    model = next(iter(library.values()))
+    described = model.manifest.get("environment", {}).get("machines", {}).get(name)
+    if not isinstance(described, Mapping):
+        raise ConfigurationError(
+            f"the models do not say what '{name}' is, on which they were measured",
+            hint="profile on a testbed that knows its machine (`slomo doctor --machine`), and train again",
+        )
+    before = Machine.from_dict(described)
+    if before.fingerprint == machine.fingerprint or name == machine.name:
+        raise ConfigurationError(
+            f"the models are of '{name}' already, nothing to carry over", hint="train without --from, or name another"
+        )
+    return before
+
+
+def _runs_on(dataset: ProfileDataset | None, machine: Machine) -> ProfileDataset | None:
+    if dataset is None or not len(dataset):
+        return None
+    if dataset.machines != (machine.name,):
+        raise ConfigurationError(
+            f"runs on {', '.join(dataset.machines)}, needed: on {machine.name}", hint="one machine at a time"
+        )
+    return dataset.converged()
+
+
+def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, Any]:
+    environment = {} if runs is None else dict(runs.environment)
+    return {**environment, "machines": {machine.name: machine.to_dict()}}
+
+
+def _subjects(runs: ProfileDataset | None) -> "Iterator[Subject]":
+    return iter(()) if runs is None else subjects(runs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """One function carried over, and corrected."""
+
+    model: NFModel
+    carried: Carried
+    runs: Subject | None
+    #: Situations in which it was run, what they say of the carried one (logarithms), and the noise of each.
+    places: Floats
+    residuals: Floats
+    noise: Floats
+    #: Error of each run left out, over the correction's standard deviation there.
+    scores: Floats
+
+    @classmethod
+    def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "_Fitted":
+        """Carry a model over, and learn from runs, where there are any."""
+        carried = Carried(model, before, machine)
+        none = np.zeros(0)
+        fitted = cls(model, carried, runs, np.zeros((0, len(carried.names) + 1)), none, none, none)
+        if runs is None:
+            return fitted
+        if (
+            lacking := set(carried.names)
+            - set(runs.beside_names)
+            - ({*carried.names} if not runs.counts.any() else set())
+        ):
+            raise MissingMetricError(
+                f"runs of '{model.workload.key}' on {machine.name} lack {', '.join(sorted(lacking))} beside it, "
+                f"which its model on {before.name} reads",
+                hint="measure the same metrics on both machines",
+            )
+        return fitted._learned(runs)
+
+    def _learned(self, runs: Subject) -> "_Fitted":
+        carried, alone = self.carried, runs.counts == 0
+        most = carried.machine.capacities().limit(METRICS["LMB"])
+        pressure = np.zeros((len(runs.mpps), len(carried.names)))
+        if not alone.all():
+            channel = (carried.full_channel_ns(carried.machine), most)
+            pressure = pressures_of(runs, carried.names, runs.beside, 1.0, channel)
+        pressure[alone] = 0.0
+        whole = np.isfinite(pressure).all(axis=1) & (runs.mpps > 0.0)
+        pressure, mpps, alone = pressure[whole], runs.mpps[whole], alone[whole]
+        state = carried.state(pressure, runs.counts[whole].astype(float))
+        places = self.places_of(pressure, state)
+        noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
+        told = replace(self, places=places, residuals=np.log(mpps / state.mpps), noise=noise)
+        inverse = np.linalg.inv(told._covariance())
+        left_out = inverse @ told.residuals / np.sqrt(np.diag(inverse))
+        return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
+
+    def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
+        """Return where situations lie, for the correction: shares of pressures, and the loss carried over."""
+        half = _HALF * self.carried.limit()
+        alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
+        return np.column_stack([pressure / (pressure + half), 2.0 * np.log(state.time_ns / alone)])
+
+    def correction(self, places: Floats) -> Floats:
+        """Return the logarithm of what the function does over what was carried."""
+        if not len(self.residuals):
+            return np.zeros(len(places))
+        weights = np.linalg.solve(self._covariance(), self.residuals)
+        learned: Floats = _likeness(places, self.places) @ weights
+        return learned
+
+    def _covariance(self) -> Floats:
+        return _likeness(self.places, self.places) + np.diag(self.noise**2)
+
+    def doubt(self, places: Floats) -> Floats:
+        """Return the standard deviation of the correction's logarithm."""
+        near = _likeness(places, self.places)
+        known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
+        own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places).sum(axis=1)
+        answer: Floats = np.sqrt(np.maximum(own - known, 0.0) + _NOISE**2)
+        return answer
+
+    @property
+    def solo_is_measured(self) -> bool:
+        """Whether it ran alone on the new machine."""
+        return self.runs is not None and bool((self.runs.counts == 0).any())
+
+    @property
+    def solo_mpps(self) -> float:
+        """Throughput alone: as measured, else as carried and corrected."""
+        if self.runs is not None and self.solo_is_measured:
+            return self.runs.solo_mpps
+        return float(self.mpps(np.zeros((1, len(self.carried.names))), np.zeros(1))[0])
+
+    def mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
+        """Return throughput on the new machine [Mpps]."""
+        state = self.carried.state(pressure, neighbours)
+        corrected: Floats = state.mpps * np.exp(self.correction(self.places_of(pressure, state)))
+        return corrected
+
+
+def _usual_size(fitted: _Fitted, everybody: float) -> float:
+    """Return how far a function's runs left out are off, drawn towards all functions'."""
+    total = float(np.square(fitted.scores).sum()) + _SIZE_RUNS * everybody**2
+    return float(np.sqrt(total / (len(fitted.scores) + _SIZE_RUNS)))
+
+
+def _of_usual_size(fitted: Sequence[_Fitted]) -> "_Scores":
+    """Return the errors of all runs left out, each over what is usual for its function."""
+    every = np.concatenate([each.scores for each in fitted] or [np.zeros(0)])
+    size = max(float(np.sqrt(np.square(every).mean())), 1e-4) if len(every) else 1.0
+    parts = [each.scores / _usual_size(each, size) for each in fitted]
+    return _Scores(np.sort(np.concatenate(parts or [every])), size)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Errors of runs left out, of all functions, in what is usual for each; and what is usual for all."""
+
+    each: Floats
+    size: float
+
+
+def _likeness(one: Floats, other: Floats) -> Floats:
+    """Return the covariance of corrections in two places."""
+    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
+    answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
+    return answer
+
+
+def _model(fitted: _Fitted, scores: _Scores, environment: Mapping[str, Any], seed: int) -> NFModel:
+    """Return the model on the new machine."""
+    carried, before = fitted.carried, fitted.model
+    names, machine = carried.names, carried.machine
+    pressure, neighbours = _situations(carried, seed)
+    state = carried.state(pressure, neighbours)
+    mpps = np.minimum(fitted.mpps(pressure, neighbours), fitted.solo_mpps)
+    mpps[0] = fitted.solo_mpps
+    metric_names = carried.response.profile.metric_names
+    own = _possible(metric_names, state.own, machine)
+    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    basis = pressure_basis(pressure, scale, limit)
+    weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
+    held = metric_names.index("L3OCC")
+    weights[:, [held]] = ridge(basis, own[:, [held]], OCCUPANCY_STRENGTH)
+    rates = flows_and_polled(metric_names)[0]
+    alone = own[0] * np.where(rates, mpps[0], 1.0)
+    solo = MetricVector(dict(zip(metric_names, alone.tolist(), strict=True)), scope=Scope.CORE)
+    profile = ContentiousnessProfile(
+        metric_names, names, solo, {}, scale, limit, weights[:, :-1], own.min(axis=0), own.max(axis=0)
+    )
+    moved = own * np.where(rates, mpps[:, np.newaxis], 1.0)
+    contentiousness = replace(
+        profile, weights=ridge(basis, moved, STRENGTH), low=moved.min(axis=0), high=moved.max(axis=0)
+    )
+    calibration = _calibration(fitted, scores)
+    reads, rows = (*names, NEIGHBOURS), np.column_stack([pressure, neighbours])
+    response = ServerResponse(
+        profile=profile,
+        speed=weights[:, -1],
+        slowest_mpps=float(mpps.min()),
+        fastest_mpps=float(mpps.max()),
+        sensitivity=MonotoneFamily(name="equilibrium").fit(reads, rows, mpps, solo_mpps=fitted.solo_mpps, seed=seed),
+        calibration=calibration,
+        applicability=applicability(names, pressure[: len(pressure) // 2]),
+        full_kib=carried.full_kib,
+        most_moved=carried.most_moved,
+        full_channel_ns=carried.full_channel_ns(machine),
+    )
+    family = "slomo-smooth"
+    model = NFModel(
+        workload=before.workload,
+        machine=machine.name,
+        capacities=machine.capacities(),
+        solo_mpps=fitted.solo_mpps,
+        solo_vector=solo,
+        sensitivity={family: MonotoneFamily().fit(names, pressure, mpps, solo_mpps=fitted.solo_mpps, seed=seed)},
+        contentiousness=contentiousness,
+        calibration={family: calibration},
+        applicability=response.applicability,
+        manifest={},
+        traffic=before.traffic,
+        response=response,
+        chosen=family,
+    )
+    return replace(model, manifest=_manifest(fitted, model, environment, seed))
+
+
+def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
+    """Return pressures on the new machine and numbers of neighbours: none first; half with a channel that is full."""
+    draw, limit = np.random.default_rng(seed), carried.limit()
+    pressure = draw.uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2 * limit
+    neighbours = draw.integers(1, 8, _SAMPLES).astype(float)
+    pressure[0], neighbours[0] = 0.0, 0.0
+    if "LMB" in carried.names:
+        traffic = carried.names.index("LMB")
+        most = (1.0 + _MOST_WAITING) * carried.machine.capacities().limit(METRICS["LMB"])
+        pressure[_SAMPLES // 2 :: 2, traffic] *= most / limit[traffic]
+    return pressure, neighbours
+
+
+def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
+    """Return vectors that the machine's caches can hold, with shares of at most 1."""
+    capacities, answer = machine.capacities(), own.copy()
+    for number, name in enumerate(names):
+        most = {"L3OCC": capacities.llc_kib, "DDIOOCC": capacities.ddio_kib, "L2HIT": 1.0, "L3HIT": 1.0}.get(name)
+        if most is not None:
+            answer[:, number] = np.clip(answer[:, number], 0.0, most)
+    return answer
+
+
+def _calibration(fitted: _Fitted, scores: _Scores) -> ConformalCalibration:
+    """Return the intervals: errors of runs left out, of all functions; of what is only carried, those once measured.
+
+    How far they reach over the loss follows from how much the correction knows there; what composing competitors adds
+    is taken from the first machine.
+    """
+    if len(scores.each) < FEWEST_OF_TRANSFER or not len(fitted.scores):
+        return symmetric(_UNSEEN, CARRIED)
+    before, carried = fitted.carried.response.calibration, fitted.carried
+    pressure = carried.limit() * np.linspace(0.0, 1.0, _STEPS)[:, np.newaxis] ** 2
+    state = carried.state(pressure, np.full(_STEPS, 3.0))
+    places = fitted.places_of(pressure, state)
+    share = np.minimum(state.mpps * np.exp(fitted.correction(places)) / fitted.solo_mpps, 1.0)
+    loss, first = np.unique(np.round(np.maximum.accumulate(1.0 - share), 3), return_index=True)
+    size = _usual_size(fitted, scores.size) * (fitted.doubt(places) * share)[first]
+    composing = np.array([before.usual_error(at) if before.source == "mixes" else 0.0 for at in loss.tolist()])
+    size = np.asarray(np.hypot(size, composing), dtype=float)
+    if len(loss) == 1:
+        loss, size = np.append(loss, loss + 1.0), np.append(size, size)
+    shape = ErrorShape(np.array(loss.tolist()), np.zeros(len(loss)), np.array(size.tolist()))
+    return ConformalCalibration(scores.each, TRANSFER, shape)
+
+
+def _manifest(fitted: _Fitted, model: NFModel, environment: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    runs = 0 if fitted.runs is None else int((fitted.runs.counts > 0).sum())
+    covered = model.applicability
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "workload": model.workload.key,
+        "machine": model.machine,
+        "solo_mpps": model.solo_mpps,
+        "solo_source": fitted.runs.solo_source if fitted.runs is not None and fitted.solo_is_measured else CARRIED,
+        "rows": {"fitted": runs, "solo": int(fitted.solo_is_measured)},
+        "features": list(covered.feature_names),
+        "units": {name: METRICS[name].unit for name in covered.feature_names} | {"throughput": "Mpps"},
+        "transfer": {
+            "from": fitted.carried.measured_on.name,
+            "fingerprint": fitted.carried.measured_on.fingerprint,
+            "runs": runs,
+            "correction_percent": round(100.0 * float(np.expm1(np.abs(fitted.residuals).mean())), 3) if runs else None,
+        },
+        "intervals": summary(model.calibration),
+        DOUBTS: {},
+        "versions": fitted.model.manifest.get("versions", {}),
+        "seed": seed,
+        "machine_fingerprint": stated_fingerprint(environment, model.machine),
+        "environment": environment,
+    }
