@@ -1,8 +1,9 @@
 """NFVnice's experiments (SIGCOMM'17) on simulated cores, beside what the paper found, and chains over two NUMA nodes.
 
     python benchmarks/nfvnice.py                 # everything, about a quarter of an hour on one core
-    python benchmarks/nfvnice.py --only chain    # one part: schedulers chain cores sharing orders random tcp nodes
+    python benchmarks/nfvnice.py --only chain    # one part: schedulers chain cores sharing orders random tcp nodes ...
     python benchmarks/nfvnice.py --against-host  # the simulated scheduler beside processes of this machine, ten minutes
+    python benchmarks/nfvnice.py --hop           # what handing a packet on costs a process of this machine
 
 Every line names its range before it is run; `OFF` is printed where a figure is not in it, and the command then ends
 with 1. Costs are cycles of work per packet; a packet's lines, rings, switches and the cache come on top, as simulated.
@@ -28,6 +29,10 @@ COSTS = (120.0, 270.0, 550.0)
 SATURATED_MPPS = 6.54
 #: Work of three like NFs in a chain over two nodes, to see what the loss depends on; no evidence for the paper's.
 NODE_COSTS = (30.0, 60.0, 120.0, 240.0)
+NODES_MACHINE, SHIPPED = "e5-2620v4", ("flowstats", "ip-router", "l2fwd")
+#: What a function that only hands packets on takes per packet, ring and packet included: `--hop`, on a Xeon of 3.1 GHz
+#: (family 6, model 167) with Linux 6.18, 26.5 ns where a cycle of further work took .32 [cycles].
+HOP_CYCLES = 82.0
 #: Of every simulation; papers.py draws several.
 SEED = 0
 
@@ -211,50 +216,105 @@ def tcp() -> Iterator[Check]:
     yield Check("TCP beside UDP with nfvnice keeps", rates[True] / alone, 0.9, 1.05, ">= 0.9 asked, paper 3.3 of 4")
 
 
-def over_nodes(stages_at: Callable[[Sequence[int]], str], size_b: int, name: str) -> dict[tuple[int, ...], float]:
-    """Return the share lost by a chain of three that is not on the card's node, by the nodes of its stages."""
+def over_nodes(
+    stages_at: Callable[[Sequence[int]], str], size_b: int, name: str, *, manager: bool = False
+) -> dict[tuple[int, ...], float]:
+    """Return the share lost by a chain of three that is not on the card's node, by the nodes of its stages.
+
+    With `manager` two threads of OpenNetVM's manager, on the card's node, are the chain's first and last stage: one
+    takes packets from the card, one gives them back (onvm_mgr, ``rx_thread_main`` and ``tx_thread_main``).
+    """
     rates = {}
     for nodes_of in ((0, 0, 0), (1, 1, 1), (1, 0, 1)):
-        cores = [8 * node + nodes_of[:place].count(node) for place, node in enumerate(nodes_of)]
-        text = f"machine: e5-2620v4\nstages: {stages_at(cores)}\n"
-        text += f"chains: {{c: {{stages: [s0, s1, s2], packet_size_b: {size_b}}}}}"
-        result = simulate_chains(parse_chains(text), "nfvnice", duration_ms=10.0, warm_ms=20.0)
+        every = (0, *nodes_of, 0) if manager else nodes_of
+        cores = [8 * node + every[:place].count(node) for place, node in enumerate(every)]
+        names = ", ".join(f"s{place}" for place in range(len(every)))
+        text = f"machine: {NODES_MACHINE}\nstages: {stages_at(cores)}\n"
+        text += f"chains: {{c: {{stages: [{names}], packet_size_b: {size_b}}}}}"
+        result = simulate_chains(parse_chains(text), "nfvnice", duration_ms=3.0, warm_ms=4.0, seed=SEED)
         rates[nodes_of] = result.chains["c"].throughput_mpps
         show(f"{name} {nodes_of}, {size_b} B", result)
-    return {nodes_of: 1.0 - rate / rates[0, 0, 0] for nodes_of, rate in rates.items() if any(nodes_of)}
+    lost = {nodes_of: 1.0 - rate / rates[0, 0, 0] for nodes_of, rate in rates.items() if any(nodes_of)}
+    print(f"  lost: {', '.join(f'{key} {100 * value:.0f} %' for key, value in lost.items())}; paper 22 and 52 %")
+    return lost
+
+
+def of_shipped(*functions: str, size_b: int) -> Callable[[Sequence[int]], str]:
+    """Return what writes shipped functions as stages on the cores given."""
+
+    def stages(cores: Sequence[int]) -> str:
+        pairs = enumerate(zip(functions, cores, strict=True))
+        return "{" + ", ".join(f"s{i}: {{nf: '{nf}@{size_b}B', core: {core}}}" for i, (nf, core) in pairs) + "}"
+
+    return stages
+
+
+def of_work(cycles: float) -> Callable[[Sequence[int]], str]:
+    """Return what writes stages of pure work on the cores given."""
+    return lambda cores: "{" + ", ".join(f"s{i}: {{cycles: {cycles}, core: {c}}}" for i, c in enumerate(cores)) + "}"
+
+
+def work_of_a_hop() -> float:
+    """Return the work with which a lone simulated stage takes as many cycles per packet as a hop on the host."""
+    text = f"machine: {NODES_MACHINE}\nstages: {of_work(1.0)([0])}\nchains: {{c: {{stages: [s0]}}}}"
+    alone = simulate_chains(parse_chains(text), "nfvnice", duration_ms=2.0, warm_ms=2.0, seed=SEED)
+    return HOP_CYCLES - alone.stages["s0"].cycles_per_packet + 1.0
 
 
 def nodes() -> Iterator[Check]:
-    """Run a monitor, a router and a forwarder, then pure work, over two NUMA nodes (NUMASFP, COMSNETS'22)."""
-    functions = ("flowstats", "ip-router", "l2fwd")
-    for size_b in (64, 1500):
+    """Run a monitor, a router and a forwarder over two NUMA nodes (NUMASFP, COMSNETS'22).
 
-        def shipped(cores: Sequence[int], size_b: int = size_b) -> str:
-            pairs = enumerate(zip(functions, cores, strict=True))
-            return "{" + ", ".join(f"s{i}: {{nf: '{nf}@{size_b}B', core: {core}}}" for i, (nf, core) in pairs) + "}"
-
-        lost = over_nodes(shipped, size_b, "monitor-router-forwarder")
-        print(f"  lost: {', '.join(f'{key} {100 * value:.0f} %' for key, value in lost.items())}; paper 22 and 52 %")
-        for nodes_of, paper in (((1, 1, 1), 0.22), ((1, 0, 1), 0.52)) if size_b == 64 else ():
-            name = f"lost at {nodes_of}, monitor, router, forwarder: %"
+    OpenNetVM's own examples count, compare an address, and do nothing: what they cost is handing a packet on. Ours of
+    the same names count 100 000 flows and look up 131 072 routes.
+    """
+    hop = of_work(round(work_of_a_hop(), 1))
+    kinds = {
+        "three that hand on, as OpenNetVM's examples": over_nodes(hop, 64, "examples"),
+        "the same behind the manager's two threads": over_nodes(hop, 64, "and manager", manager=True),
+        "100 000 flows, 131 072 routes, forwarder": over_nodes(of_shipped(*SHIPPED, size_b=64), 64, "shipped"),
+    }
+    for kind, lost in kinds.items():
+        for nodes_of, paper in (((1, 1, 1), 0.22), ((1, 0, 1), 0.52)):
+            name = f"lost at {nodes_of}, {kind}: %"
             yield Check(name, 100 * lost[nodes_of], round(67 * paper), round(133 * paper), f"{100 * paper:.0f}")
+
+
+def node_costs() -> Iterator[Check]:
+    """Show on what the loss over two nodes depends: the work of three like functions, and the packets' size."""
     for cycles in NODE_COSTS:
-
-        def work(cores: Sequence[int], cycles: float = cycles) -> str:
-            return "{" + ", ".join(f"s{i}: {{cycles: {cycles}, core: {core}}}" for i, core in enumerate(cores)) + "}"
-
-        lost = over_nodes(work, 64, f"three of {cycles:g} cycles")
-        print(f"  lost: {', '.join(f'{key} {100 * value:.0f} %' for key, value in lost.items())}; paper 22 and 52 %")
+        over_nodes(of_work(cycles), 64, f"three of {cycles:g} cycles")
+    over_nodes(of_shipped(*SHIPPED, size_b=1500), 1500, "shipped")
+    yield from ()
 
 
-PARTS = {part.__name__: part for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes)}
+def measure_hop() -> None:
+    """Print what handing a packet on costs a process of this machine, the least of three runs."""
+    from nfvnice_against import time_per_packet_ns  # takes a C compiler
+    from nfvnice_host import chain_of
+
+    from slomo.testbed.host.chains.plan import ChainRunSettings
+    from slomo.workflow.chains.on_host import run_chains_on_host
+
+    settings, took_ns = ChainRunSettings(seconds=0.4, warm_up_ms=50.0), {}
+    for cycles in (1.0, 120.0):
+        runs = [run_chains_on_host(chain_of([(cycles,)], LINE_RATE_MPPS), "cfs", settings=settings) for _ in range(3)]
+        took_ns[cycles] = min(time_per_packet_ns(run) for run in runs)
+    cycle_ns = (took_ns[120.0] - took_ns[1.0]) / 119.0
+    print(f"a hop takes {took_ns[1.0]:.1f} ns, a cycle of work {cycle_ns:.3f}: {took_ns[1.0] / cycle_ns:.0f} cycles")
+
+
+PARTS = {part.__name__: part for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes, node_costs)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     parser.add_argument("--against-host", action="store_true", help="simulated and as processes, side by side")
+    parser.add_argument("--hop", action="store_true", help="measure what handing a packet on costs on this machine")
     given, checks = parser.parse_args(), []
+    if given.hop:
+        measure_hop()
+        return 0
     if given.against_host:
         from nfvnice_against import against_host  # takes a C compiler and the right to make control groups
 

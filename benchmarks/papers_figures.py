@@ -190,7 +190,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("nfvnice-four-cores", NFVNICE, "two chains on four cores, real", "processes on four cores",
            impossible="two cores here"),
     Figure("numasfp-firewall", NUMASFP, "memory bandwidth", "a firewall beside hogs", numasfp_firewall),
-    Figure("numasfp-nodes", NUMASFP, "placement", "a chain over two nodes", nfvnice_part("nodes"), most_seeds=1),
+    Figure("numasfp-nodes", NUMASFP, "placement", "a chain over two nodes", nfvnice_part("nodes")),
     Figure("numasfp-migration", NUMASFP, "migration", "a function moves between nodes",
            impossible="one memory node here; an emulated guest moves them (make numa-guest), untimed"),
     Figure("rmd-noisy-neighbour", RMD, "noisy neighbour", "the talk's VM", noisy_neighbour, most_seeds=1),
@@ -218,8 +218,10 @@ CAUSES = phenomena.CAUSES | {
     "ways of its own -42 and -1, -50 and -7, -53 and -17 %",
     "a guaranteed LLC policy": "ways of its own win back all that was lost here, however many lookups overlap",
     "cheap chain at 7.44": "it alone fills NF4, and the costly chain keeps what its slowest NF serves",
-    "lost at (": "the loss falls with what the three functions cost (`nfvnice.py --only nodes`: three of 30 cycles "
-    "lose most, three of 240 least); the talk does not say what its functions cost",
+    "lost at (1, 1, 1), the same behind": "the first function fetches what the manager's thread wrote from the other "
+    "socket; with threads that touch descriptors only 40 and 45 %",
+    "lost at (": "a crossing costs 23 to 82 cycles, these functions about 500: the loss falls with what they cost "
+    "(`nfvnice.py --only node_costs`)",
 }
 
 sys.path.append(str(HERE / "resq"))

@@ -1,4 +1,4 @@
-"""NUMASFP's comparison (COMSNETS'22) on simulated two-socket servers, every node line by line.
+"""NUMASFP's comparison (COMSNETS'22) on simulated servers of two sockets, packet by packet, link and all.
 
 20 chains of three, five per server, rates from 1 to 10 Gbit/s over 12 intervals of 10 s. The NIC is on node 0. ANAT is
 throughput served over throughput offered, averaged over intervals. The paper: NUMASFP 16, 25 and 23 % ahead of Octans,
@@ -7,9 +7,9 @@ node-balance and node-first; these are static, NUMASFP and ours migrate.
 The paper names no packet size. At 256 B these rates load the chains to about what they can serve; at 128 B nearly all
 are overloaded, and the faster of two chains has no more to gain from the better node.
 
-What handing packets between nodes costs is simulated packet by packet (`--handover simulated`, the default), or taken
-from the paper, which measured it on OpenNetVM (`measured`): 22 % for a remote chain, 52 % where the stages alternate.
-What a move costs is simulated, too (hand-over, cold cache, remote memory), or `--move-s` of a chain's service.
+What a move costs is simulated, too (hand-over, cold cache, remote memory), or `--move-s` of a chain's service. What
+`slomo-numa` takes hand-overs to cost is simulated, or what the paper measured on OpenNetVM (`--handover measured`).
+Only `slomo-numa` and `octans-predicted` need models.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
     slomo profile ip-router@256B ... --machine e5-2620v4 --plan resource-table --out DIR/resource-table.json
@@ -96,7 +96,8 @@ def sources(directory: Path, *, throttled: bool) -> tuple[ModelLibrary, Resource
     """Return the models and the resource table, without its throttles where nobody is to be throttled."""
     table = load_resource_table(directory / "resource-table.json")
     rows = table.rows if throttled else [replace(row, memory_percent=100) for row in table.rows]
-    return ModelLibrary.load(directory / "models"), ResourceTable(table.machine, rows)
+    models = directory / "models"
+    return ModelLibrary.load(models) if models.exists() else ModelLibrary([]), ResourceTable(table.machine, rows)
 
 
 def show(judged: dict[str, list[Judgement]]) -> None:
