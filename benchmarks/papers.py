@@ -207,7 +207,7 @@ def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
         f"| **off** | {counts[OFF]} |\n"
         f"| figures not measured with this script yet | {', '.join(missing) or 0} |\n"
         f"| not possible here | {impossible} |\n\n"
-        "`±` is the standard error over seeds; with one seed there is none. "
+        "`±` is the standard error over seeds; with one seed there is none, and it is 0 where nothing is random. "
         "A plus after a commit means changes that were not committed. Simulated unless said\n"
         "otherwise: no rack was at hand.\n"
     )

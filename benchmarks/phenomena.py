@@ -35,6 +35,10 @@ CAUSES = {
     "lpm: a point below": "flows are uniform, so each way saves as many misses; Zipf 0.6 instead is concave",
     "mazunat: a point below": "as above",
     "stats: a point below": "as above",
+    "access rate's effect above": "from 37 to 70 million references a second; from 23 or 17 to 70 it is 18 or "
+    "26 points, and the paper does not say how fast its slowest competitor is",
+    "most lost: %": "neither the channels of memory (32.7 with four) nor how many compete (46 with seven); 24 to "
+    "26 with one of 40 million references a second",
 }
 
 

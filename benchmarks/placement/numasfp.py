@@ -29,11 +29,20 @@ from slomo.placement.chains.resource_table import ResourceTable, load_resource_t
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import numasfp_chains
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.network_function import NetworkFunction
 from slomo.workflow.chains.judge import COUNTED_MS, judge_chains
 from slomo.workflow.chains.on_nodes import place_chains
 
 FUNCTIONS = ("ip-router", "flowstats", "stateless-firewall", "maglev", "l2fwd")
 MACHINE = "e5-2620v4"
+#: Work with which a simulated stage takes as long per packet as a hop of `slomo chain run` (82 cycles, of which 21 are
+#: the packet's and the ring's lines; `python benchmarks/nfvnice.py --hop`), and a function that is no more than that.
+HOP_WORK_CYCLES = 60.8
+HAND_ON = NetworkFunction(
+    "hand-on", "hands packets on", source="benchmarks/nfvnice.py --hop",
+    simulated={"compute_cycles": HOP_WORK_CYCLES, "instructions": 2 * HOP_WORK_CYCLES, "packet": {"written_lines": 1}},
+)  # fmt: skip
 #: Share by which NUMASFP is ahead [%].
 PAPER = {"octans": 16, "node-balance": 25, "node-first": 23}
 #: Label -> policy, whether chains have ways and bandwidth of their own, whether the table's throttles are applied. The
@@ -61,6 +70,10 @@ def main() -> int:
     parser.add_argument("--move-s", type=float, help="for which a chain whose stage moves serves nothing; simulated")
     parser.add_argument("--variant", choices=list(VARIANTS), action="append", help="repeatable; all by default")
     parser.add_argument("--ms", type=float, default=COUNTED_MS, help="simulated time counted of each interval")
+    parser.add_argument("--hop", action="store_true", help="functions that hand on, as OpenNetVM's examples, no table")
+    parser.add_argument("--manager", action="store_true", help="OpenNetVM's two threads, all packets pass them")
+    parser.add_argument("--machine", default=MACHINE)
+    parser.add_argument("--cores", type=int, help="of each node for stages; all by default")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
@@ -76,15 +89,20 @@ def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
     """Place and judge one draw of chains."""
     policy, allocate, throttled = VARIANTS[label]
     chains = numasfp_chains(
-        5 * given.servers, intervals=given.intervals, seed=seed, nfs=FUNCTIONS, change=given.change,
-        packet_size_b=given.packet,
+        5 * given.servers, intervals=given.intervals, seed=seed, nfs=[HAND_ON.name] if given.hop else FUNCTIONS,
+        change=given.change, packet_size_b=given.packet,
     )  # fmt: skip
-    library, table = sources(given.directory, throttled=throttled)
+    library, table = (ModelLibrary([]), ()) if given.hop else sources(given.directory, throttled=throttled)
+    cores = load_machine(given.machine).cores_per_socket
+    cluster = Cluster.uniform(given.machine, given.servers, cores_reserved=cores - (given.cores or cores))
     placed = place_chains(
-        Cluster.uniform(MACHINE, given.servers), chains, policy, library, needs=table, allocate=allocate,
+        cluster, chains, policy, library, needs=table, allocate=allocate,
         handover=given.handover,
     )  # fmt: skip
-    judgement = judge_chains(placed, move=given.move_s, duration_ms=given.ms, seed=0)
+    judgement = judge_chains(
+        placed, own=(HAND_ON,), move=given.move_s, duration_ms=given.ms, seed=0,
+        manager_cycles=HOP_WORK_CYCLES if given.manager else None,
+    )  # fmt: skip
     own = sum(len(parts.ways) for parts in placed.plan.parts) / sum(len(seats) for seats in placed.plan.seats)
     held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
     print(f"{label}, seed {seed}: ANAT {100 * judgement.anat:.1f}{held}", file=sys.stderr, flush=True)

@@ -340,6 +340,22 @@ def test_chains_on_the_other_node_share_the_link(tmp_path) -> None:
     assert served[2.0][1] < 0.8 * served[32.0][1] < served[32.0][0]
 
 
+def test_all_packets_pass_a_manager_where_there_is_one() -> None:
+    """Three chains get no more together than its threads pass on; a cluster that leaves it no cores is refused."""
+    chains = [RatedChain(Request(name, ("l2fwd",)), (8.0,)) for name in ("a", "b", "c")]
+    cluster = Cluster.uniform(MACHINE, 1, cores_reserved=2)
+    alone, managed = (
+        judge_chains(place_on_nodes(cluster, chains, "octans"), duration_ms=1.0, manager_cycles=cycles).anat
+        for cycles in (None, 200.0)
+    )
+    offered = sum(item.offered_mpps(0) for item in chains)
+
+    assert alone == pytest.approx(1.0, abs=0.01)
+    assert 0.5 * 2100 / 200 < managed * offered < 2100 / 200  # of 2.1 GHz, lines come on top
+    with pytest.raises(InvalidValueError, match="needed 2 for the manager"):
+        judge_chains(place_on_nodes(Cluster.uniform(MACHINE, 1), chains, "octans"), manager_cycles=200.0)
+
+
 def test_a_chain_whose_stages_move_serves_nothing_for_a_while() -> None:
     """Of two intervals of ten seconds, the second lacks the second that a move takes; without moves nothing lacks."""
     chains = [RatedChain(Request("a", ("lpm", "l2fwd"), SLO(min_mpps=0.1)), (0.1, 0.1))]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from slomo.errors import InvalidValueError
 from slomo.placement.chains.allocation import Parts
 from slomo.placement.chains.moves import INTERVAL_S, MoveCost
 from slomo.placement.over_time.judge import TOLERANCE
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster
     from slomo.simulator.sharing.result import ChainResult
+    from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
 #: Time counted of every interval on every server [ms], and as much before: a pool's buffers come round in about 3.
@@ -37,6 +39,7 @@ def judge_chains(
     own: "Sequence[NetworkFunction]" = (),
     duration_ms: float = COUNTED_MS,
     move: MoveCost | float | None = None,
+    manager_cycles: float | None = None,
     seed: int = 0,
 ) -> "Judgement":
     """Run every server in every interval on the simulator.
@@ -54,6 +57,10 @@ def judge_chains(
     move : MoveCost or float, optional
         What stages pay that change nodes: hand-over, cold cache and remote memory as simulated by default; a number is
         the time for which the whole chain then serves nothing [s]. Intervals last ten seconds.
+    manager_cycles : float, optional
+        Work per packet of a manager's two threads on the card's node [cycles]: one takes the packets of all chains from
+        the card, one gives them back (OpenNetVM). They take the last two cores of the socket, which the cluster must
+        reserve; by default the card itself fills and empties rings.
     seed : int
         Of the simulations.
 
@@ -63,7 +70,7 @@ def judge_chains(
         ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where
         in some interval a chain serves less than that, or than it is offered.
     """
-    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, seed)
+    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, seed)
     shares: list[float] = []
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
@@ -110,7 +117,21 @@ def _broken(item: "RatedChain", mpps: float, offered_mpps: float, server: str) -
 class _Runner:
     """Simulates servers, and counts how often."""
 
-    def __init__(self, cluster: "Cluster", own: "Sequence[NetworkFunction]", duration_ms: float, seed: int) -> None:
+    def __init__(
+        self,
+        cluster: "Cluster",
+        own: "Sequence[NetworkFunction]",
+        duration_ms: float,
+        manager_cycles: float | None,
+        seed: int,
+    ) -> None:
+        for server in cluster.servers:
+            if manager_cycles is not None and server.cores > server.machine_type.cores_per_socket - 2:
+                raise InvalidValueError(
+                    f"server '{server.name}' has all cores of a socket for network functions, needed 2 for the manager",
+                    hint="reserve two cores per socket: cores_reserved: 2",
+                )
+        self._manager_cycles = manager_cycles
         self._servers = {server.name: server for server in cluster.servers}
         self._own = {function.name: function for function in own}
         self._duration_ms, self._seed = duration_ms, seed
@@ -150,7 +171,8 @@ class _Runner:
         server = self._servers[name]
         machine = server.machine_type
         cores, isolated = core_numbers(chains, seats, server), isolations(chains, seats, parts, server.ways)
-        stages, lines, places = [], [], {}
+        stages, lines, places = self._manager(machine), [], {}
+        first, last = (tuple(stage.name for stage in some) for some in (stages[:1], stages[1:]))
         for item in chains:
             sizes_b = item.request.chain[0].traffic.packet_size_b
             names = tuple(f"{item.request.id}/{number}" for number in range(len(item.request.chain)))
@@ -160,7 +182,7 @@ class _Runner:
                 stages.append(ChainStage(stage, number, workload=workload.saturated))
                 places[stage] = StagePlace(apart.llc_way_mask, apart.memory_bandwidth_percent)
             mpps = self.offered_mpps(name, item, interval)
-            lines.append(ServiceChain(item.request.id, names, mpps=mpps, packet_size_b=sizes_b))
+            lines.append(ServiceChain(item.request.id, (*first, *names, *last), mpps=mpps, packet_size_b=sizes_b))
         buffer_b = max(2048, *(line.packet_size_b for line in lines))
         system = ChainSystem(tuple(stages), tuple(lines), machine=machine.name, buffer_b=buffer_b)
         used = {workload.nf for item in chains for workload in item.request.chain}
@@ -176,6 +198,14 @@ class _Runner:
             seed=self._seed,
         )
         return {line.name: self._served(line, played.chains[line.name]) for line in lines}
+
+    def _manager(self, machine: "Machine") -> list[ChainStage]:
+        """Return the threads through which all packets pass, none where the card does their work."""
+        if self._manager_cycles is None:
+            return []
+        end = (machine.nic_socket + 1) * machine.cores_per_socket
+        work = (self._manager_cycles,)
+        return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
 
     def _served(self, line: ServiceChain, result: "ChainResult") -> float:
         """Return a chain's throughput [Mpps]: all it is offered, where no more lacks than stages have in hand."""
