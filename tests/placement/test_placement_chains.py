@@ -24,7 +24,7 @@ from slomo.placement.chains.resource_table import (
 from slomo.placement.chains.search import climbed, every_choice
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.documents import parse_chains
+from slomo.placement.problem.documents import parse_rated_chains
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import numasfp_chains
 from slomo.vocabulary.machine import load_machine
@@ -288,17 +288,17 @@ def test_the_judge_throttles_who_is_throttled() -> None:
 
 def test_rates_are_read_with_requests_and_must_be_there() -> None:
     """`gbps` makes a request a chain with rates; an offered load stands for one rate; nothing at all is an error."""
-    made = parse_chains("requests: [{id: a, chain: [lpm, stats], gbps: [1, 2.5], count: 2}]")
+    made = parse_rated_chains("requests: [{id: a, chain: [lpm, stats], gbps: [1, 2.5], count: 2}]")
     assert [(item.request.id, item.gbps) for item in made] == [("a-1", (1.0, 2.5)), ("a-2", (1.0, 2.5))]
     assert RatedChain.from_dict(json.loads(json.dumps(made[0].to_dict()))) == made[0]
-    offered = parse_chains("requests: [{id: a, chain: [{nf: lpm, traffic: {offered_mpps: 2.0}}]}]")[0]
+    offered = parse_rated_chains("requests: [{id: a, chain: [{nf: lpm, traffic: {offered_mpps: 2.0}}]}]")[0]
     assert offered.offered_mpps(0) == pytest.approx(2.0)
     with pytest.raises(InvalidValueError, match="chain 'a': rates are"):
-        parse_chains("requests: [{id: a, nf: lpm}]")
+        parse_rated_chains("requests: [{id: a, nf: lpm}]")
     with pytest.raises(ConfigurationError, match="gbps"):
-        parse_chains("requests: [{id: a, nf: lpm, gbps: [0]}]")
+        parse_rated_chains("requests: [{id: a, nf: lpm, gbps: [0]}]")
     with pytest.raises(InvalidValueError, match="two requests are called 'a'"):
-        parse_chains("requests: [{id: a, nf: lpm, gbps: [1]}, {id: a, nf: lpm, gbps: [1]}]")
+        parse_rated_chains("requests: [{id: a, nf: lpm, gbps: [1]}, {id: a, nf: lpm, gbps: [1]}]")
 
 
 def test_drifting_rates_cross_at_most_once() -> None:
