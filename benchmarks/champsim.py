@@ -31,7 +31,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Traffic, Workload
 
 NAME, SEED = "champsim-4", 2026
-RUNS, MIXES = 27, 60
+RUNS, MIXES = 11, 60
 COLUMNS = ("mape", "p95", "within_5", "bias", "coverage", "width")
 BASELINES = ("dobrescu", "dobrescu-curve", "bubbleup", "bubbleup-curve")
 #: Zipf, so that a capture draws its packets: one packet per flow in turn would be a scan, which LRU never serves.
@@ -191,11 +191,13 @@ Six native network functions of this repository, played by ChampSim from traces 
 
 | | |
 | --- | --- |
-| made by | `python benchmarks/champsim.py --make FOLDER --runs {runs} --mixes {mixes}`; the same figures again |
+| made by | `python benchmarks/champsim.py --make FOLDER --variant {variant} --runs {runs} --mixes {mixes}` |
+| made again | the same traces give the same figures; traces of functions compiled otherwise moved mixes by 1.3 % |
 | testbed | ChampSim, upstream commit 2ff2501, unpatched, configuration in provenance.json; docs/guides/champsim.md |
 | traces | valgrind 3.19 lackey, after 150 bursts of 32 packets; a window of 130 000 cycles after 90 000 to settle |
 | network functions | {functions}; 64 B packets, flows drawn by Zipf's law (0.5) |
-| rows | {solo} alone, {pressure} beside 1 to 3 competitors ({settings} settings each), {mix} from {mixes} mixes |
+| rows | {solo} alone, {pressure} beside 1 to 3 competitors, {mix} from {mixes} mixes |
+| competitor | {settings} settings, {writing} of them write |
 | columns | docs/reference/datasets.md; units in docs/reference/metrics.md |
 | missing | what ChampSim does not count (DDIO, PCIe, latency); `L3OCC` is not counted, it follows from the traces |
 
@@ -206,12 +208,14 @@ packets come from a ring in memory without DDIO, and a window is some 400 packet
 """
 
 
-def save(dataset: ProfileDataset, folder: Path, runs: int, mixes: int) -> None:
+def save(dataset: ProfileDataset, folder: Path, variant: str, runs: int, mixes: int) -> None:
     counts = dataset.frame["plan"].value_counts()
     card = CARD.format(
         name=folder.name,
+        variant=variant,
         runs=runs,
         mixes=mixes,
+        writing=len(WRITING_MIB) * len(WRITING_INSTANCES),
         functions=", ".join(nf.nf for nf in FUNCTIONS),
         solo=counts["solo"],
         pressure=counts["pressure"],
@@ -236,7 +240,7 @@ def main() -> int:
         return 0
     dataset = make(given.make, given.variant, given.runs, given.mixes, given.jobs)
     if given.out is not None:
-        save(dataset, given.out, given.runs, given.mixes)
+        save(dataset, given.out, given.variant, given.runs, given.mixes)
     report(dataset)
     return 0
 
