@@ -213,15 +213,14 @@ def computing(given: argparse.Namespace) -> None:
         with LocalCluster(**options, silence_logs=50) as cluster:
             address = cluster.scheduler_address
             list(spread(nothing, range(10), scheduler=address))
-            begun = time.monotonic()
-            list(spread(nothing, range(2_000), scheduler=address))
-            line(
-                f"overhead per item of no length, workers: {workers}", 1e3 * (time.monotonic() - begun) / 2_000, "ms", 5
-            )
-            begun = time.monotonic()
-            list(spread(little, range(200), scheduler=address))
-            more_s = time.monotonic() - begun - 200 * 0.05 / workers
-            line(f"overhead per task of 50 ms, workers: {workers}", 1e3 * more_s / 200, "ms", 5.0)
+            for function, count, lasts_s in ((nothing, 2_000, 0.0), (little, 200, 0.05)):
+                begun, core_s = time.monotonic(), _core_s()
+                list(spread(function, range(count), scheduler=address))
+                wall_s, core_s = time.monotonic() - begun, _core_s() - core_s
+                what = f"item of {1e3 * lasts_s:g} ms, workers: {workers}"
+                line(f"overhead per {what}", 1e3 * (wall_s - count * lasts_s / workers) / count, "ms", 5.0)
+                line(f"processor time of all processes per {what}", 1e3 * core_s / count, "ms")
+                little_s[workers] = wall_s
             compute(workers, address)
     line("different datasets of this process, one and two workers (1: the same)", len(datasets), "", 1)
     line("different libraries (1: the same)", len(libraries), "", 1)
