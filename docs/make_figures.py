@@ -30,6 +30,8 @@ MACHINES = ("e5-2620v4", "silver-4110")
 #: Dataset that a simulator of others made, and the seed of benchmarks/champsim.py.
 OUTSIDE, OUTSIDE_SEED = "champsim-4", 2026
 DRAWS = 20
+#: Runs of each function with which carried models are drawn.
+CARRIED_RUNS = (0, 5, 10, 20)
 #: Name in the evaluation -> name for readers.
 SHOWN = {
     DEFAULT_MODEL: "slomo",
@@ -125,6 +127,35 @@ def print_table(evaluation: Evaluation) -> None:
         print(f"| {SHOWN.get(model, model)} | {accuracy.mape:.2f} | {accuracy.p95:.1f} | {accuracy.coverage:.0f} |")
 
 
+def two_machines() -> Figure:
+    """Draw the error of models carried from either shipped machine to the other, over runs of each function there."""
+    figure, axes = axes_of(
+        "", "runs of each function on the new machine", "mean error on unseen mixes [%]", size=(5.6, 3.8)
+    )
+    for place, (before, after) in enumerate((MACHINES, MACHINES[::-1])):
+        learned, target = find_dataset(f"slomo-{before}"), find_dataset(f"slomo-{after}")
+        library = slomo.train(learned, models=["none"])
+        frame = target.frame
+        full = frame[(frame["plan"] == "pressure") & frame["offered_mpps"].isna()]
+        errors = []
+        for runs in CARRIED_RUNS:
+            kept = full.index[full.groupby("target").cumcount() < runs].union(frame.index[frame["plan"] == "solo"])
+            few = ProfileDataset(frame.loc[kept].reset_index(drop=True), target.environment) if runs else None
+            carried = slomo.train(few, start=library, machine=after)
+            errors.append(
+                evaluate(carried, target.select(plan="mix"), models=["equilibrium"]).models["equilibrium"].mape
+            )
+        print(
+            f"{before} -> {after}: "
+            + ", ".join(f"{n} runs {e:.2f} %" for n, e in zip(CARRIED_RUNS, errors, strict=True))
+        )
+        label = f"from {load_machine(before).description.split(' (')[0]}"
+        axes.plot(CARRIED_RUNS, errors, marker="o", color=COLOURS[place], label=label)
+    axes.set(ylim=(0.0, None), xticks=CARRIED_RUNS)
+    legend_below(axes, columns=2)
+    return figure
+
+
 def main() -> None:
     """Train, judge and draw for each machine; print the README's table."""
     on_champsim = outside()
@@ -141,6 +172,7 @@ def main() -> None:
         if machine == MACHINES[0]:
             why = slomo.predict("ip-router", ["pfsense:2", "maglev:2", "vpn"], library, explain=True)
             (FIGURES / "explanation-waterfall.svg").write_bytes(svg_bytes(waterfall(why)))
+    (FIGURES / "two-machines.svg").write_bytes(svg_bytes(two_machines()))
 
 
 if __name__ == "__main__":
