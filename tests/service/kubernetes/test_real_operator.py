@@ -53,7 +53,7 @@ def replica(plane: ControlPlane, models: Path, name: str, *options: str) -> str:
     """Start a replica; return its address once it is ready."""
     address = f"http://127.0.0.1:{(port := free_port())}"
     plane.slomo(models, port, CONFIDENCE, name, *options)
-    waited(name, lambda: is_ready(address), 180.0)
+    waited(name, lambda: is_ready(address), 400.0)
     return address
 
 
