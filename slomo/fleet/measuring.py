@@ -23,6 +23,7 @@ from slomo.fleet.functions import VARIABLE, FunctionFolder, checked_functions, p
 from slomo.fleet.hosts import FleetHost
 from slomo.fleet.room import FinishedRun, Room
 from slomo.host.locks import MachineLock
+from slomo.host.marker import boot_identity
 from slomo.models.identity import stated_fingerprint
 from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environment
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
@@ -39,7 +40,6 @@ from slomo.vocabulary.network_function import NetworkFunction
 RESOURCE = "testbed"
 #: Room for a claim with the longest host's name: one sector, which a disk writes whole or not at all [B].
 _CLAIM_BYTES = 512
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 #: How long who must wait for others waits at a time [s].
 _MOMENT_S = 0.1
 
@@ -95,7 +95,7 @@ def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> Hos
     testbed = _testbed(host, work)
     environment = campaign_environment(plan, testbed)
     fingerprint = stated_fingerprint(environment, plan.machine)
-    kernel = _BOOT.read_text(encoding="ascii").strip() if testbed.exclusive else ""
+    kernel = boot_identity() if testbed.exclusive else ""
     return HostDescription(host.name, versions(), environment, fingerprint, _claimed(host)[0], kernel)
 
 

@@ -50,6 +50,7 @@ def test_a_verb_names_the_extra_that_it_needs(tmp_path, words, extra):
 
 #: Every command of the tree -> words to call it with, and the extra that it then names; None where it needs none.
 EVERY: dict[str, tuple[str, str | None]] = {
+    "agent": ("--node a --service http://127.0.0.1:9 --kubernetes http://127.0.0.1:9 --looks 1", None),
     "chain predict": ("chain.yaml", None),
     "chain run": ("chain.yaml", None),
     "chain simulate": ("chain.yaml", "simulate"),
@@ -61,6 +62,7 @@ EVERY: dict[str, tuple[str, str | None]] = {
     "dataset list": ("", "data"),
     "dataset merge": ("a.csv a.csv --out b.csv", "data"),
     "dataset metrics": ("a.csv", "data"),
+    "dataset screen": ("a.csv", "data"),
     "dataset show": ("a.csv", "data"),
     "demo": ("--out demo", "all"),
     "doctor": ("", None),

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.profiling.adaptive.design import AdaptiveDesign
+from slomo.profiling.adaptive.campaign import adaptive_plan
 from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 
 
@@ -41,7 +42,7 @@ def test_a_dry_run_shows_the_sure_runs(capsys: pytest.CaptureFixture[str]) -> No
     ("options", "words"),
     [
         (["--design", "adaptive", "--runs", "0"], "'--runs'"),
-        (["--design", "adaptive", "--target-error", "0"], "target error is 0"),
+        (["--design", "adaptive", "--target-error", "0"], "target_error is 0"),
         (["--design", "adaptive", "--target-error", "little"], "target error is 'little'"),
         (["--design", "adaptive", "--replicates", "3"], "replicates is 3"),
         (["--target-error", "2%"], "--target-error was given to design 'sources'"),
@@ -59,7 +60,8 @@ def test_a_measurement_that_contradicts_the_rest_is_named(tmp_path: Path, capsys
     adaptive = "--machine silver-4110 --plan pressure --design adaptive --runs 22"
     assert main(["profile", "flowstats", *adaptive.split(), "--out", str(measured)]) == 0
     recorded = load_dataset(measured)
-    opening = [run.colocation for run in AdaptiveDesign(Workload("flowstats"), "silver-4110").opening()]
+    plan = adaptive_plan([Workload("flowstats")], load_machine("silver-4110"), budget=22)
+    opening = plan.sure().colocations
     opening_mixes = {place.competitors for place in opening if place.competitors}
     frame, throughput = recorded.frame, recorded.throughput
     worst = min(

@@ -246,6 +246,8 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("champsim-trace", ".json", right.TRACE, right.trace_of),
         Reader("journal", ".sqlite", right.journal_file(folder / "journal"), right.journal_of),
         Reader("state", ".sqlite", right.state_file(folder / "state.sqlite"), right.state_of(folder / "models")),
+        Reader("agent-token", ".txt", b"fedcba9876543210\n", right.agent_token),
+        Reader("pod-namespace", ".txt", b"slomo\n", right.pod_namespace),
         Reader("pod-token", ".txt", b"eyJhbGciOi.x.y\n", right.pod_token),
         Reader("pod", ".json", json.dumps(right.POD).encode(), right.pod, is_file=False),
         Reader("node", ".json", json.dumps(right.NODE).encode(), right.node, is_file=False),

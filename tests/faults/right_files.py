@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from msgspec import MsgspecError
 from msgspec import json as fast
 
+from slomo.cli.verbs.agent import _observe
 from slomo.client import Client
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
@@ -45,6 +47,7 @@ from slomo.records.storage import load_dataset
 from slomo.service.application import Service
 from slomo.service.door.access import read_tokens
 from slomo.service.knowledge.model_store import ModelStore, fingerprint_of
+from slomo.service.kubernetes import watch
 from slomo.service.kubernetes.pods import host_on, need_of
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Gone, Watch, _Event
@@ -166,6 +169,27 @@ def pod_token(path: Path) -> object:
         return Watch("http://127.0.0.1:1", ClusterView())._headers()
     finally:
         del os.environ["SLOMO_KUBE_TOKEN_FILE"]
+
+
+class _Account:
+    """The folder of a pod's account, in which one file is another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path
+
+
+def pod_namespace(path: Path) -> object:
+    """Read the namespace of a pod."""
+    with mock.patch.object(watch, "ACCOUNT", _Account(path)):
+        return watch._namespace("in-cluster")
+
+
+def agent_token(path: Path) -> object:
+    """Read the token of a node's agent, which then does not look."""
+    return asyncio.run(_observe("a", "http://127.0.0.1:1", str(path), "http://127.0.0.1:1", 1, 0))
 
 
 def without_digests(path: Path) -> bytes:

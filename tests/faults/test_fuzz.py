@@ -125,7 +125,8 @@ NAMES = (
     "library-saved-over", "library-left-over", "library-found", "library-served",
     "model", "tokens", "control-status", "host-nf",
     "capture", "champsim-configuration", "champsim-statistics", "champsim-run", "champsim-trace",
-    "journal", "state", "pod-token", "pod", "node", "watch", "client-answer", "chain-looks", "perf", "pcm-pcie",
+    "journal", "state", "pod-token", "pod-namespace", "agent-token", "pod", "node", "watch", "client-answer",
+    "chain-looks", "perf", "pcm-pcie",
     "nf-output",
 )  # fmt: skip
 

@@ -216,7 +216,7 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
 #: Readers that go on without the file: a save mends an index, a watch without a token is told 401.
 WITHOUT = {
     "library-saved-over", "library-left-over", "library-superseded.json", "library-found", "library-served",
-    "pod-token",
+    "pod-token", "pod-namespace", "agent-token",
 }  # fmt: skip
 #: Nothing there is a state without entries; a link that was moved leads nowhere.
 ABSENT = ("nothing", "a link to itself")
