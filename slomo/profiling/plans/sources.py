@@ -73,11 +73,11 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
 
 
 def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Access the cache from a trickle to a core's most, over data from private L2s' size to four LLCs."""
-    reads, instances = _between((1.0, 50.0), place[0]), _instances(place[-1], most)
+    """Access the cache from a trickle to a core's most, over data from a private L2's size to four LLCs."""
+    reads = _between((1.0, 50.0), place[0])
     rate = _between(_ACCESSES_M_S, place[1]) / reads
-    settings = {"data_size_mib": _data_mib(machine, place[2], instances), "reads_per_packet": round(reads)}
-    return _pressure({**settings, "rate_mpps": rate}, instances)
+    settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
+    return _pressure({**settings, "rate_mpps": rate}, _instances(place[-1], most))
 
 
 def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
@@ -92,7 +92,7 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     settings = {
         "packet_size_b": round(size_b),
         "packet_buffers": round(_between(_BUFFERS, place[2])),
-        "data_size_mib": _data_mib(machine, place[3], instances),
+        "data_size_mib": _data_mib(machine, place[3]),
         "reads_per_packet": min(max(1, round(_between(_ASIDE_M_S, place[4]) / rate)), _MOST_READS),
     }
     return _pressure({**settings, "rate_mpps": rate}, instances)
@@ -132,13 +132,9 @@ def _wire_gbps(machine: Machine) -> float:
     return wire if math.isfinite(wire) else machine.nic_gbps
 
 
-def _data_mib(machine: Machine, place: float, instances: int) -> float:
-    """Return the size of an instance's data: a private L2's, to what makes four LLCs of all instances together.
-
-    More would be alike, and leave few points where all data just fit the LLC, which is where network functions meet.
-    """
-    least, most = machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib / instances
-    return _between((least, max(least, most)), place)
+def _data_mib(machine: Machine, place: float) -> float:
+    """Return the size of an instance's data: a private L2's to four LLCs."""
+    return _between((machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib), place)
 
 
 #: What contends, in the order in which points come.
