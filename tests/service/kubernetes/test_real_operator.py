@@ -179,14 +179,14 @@ def test_high_priority_is_placed_for_the_fewest_victims(plane: ControlPlane, mod
         plane.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
                      "value": value})  # fmt: skip
     plane.scheduler("slomo-scheduler", replica(plane, models, "slomo", "--evict", "on"))
-    lows = [f"low{number}" for number in range(30)]
+    lows = [f"low{number}" for number in range(45)]
     for name in lows:
-        plane.add_pod(name, "vpn", 0.9, "slomo-scheduler", "low", "100m")
+        plane.add_pod(name, "flowstats", 0.9, "slomo-scheduler", "low", "100m")
     time.sleep(15.0)
     bound = {name for name in lows if plane.pods()[name][1]}
     took = []
     for number in range(3):
-        plane.add_pod(f"high{number}", "vpn", 0.9, "slomo-scheduler", "high", "100m")
+        plane.add_pod(f"high{number}", "flowstats", 0.9, "slomo-scheduler", "high", "100m")
         took.append(plane.wait_until_bound([f"high{number}"], 30.0))
         time.sleep(2.0)
     pods = plane.pods()
@@ -282,3 +282,29 @@ def test_a_mute_api_server_is_noticed_and_a_policy_promises(plane: ControlPlane,
     created(plane, "edge", {"annotations": {}, "labels": {"tier": "gold"}}).raise_for_status()
     waited("told", lambda: plane.conditions() == {"edge": "Unknown"}, 30.0)
     assert max(took) <= 11.0  # ten seconds, and a look every tenth of one
+
+
+def test_a_thousand_nodes_keep_up_with_the_plain_scheduler(plane: ControlPlane, models: Path) -> None:
+    """Pods are bound as fast as promises allow: rates of both schedulers in one run are printed."""
+    nodes = nodes_of(models, 1000)
+    plane.add_nodes(nodes)
+    address = replica(plane, models, "slomo")
+    plane.scheduler("slomo-scheduler", address)
+    plane.scheduler("plain-scheduler")
+    rates = {}
+    for scheduler, seed in (("slomo-scheduler", 1), ("plain-scheduler", 2)):
+        pods = wishes(300, seed=seed)
+        begun = time.monotonic()
+        for name, nf, share in pods:
+            plane.add_pod(name, nf, share, scheduler)
+        plane.wait_until_bound([name for name, _, _ in pods], 300.0)
+        rates[scheduler] = len(pods) / (time.monotonic() - begun)
+        if scheduler == "slomo-scheduler":
+            late = broken(plane, dict(nodes), ModelLibrary.load(models))
+    told = []
+    for _ in range(5):
+        begun = time.monotonic()
+        httpx.get(f"{address}/metrics", timeout=10.0).raise_for_status()
+        told.append(1e3 * (time.monotonic() - begun))
+    note(f"1,000 nodes: {rates} pods/s; /metrics {min(told):.0f} to {max(told):.0f} ms; {len(late)} broken")
+    assert late == []
