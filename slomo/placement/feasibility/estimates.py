@@ -19,7 +19,7 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
-from slomo.models.sharing import accelerator_shared
+from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
 from slomo.placement.feasibility.identity import (
     check_profiled_on,
@@ -330,9 +330,9 @@ class ThroughputEstimates:
         places = predict_places(kinds.tenants, members, machine, self.how)
         low = places.mpps
         if self.confidence > 0.5:
-            sharing = np.flatnonzero(accelerator_shared(kinds.models, who))
+            sharing = np.flatnonzero(accelerator_shared(kinds.models, who) | ports_full(kinds.models, who, offered))
             bound = self._bounds(kinds, who, places, different)
-            bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # the accelerator's error is in the interval
+            bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # their error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
             low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone is what was measured
         parts: tuple[Floats, ...] = (places.mpps, low, places.high)
