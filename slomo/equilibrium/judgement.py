@@ -18,7 +18,7 @@ from slomo.equilibrium.server import AtRest, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
-from slomo.models.evidence import doubt
+from slomo.models.evidence import caution, doubt
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
@@ -89,6 +89,8 @@ def judged(
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
+    if why_not := caution(response.calibration):
+        more = (*more, why_not)
     if channel > FULL:
         known = "is predicted from how long requests wait" if response.knows_waiting else "is unknown"
         full = f"the memory channel is {100.0 * channel:.0f} % full; above {100.0 * FULL:.0f} % its division {known}"
@@ -119,6 +121,8 @@ def codes_of_first(
         if not len(rows) or response is None:
             continue
         codes[rows] = response.applicability.codes(at_rest.pressure[rows, 0])
+        if caution(response.calibration):
+            codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         limit = np.array(response.most_moved.limits)
         doubtful = rows[(own_most[members[rows, 1:]].sum(axis=1) > limit).any(axis=1)]
         if len(doubtful):

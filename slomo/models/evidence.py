@@ -94,6 +94,16 @@ def evidence_of(
     )
 
 
+def caution(calibration: ConformalCalibration) -> str | None:
+    """Say why an answer is at most extrapolated; None where it may be supported.
+
+    Runs beside the synthetic competitor do not tell how hard a carried function presses on others on this machine.
+    """
+    if calibration.source != TRANSFER:
+        return None
+    return "carried over from another machine: no mix measured here tells how hard its neighbours press"
+
+
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:
     """Say why an answer beside others cannot be judged; None where it can.
 

@@ -19,7 +19,7 @@ from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.evidence import Evidence, doubt, evidence_of
+from slomo.models.evidence import Evidence, caution, doubt, evidence_of
 from slomo.models.interval_ends import ends_mpps, interval_of_one
 from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.neighbourhood import UNKNOWN, kind_of
@@ -106,6 +106,8 @@ def read(
     verdict, reasons = _judged(subject, seen)
     if isinstance(family, LatentSensitivity):
         verdict, reasons = _by_name(family, row, len(case.competitors), (verdict, reasons))
+    if (why := caution(calibration)) and verdict is Verdict.SUPPORTED:
+        verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
     if why := doubt_of(subject, name, options.coverage):
