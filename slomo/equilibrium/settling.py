@@ -91,9 +91,12 @@ class ResponseTable:
         known = self.socket.capacities
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
-    def laid_out(self, members: NDArray[np.int64], offered: Floats, pace: Floats) -> Servers:
+    def laid_out(
+        self, members: NDArray[np.int64], offered: Floats, pace: Floats, full_kib: Floats | None = None
+    ) -> Servers:
         """Lay servers out in arrays; places in canonical order, loads infinite where saturated."""
-        return laid_out(self.table, members, offered, self.socket, self.full_kib(members), pace)
+        full_kib = self.full_kib(members) if full_kib is None else full_kib
+        return laid_out(self.table, members, offered, self.socket, full_kib, pace)
 
     def settle(self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
         """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`.
@@ -105,15 +108,20 @@ class ResponseTable:
         if not np.isfinite(offered).any():
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
-        begin = self.table.start[members] * (members >= 0)[:, :, None]
-        rest = self._settled(members, offered, Rest.beginning(begin, np.ones(members.shape)), tries, _LOOSE * TOLERANCE)
+        begin = np.vstack([self.table.start, np.zeros(self.table.pressures)])[members]
+        servers = members, offered, self.full_kib(members)
+        rest = self._settled(servers, Rest.beginning(begin, np.ones(members.shape)), tries, _LOOSE * TOLERANCE)
         pace = self._pace(members, rest.pressure)
-        rest = self._settled(members, offered, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
+        rest = self._settled(servers, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
         return rest if back is None else rest.rows(back)
 
     def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
         """Return throughput over the smooth speed, shape (servers, places)."""
         present, pace = members >= 0, np.ones(members.shape)
+        if present.all():
+            who, felt = members.ravel(), pressure.reshape(members.size, -1)
+            exact = read_mpps(self.responses, who, felt, np.full(members.size, members.shape[1] - 1.0))
+            return (exact / np.maximum(speed_of(self.table, who, felt), TINY)).reshape(members.shape)
         neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)[present]
         who, felt = members[present], pressure[present]
         exact = read_mpps(self.responses, who, felt, neighbours)
@@ -122,19 +130,25 @@ class ResponseTable:
 
     def _settled(
         self,
-        members: NDArray[np.int64],
-        offered: Floats,
+        servers: tuple[NDArray[np.int64], Floats, Floats],
         rest: Rest,
         tries: Sequence[tuple[float, int]],
         tolerance: float,
     ) -> Rest:
-        """Run the rounds from where `rest` says to a tolerance, and write there where they end."""
+        """Run the rounds from where `rest` says to a tolerance, and write there where they end.
+
+        `servers`: members, loads, and what a full cache holds.
+        """
+        members, offered, full_kib = servers
         loop = loop_for(len(members))
         if loop is None or not members.size:
             parts = [slice(at, at + _LAID_OUT) for at in range(0, len(members), _LAID_OUT)] or [slice(0, 0)]
             rests = [
                 come_to_rest(
-                    self.laid_out(members[part], offered[part], rest.pace[part]), tries, rest.rows(part), tolerance
+                    self.laid_out(members[part], offered[part], rest.pace[part], full_kib[part]),
+                    tries,
+                    rest.rows(part),
+                    tolerance,
                 )
                 for part in parts
             ]
@@ -143,7 +157,7 @@ class ResponseTable:
         numbers[0] = tolerance
         how = (np.array(tries, dtype=float), rest.vectors, rest.status, rest.waiting)
         reduced = bool(np.isfinite(offered).any())
-        loop(self.table.rows, members, offered, reduced, rest.pace, numbers, self.full_kib(members), *how)
+        loop(self.table.rows, members, offered, reduced, rest.pace, numbers, full_kib, *how)
         return rest
 
 

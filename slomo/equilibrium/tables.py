@@ -21,6 +21,8 @@ from slomo.vocabulary.metrics import METRICS, Kind
 POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
 #: Answers stand in rows of a multiple of so many columns, the last of them 0: as many as a processor adds at once.
 _WIDTH = 8
+#: So few NFs are numbered by 16 bits, which numpy sorts ten times as fast.
+_SHORT = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +206,7 @@ def read_mpps(
     if together is not None:
         return together.predict_mpps(who, responses[0].inputs(pressure, neighbours))
     mpps = np.zeros(len(who))
-    order = np.argsort(who, kind="stable")
+    order = np.argsort(who.astype(np.int16) if len(responses) < _SHORT else who, kind="stable")
     numbers, starts = np.unique(who[order], return_index=True)
     for number, mine in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])

@@ -7,6 +7,7 @@ doing, which is done again; Dask keeps to that itself, and what takes three work
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -83,8 +84,11 @@ def connected(address: str) -> "Iterator[Client]":
     """Connect to a Dask scheduler; TestbedError where none answers, ConfigurationError for what is no address."""
     need("distributed")
     from distributed import Client
+    from distributed.comm.addressing import get_address_host_port
 
     try:
+        # a Client that fails to connect leaves half of itself behind, whose end can stop the process for ever
+        socket.create_connection(get_address_host_port(address), CONNECTING_S).close()
         client = Client(address, timeout=CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
         raise ConfigurationError(f"'{address}' is no scheduler's address: {error}", hint="tcp://HOST:8786") from None

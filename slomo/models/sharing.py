@@ -37,11 +37,12 @@ def ports_full(
     stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
     if min(stated, default=math.inf) == math.inf:
         return np.zeros(len(who), dtype=bool)
-    wanted = np.array([*(model.solo_mpps for model in models), 0.0])[who]
-    if offered_mpps is not None:
-        wanted = np.where(np.isfinite(offered_mpps), offered_mpps, wanted)
-    frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])[who]
-    full: NDArray[np.bool_] = np.where(who >= 0, wire_gbps(frames, wanted), 0.0).sum(axis=1) > min(stated)
+    solo = np.array([model.solo_mpps for model in models])
+    frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])
+    gbps = np.append(wire_gbps(frames[:-1], solo), 0.0)[who]
+    if offered_mpps is not None and (given := np.isfinite(offered_mpps)).any():
+        gbps = np.where(given & (who >= 0), wire_gbps(frames[who], offered_mpps), gbps)
+    full: NDArray[np.bool_] = gbps.sum(axis=1) > min(stated)
     return full
 
 
