@@ -6,6 +6,7 @@ import pytest
 
 from slomo.cli.main import main
 from slomo.profiling.adaptive.campaign import adaptive_plan
+from slomo.profiling.adaptive.contradictions import RESOURCES
 from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset
 from slomo.vocabulary.machine import load_machine
@@ -55,7 +56,7 @@ def test_what_makes_no_sense_is_refused(options: list[str], words: str, capsys: 
 
 
 def test_a_measurement_that_contradicts_the_rest_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of recorded runs in which the one that suffered most was given the best throughput, that one is named."""
+    """A recorded run under more pressure than those that suffered is named where it was given the best throughput."""
     measured = tmp_path / "measured.parquet"
     adaptive = "--machine silver-4110 --plan pressure --design adaptive --runs 22"
     assert main(["profile", "flowstats", *adaptive.split(), "--out", str(measured)]) == 0
@@ -64,10 +65,14 @@ def test_a_measurement_that_contradicts_the_rest_is_named(tmp_path: Path, capsys
     opening = plan.sure().colocations
     opening_mixes = {place.competitors for place in opening if place.competitors}
     frame, throughput = recorded.frame, recorded.throughput
-    worst = min(
-        (row for row in range(len(recorded)) if recorded.competitors(row) in opening_mixes), key=lambda i: throughput[i]
-    )
-    frame.loc[worst, "throughput_mpps"] = throughput.max()
+    pressure = frame[[f"competition.{name}" for name in RESOURCES]].to_numpy()
+    suffered = throughput < 0.8 * throughput.max()
+    above = {
+        row: int(((pressure[row] >= pressure).all(axis=1) & suffered).sum())
+        for row in range(len(recorded))
+        if recorded.competitors(row) in opening_mixes
+    }
+    frame.loc[max(above, key=lambda row: above[row]), "throughput_mpps"] = throughput.max()
     mixed_up = tmp_path / "mixed-up.parquet"
     ProfileDataset(frame, recorded.environment).to_parquet(mixed_up)
 
