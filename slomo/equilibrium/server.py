@@ -188,11 +188,8 @@ def canonical(
     """Return the order that brings each server's places into canonical order, with members and loads in it."""
     whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     if offered_mpps is None:
-        places = max(whole.shape[1], 1)
-        each = np.sort(rank[whole] * places + np.arange(whole.shape[1]), axis=1)  # half the time of an order by rank
-        ranked = np.empty(len(rank), dtype=np.int64)
-        ranked[rank[:-1]], ranked[-1] = np.arange(len(rank) - 1), -1
-        return each % places, ranked[each // places], np.full(whole.shape, np.nan)
+        order = np.argsort(rank[whole], axis=1, kind="stable")
+        return order, np.take_along_axis(whole, order, axis=1), np.full(whole.shape, np.nan)
     offered = np.where(whole >= 0, np.asarray(offered_mpps, dtype=float), np.nan)
     order = np.lexsort((np.nan_to_num(offered, nan=np.inf), rank[whole]), axis=-1)
     return order, np.take_along_axis(whole, order, axis=1), np.take_along_axis(offered, order, axis=1)

@@ -118,10 +118,6 @@ class ResponseTable:
     def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
         """Return throughput over the smooth speed, shape (servers, places)."""
         present, pace = members >= 0, np.ones(members.shape)
-        if present.all():
-            who, felt = members.ravel(), pressure.reshape(members.size, -1)
-            exact = read_mpps(self.responses, who, felt, np.full(members.size, members.shape[1] - 1.0))
-            return (exact / np.maximum(speed_of(self.table, who, felt), TINY)).reshape(members.shape)
         neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)[present]
         who, felt = members[present], pressure[present]
         exact = read_mpps(self.responses, who, felt, neighbours)

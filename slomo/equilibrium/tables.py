@@ -21,7 +21,7 @@ from slomo.vocabulary.metrics import METRICS, Kind
 POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
 #: Answers stand in rows of a multiple of so many columns, the last of them 0: as many as a processor adds at once.
 _WIDTH = 8
-#: So few NFs are numbered by 16 bits, which numpy sorts ten times as fast.
+#: So few NFs are numbered by 16 bits, which numpy sorts in a sixth of the time.
 _SHORT = 1 << 15
 
 

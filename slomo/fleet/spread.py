@@ -87,7 +87,7 @@ def connected(address: str) -> "Iterator[Client]":
     from distributed.comm.addressing import get_address_host_port
 
     try:
-        # a Client that fails to connect leaves half of itself behind, whose end can stop the process for ever
+        # a Client that cannot connect is closed later by the garbage collector, which can deadlock in a starting thread
         socket.create_connection(get_address_host_port(address), CONNECTING_S).close()
         client = Client(address, timeout=CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
