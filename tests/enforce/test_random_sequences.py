@@ -9,7 +9,7 @@ from tests.enforce.sequences import KINDS, play
 #: Kinds of which single sequences still end otherwise (docs/limits.md).
 OPEN = ("cgroup+scheduler",)
 SEEDS = 2
-pytestmark = pytest.mark.xdist_group("sequences")  # they share the machine's control groups
+pytestmark = pytest.mark.xdist_group("host")  # they share the machine's control groups with others that set them
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OPEN])
