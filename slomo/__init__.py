@@ -1,8 +1,9 @@
 """slomo: predict how much a network function slows down when it shares a server.
 
-SLOMO (SIGCOMM'20) in four verbs: `profile` under a synthetic competitor, `train` one sensitivity model per network
-function, `predict` a mix that was never run, `evaluate` predictions against such mixes; and a `Placer` that keeps the
-promises of a cluster by them. Names load when they are used (PEP 562), so that importing slomo costs next to nothing.
+SLOMO (SIGCOMM'20) in four verbs: `profile` measures network functions beside a synthetic competitor, `train` fits one
+sensitivity model per function, `predict` answers about a mix that was never run, `evaluate` compares predictions with
+measured mixes. A `Placer` uses the predictions to keep the SLOs of a cluster. Names are imported on first use (PEP
+562), so `import slomo` is fast.
 
 >>> import slomo
 >>> placer = slomo.Placer(slomo.ModelLibrary([]), slomo.Cluster.uniform("e5-2620v4", 2), "first-fit", fallback="alone")

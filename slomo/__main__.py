@@ -1,4 +1,4 @@
-"""`python -m slomo`: the command line, where the script `slomo` is not on the path."""
+"""`python -m slomo`: the command line, for environments where the script `slomo` is not on the path."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Ask a slomo service from Python: a small typed client over HTTP, synchronous and asynchronous.
+"""Typed HTTP clients of a slomo service, synchronous and asynchronous.
 
-Problems the service tells come back as the library's own errors, with their hints; writes carry an idempotency key, so
-that one that is sent again after a broken line happens once.
+Errors of the service are raised as the library's own, with their hints. Writes carry an idempotency key: a write
+repeated after a broken connection is applied once.
 """
 
 import secrets
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Requests = Sequence[Request | Mapping[str, Any]]
 
-#: Names of network functions: one, several, or how many of each.
+#: Names of network functions: one, several, or a count of each.
 Names = Iterable[Workload | str] | Mapping[str, int] | Workload | str
 _ERRORS: dict[str, type[SlomoError]] = {
     "invalid-value": InvalidValueError,
@@ -42,7 +42,7 @@ _ERRORS: dict[str, type[SlomoError]] = {
 
 
 class ServiceError(SlomoError):
-    """The service refused, or could not be reached.
+    """The service refused the request, or could not be reached.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ServiceError(SlomoError):
 
 @dataclass(frozen=True)
 class _Call:
-    """What is sent: the same for both clients. A write that is sent again happens once."""
+    """One request, the same for both clients. A repeated write is applied once."""
 
     path: str
     body: Any = None
@@ -71,7 +71,7 @@ class _Call:
     is_write: bool = False
 
     def of_httpx(self) -> dict[str, Any]:
-        """Return the arguments of a client's ``request``."""
+        """Return the keyword arguments of httpx's ``request``."""
         headers = {"Idempotency-Key": secrets.token_hex(16)} if self.is_write else {}
         return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
 
@@ -158,7 +158,7 @@ def _strange(what: str) -> ServiceError:
 
 
 class _Connection:
-    """Where a service answers, through a client of httpx, which is loaded when somebody asks."""
+    """Connection to a service through an httpx client, which is imported on first use."""
 
     _kind: ClassVar[str]
 
@@ -223,12 +223,12 @@ class Client(_Connection):
         return columns
 
     def whatif(self, tenants: Names, machine: str | None = None, **options: Any) -> dict[str, Any]:
-        """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
+        """Predict all NFs of a server; options are those of ``POST /v1/whatif``."""
         predictions: dict[str, Any] = self._send(_whatif(tenants, machine, options))
         return predictions
 
     def place(self, requests: "Requests", *, what_if: bool = False) -> "tuple[Decision, ...]":
-        """Place requests, given as values or as the API's own rows, or ask what would be decided."""
+        """Place requests, given as values or as the API's rows, or preview the decision."""
         return _decisions(self._send(_place(requests, what_if=what_if)))
 
     def remove(self, request: str) -> None:
@@ -236,7 +236,7 @@ class Client(_Connection):
         self._send(_remove(request))
 
     def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Send outcomes, as ``POST /v1/observations`` takes them; return what each says of its prediction."""
+        """Send measured outcomes, as ``POST /v1/observations`` takes them; return each one's comparison."""
         said: dict[str, Any] = self._send(_observe(observations))
         return said
 
@@ -262,7 +262,7 @@ class Client(_Connection):
 
 
 class AsyncClient(_Connection):
-    """Asks a service without waiting in line; the parameters of :class:`Client`.
+    """Asynchronous client of a service, with the parameters of :class:`Client`.
 
     Examples
     --------
@@ -284,12 +284,12 @@ class AsyncClient(_Connection):
         return columns
 
     async def whatif(self, tenants: Names, machine: str | None = None, **options: Any) -> dict[str, Any]:
-        """Ask about everybody on a server; options are those of ``POST /v1/whatif``."""
+        """Predict all NFs of a server; options are those of ``POST /v1/whatif``."""
         predictions: dict[str, Any] = await self._send(_whatif(tenants, machine, options))
         return predictions
 
     async def place(self, requests: "Requests", *, what_if: bool = False) -> "tuple[Decision, ...]":
-        """Place requests, given as values or as the API's own rows, or ask what would be decided."""
+        """Place requests, given as values or as the API's rows, or preview the decision."""
         return _decisions(await self._send(_place(requests, what_if=what_if)))
 
     async def remove(self, request: str) -> None:

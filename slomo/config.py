@@ -1,7 +1,7 @@
-"""Settings of the command line and of Python: an option overrides the environment, that the file, that the default.
+"""Settings of the command line and of Python, in order of precedence: option, environment, file, default.
 
-The order is the one people know from pip and git (nearest wins); only the command line and the service read settings,
-the library takes arguments. A table of settings, as datasette keeps one, makes the documentation provable.
+pip and git use the same order. Only the command line and the service read settings; the library takes arguments. One
+table holds all settings (as in datasette), so a test can compare the documentation with it.
 """
 
 import os
@@ -20,7 +20,7 @@ _FILE_LIMIT_B = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What the front doors assume when nothing else is said.
+    """Defaults of the command line and the service.
 
     Attributes
     ----------
@@ -79,8 +79,7 @@ def load_settings(
 ) -> Settings:
     """Return the settings in force.
 
-    Raises ConfigurationError for a file or variable that does not hold what it should; UnknownNameError for a setting
-    that does not exist.
+    Raises ConfigurationError for an invalid file or variable; UnknownNameError for an unknown setting.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every error slomo raises on purpose, and the exit code each one ends the command line with.
+"""Every error that slomo raises on purpose, with its exit code on the command line.
 
 The tree (exit code in brackets; a class without one inherits its parent's)::
 
@@ -19,7 +19,8 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
     └── PredictionError [5]             no prediction can be supported
         └── UnsupportedPredictionError
 
-The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and DPDK DTS's severity-as-exit-code.
+The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and the severities of DPDK DTS, which are exit
+codes.
 """
 
 import itertools
@@ -54,7 +55,7 @@ class SlomoError(Exception):
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process borders in parallel campaigns; the keyword-only hint must survive the journey.
+        # errors cross process boundaries in parallel campaigns; pickling must keep the keyword-only hint
         return (_rebuild, (type(self), self.message, self.hint))
 
 
@@ -65,13 +66,13 @@ def _rebuild(kind: type[SlomoError], message: str, hint: str | None) -> SlomoErr
 
 
 class UsageError(SlomoError):
-    """What was asked for makes no sense."""
+    """The request makes no sense."""
 
     exit_code = 2
 
 
 class UnknownNameError(UsageError):
-    """A name that nothing answers to.
+    """No object has the given name.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class UnknownNameError(UsageError):
 
 
 def _likeness(wrong: str, right: str) -> float:
-    """Return how alike two names are, 0 to 2: letters in common, and the letters they begin with.
+    """Return the similarity of two names, 0 to 2: common letters plus common beginning.
 
     Examples
     --------
@@ -128,15 +129,15 @@ def _likeness(wrong: str, right: str) -> float:
 
 
 class InvalidValueError(UsageError):
-    """A value outside the range it must have."""
+    """A value outside its allowed range."""
 
 
 class ConfigurationError(UsageError):
-    """A file or mapping that cannot be read as what it claims to be."""
+    """A file or mapping that is not a valid document of its kind."""
 
 
 class MissingExtraError(UsageError, ImportError):
-    """An optional package that this needs is not installed.
+    """A required optional package is not installed.
 
     Examples
     --------
@@ -157,7 +158,7 @@ class StoreError(TestbedError):
 
 
 class MeasurementError(SlomoError):
-    """What was measured cannot be used."""
+    """The measurements cannot be used."""
 
     exit_code = 4
 
@@ -171,7 +172,7 @@ class MissingMetricError(MeasurementError):
 
 
 class IncompatibleMeasurementsError(MeasurementError):
-    """Measurements that must not be merged, shown as a difference."""
+    """Measurements that must not be merged, with their differences."""
 
 
 class PredictionError(SlomoError):
@@ -181,4 +182,4 @@ class PredictionError(SlomoError):
 
 
 class UnsupportedPredictionError(PredictionError):
-    """The mix lies outside what the models were profiled for."""
+    """The mix lies outside the range of the models' profiles."""

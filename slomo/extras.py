@@ -1,4 +1,4 @@
-"""Which optional packages a feature needs, and the error that names the command to install them.
+"""Optional packages of each feature, and the error with the command that installs them.
 
 `pip install slomo` loads models, predicts, places and asks a service. Everything else is an extra of `pyproject.toml`.
 """
@@ -28,7 +28,7 @@ EXTRA_OF = {
     "uvloop": "service",
     "xgboost": "train",
 }
-#: verb of the command line and of `slomo`'s top level -> the extra with all that it needs
+#: verb of the command line or `slomo`'s top level -> the extra that covers all its needs
 EXTRA_OF_VERB = {
     "dataset": "data",
     "demo": "all",
@@ -46,7 +46,7 @@ EXTRA_OF_VERB = {
 
 
 def need(*packages: str, extra: str | None = None) -> None:
-    """Raise unless all packages can be imported; nothing is imported.
+    """Raise MissingExtraError unless all packages are installed; nothing is imported.
 
     Parameters
     ----------
@@ -88,10 +88,10 @@ def missing(package: str, extra: str | None = None) -> MissingExtraError:
 
 
 def translated(error: ImportError, verb: str | None = None) -> MissingExtraError | None:
-    """Return the error to tell instead of a failed import; None where the package is nobody's extra.
+    """Return the MissingExtraError for a failed import; None if the package belongs to no extra.
 
-    `error`: what Python raised. `verb`: what was asked for, such as ``"train"``; the hint names the extra with all that
-    it needs.
+    `error`: what Python raised. `verb`: the verb that was called, such as ``"train"``; the hint names the extra that
+    covers all its needs.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""Plug-ins of other packages, found by name through entry points; none is imported before it is asked for.
+"""Plug-ins of other packages, found by name through entry points and imported on first use.
 
-A package that has a model family of its own says so in its ``pyproject.toml``; the name works wherever slomo takes one
-(the convention of the Python packaging guide, as pytest and fsspec use it)::
+A package with a model family declares it in its ``pyproject.toml``; the name then works wherever slomo takes one (the
+convention of the Python packaging guide, as in pytest and fsspec)::
 
     [project.entry-points."slomo.models"]
     my-model = "my_package.my_module:MyFamily"
 
-What slomo ships comes first: no plug-in can take the name of something built in.
+Built-in names take precedence: no plug-in can replace one.
 """
 
 import functools
@@ -32,7 +32,7 @@ GROUPS: Mapping[str, str] = {
 
 @functools.cache
 def plugins(group: str) -> "Mapping[str, EntryPoint]":
-    """Return the entry points of a group by name; the first package wins a name that two give.
+    """Return the entry points of a group by name; of two with the same name the first package's.
 
     Examples
     --------
@@ -48,9 +48,9 @@ def plugins(group: str) -> "Mapping[str, EntryPoint]":
 
 
 def load_plugin(group: str, name: str) -> Callable[..., Any]:
-    """Import and return the object that a plug-in gives under a name.
+    """Import and return the object of a plug-in by its name.
 
-    Raises ConfigurationError where it cannot be imported, or is nothing that can be called.
+    Raises ConfigurationError if it cannot be imported or is not callable.
     """
     point = plugins(group)[name]
     package = point.dist.name if point.dist is not None else point.module
@@ -68,7 +68,7 @@ def load_plugin(group: str, name: str) -> Callable[..., Any]:
 
 
 def imported(place: str) -> Any:
-    """Import what ``"module:name"`` names, for what slomo itself lists by name.
+    """Import the object that ``"module:name"`` names, for slomo's own registries.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def imported(place: str) -> Any:
 
 
 def require_name(what: str, name: str, built_in: Collection[str], group: str) -> bool:
-    """Return whether `name` is that of a plug-in; False where it is built in.
+    """Return whether `name` is a plug-in's; False if it is built in.
 
     Raises UnknownNameError with the nearest name, plug-ins included.
 

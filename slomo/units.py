@@ -48,7 +48,7 @@ _QUANTITY = re.compile(r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Z
 def unit_factor(source: str, target: str) -> float:
     """Return the factor that turns a number in `source` units into `target` units.
 
-    Raises InvalidValueError if a unit is unknown or the two measure different things.
+    Raises InvalidValueError if a unit is unknown or the two have different dimensions.
 
     Examples
     --------
@@ -77,8 +77,8 @@ def convert(value: float, source: str, target: str) -> float:
 def parse_quantity(text: str | float, unit: str) -> float:
     """Read a number with an optional unit and return it in `unit`.
 
-    A bare number is taken to be in `unit` already. Raises InvalidValueError if the text is no finite number, or carries
-    a unit of another dimension.
+    A number without a unit is in `unit` already. Raises InvalidValueError if the text is no finite number, or its unit
+    has another dimension.
 
     Examples
     --------

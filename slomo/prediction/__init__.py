@@ -1,1 +1,1 @@
-"""The prediction room; import its files."""
+"""Questions and predictions; import its files."""

@@ -1,8 +1,8 @@
-"""Add an accelerator to a prediction that knows memory only.
+"""Extend a memory-only prediction by a shared accelerator.
 
-Yala (ASPLOS'25): memory and accelerator are modelled apart and composed by execution pattern. Memory's answer gives the
-core's time per packet of every NF that shares the target's accelerator; shares of the accelerator follow from all of
-these (`slomo.models.responses.accelerator`), and the loss is divided over both resources by their Shapley value.
+Yala (ASPLOS'25): memory and accelerator have separate models, composed by execution pattern. The memory prediction
+gives time per packet of every NF that shares the target's accelerator. Shares of the accelerator follow from all of
+these (`slomo.models.responses.accelerator`), and the loss is divided between both resources by Shapley values.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, share
 from slomo.prediction.explanation import ACCELERATOR, Explanation
 from slomo.prediction.result import Prediction, label
 
-#: Relative error of shares of an accelerator whose users' demands are known exactly, against their simulation.
+#: Relative error of accelerator shares against simulation, if all users' demands are known exactly.
 CLOSED_FORM = 0.03
 
 
 def shares_accelerator(models: Sequence[NFModel]) -> bool:
-    """Return whether the first of these NFs uses an accelerator that another one uses too."""
+    """Return whether the first of these NFs shares its accelerator with another."""
     first = models[0].accelerator
     return first is not None and any(
         other.accelerator is not None and other.accelerator.accelerator == first.accelerator for other in models[1:]
@@ -33,7 +33,7 @@ def with_accelerator(
     possible_mpps: Sequence[float],
     offered_mpps: Sequence[float | None],
 ) -> Prediction:
-    """Return the prediction with the target's accelerator shared.
+    """Return the prediction with sharing of the target's accelerator included.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def with_accelerator(
     users = [
         i for i, each in enumerate(models) if each.accelerator is not None and each.accelerator.accelerator == name
     ]
-    # in canonical order: sums over the users are then the same to the last bit, in any order of the names
+    # canonical order: sums over the users are then equal to the last bit whatever the order of names
     users[1:] = sorted(users[1:], key=lambda i: (models[i].workload.key, offered_mpps[i] or np.inf))
     shared = _Shared(
         [models[i].accelerator for i in users],  # type: ignore[misc]
@@ -78,10 +78,10 @@ def with_accelerator(
 
 
 def _interval(memory: Prediction, shared: "_Shared", possible_mpps: float) -> tuple[float, float]:
-    """Return the interval of both resources together.
+    """Return the interval over both resources.
 
-    Both errors go through the composition: the low end has memory at its low end and the accelerator slower by its
-    error, so that an accelerator that leaves just more than memory does counts as well.
+    Both errors go through the composition: the low end combines the low end for memory with an accelerator slower by
+    its error. An accelerator that is just not the bottleneck then still widens the interval.
     """
     error = max(CLOSED_FORM, *(use.error for use in shared.uses))
     if memory.throughput_mpps < possible_mpps:  # below what it could serve, arrivals alone vary
@@ -108,27 +108,27 @@ class _Shared:
         self.unpressed = [core_ns_of(use, mpps) for use, mpps in zip(uses, solo_mpps, strict=True)]
 
     def target_mpps(self, memory_mpps: float, slower: float = 1.0) -> float:
-        """Return the target's throughput where memory alone would leave it `memory_mpps`.
+        """Return the target's throughput given its memory-only throughput `memory_mpps`.
 
-        An accelerator that is `slower` takes so many times as long for every request as it was measured to.
+        The accelerator takes `slower` times the measured time for every request.
         """
         core = [core_ns_of(self.uses[0], memory_mpps), *self.pressed[1:]]
         uses = [replace(use, service_ns=slower * use.service_ns) for use in self.uses] if slower != 1.0 else self.uses
         return float(shared_mpps(uses, core, self.offered_mpps)[0])
 
     def without_memory_mpps(self) -> float:
-        """Return the target's throughput where only the accelerator is competed for."""
+        """Return the target's throughput if the accelerator were the only shared resource."""
         return float(shared_mpps(self.uses, self.unpressed, self.offered_mpps)[0])
 
     def parts(self) -> list[float]:
-        """Return the share of each competitor in the accelerator's time that others take."""
+        """Return each competitor's share of the accelerator time used by others."""
         rates = shared_mpps(self.uses, self.pressed, self.offered_mpps)
         taken = np.array([rate * use.demand_ns for rate, use in zip(rates[1:], self.uses[1:], strict=True)])
         return [float(part) for part in taken / taken.sum()]
 
 
 def _explained(memory: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
-    """Divide the whole loss over memory and the accelerator; memory's part keeps its division."""
+    """Divide the whole loss between memory and accelerator; the memory part keeps its own division."""
     why = memory.explanation
     assert why is not None
     whole = memory.solo_mpps - mpps

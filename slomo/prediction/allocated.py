@@ -1,7 +1,7 @@
-"""All NFs of a divided server: cache ways, throttles and memory nodes, from what was profiled over these.
+"""Predict all NFs of a partitioned server (cache ways, throttles, memory nodes) from profiles over partitions.
 
-Who was not profiled over them is not predicted: pressure alone does not say what a part of the cache is worth
-(`slomo.equilibrium.partition` solves, `slomo.models.responses.partition` is what was learned).
+An NF without such a profile is not predicted: its response to pressure does not tell the effect of fewer ways.
+`slomo.equilibrium.partition` solves the server, `slomo.models.responses.partition` is the learned response.
 """
 
 from slomo.equilibrium.partition import CoreSeat, Part, Parted, solve_partition
@@ -12,12 +12,12 @@ from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction
 from slomo.prediction.tenants import TenantModels
 
-#: What answers, where a prediction names its model.
+#: Name of this method in predictions.
 NAME = "allocation"
 
 
 class Allocated:
-    """What the NFs of a divided server do, socket by socket.
+    """Throughputs of the NFs of a partitioned server, socket by socket.
 
     Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
 
@@ -41,7 +41,7 @@ class Allocated:
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 
     def part(self, number: int) -> Part:
-        """Return what a tenant has of its socket."""
+        """Return a tenant's partition of its socket."""
         server, setting, model = self.server, self.server.setting, self.models[number]
         away = setting.nodes is not None and setting.nodes[number] != server.sockets[number]
         shared = len(server.sharing_core(number)) > 1
@@ -55,12 +55,12 @@ class Allocated:
         )
 
     def possible_mpps(self, number: int) -> float:
-        """Return what a tenant could serve there, whatever it is offered [Mpps]."""
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
         socket, here = self.at[number]
         return self.parted[socket].capacity_mpps[here]
 
     def shares_ways(self, number: int) -> bool:
-        """Return whether another tenant may fill a way that one may fill."""
+        """Return whether a tenant shares at least one cache way with another."""
         ways, here = self.server.setting.ways, self.server.on(self.server.sockets[number])
         return any(i != number and (ways is None or ways[i] & ways[number]) for i in here)
 
@@ -89,7 +89,7 @@ class Allocated:
         )
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
-        """Return the verdict on what a tenant and those beside it have: an axis never profiled is unknown."""
+        """Return the verdict on a tenant's and its neighbours' partitions: unknown on an unprofiled axis."""
         server = self.server
         never: list[str] = []
         outside: list[str] = []
@@ -107,9 +107,9 @@ class Allocated:
 
 
 def allocation_models(server: TenantModels) -> list[AllocationModel]:
-    """Return what is known of each tenant over ways, throttles and memory nodes.
+    """Return each tenant's response over ways, throttles and memory nodes.
 
-    Raises UnsupportedPredictionError naming who was not profiled over them.
+    Raises UnsupportedPredictionError naming the tenants without such a profile.
     """
     models = [model.allocation for model in server.models]
     without = [t.workload.key for t, model in zip(server.tenants, models, strict=True) if model is None]

@@ -1,7 +1,7 @@
-"""The answers about a hundred thousand mixes in one call: `slomo.prediction.question` for arrays, to the last bit.
+"""Predict a hundred thousand mixes in one call, equal to `slomo.prediction.question` to the last bit.
 
-Servers are solved, or features composed, in a few passes over arrays. Nothing is looked up from earlier calls: the
-speed holds for mixes that are all different. Mixes that share an accelerator are asked about one by one.
+Servers are solved, or features composed, in a few passes over arrays. No results are cached between calls: the speed
+holds for mixes that all differ. Mixes that share an accelerator are answered one by one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,21 +29,21 @@ from slomo.vocabulary.vector import Floats
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Predicted throughput and the ends of its interval [Mpps], arrays of one shape."""
+    """Predicted throughput and interval [Mpps], arrays of one shape."""
 
     mpps: Floats
     low: Floats
     high: Floats
 
     def put(self, where: object, rates: "Rates") -> None:
-        """Write other rates into a part of these."""
+        """Write rates into a part of these arrays."""
         for mine, theirs in zip((self.mpps, self.low, self.high), (rates.mpps, rates.low, rates.high), strict=True):
             mine[where] = theirs  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, eq=False)
 class Places(Rates):
-    """What everybody on many servers serves.
+    """Rates of all NFs on many servers.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Places(Rates):
 
 @dataclass(frozen=True, eq=False)
 class _Servers:
-    """Many servers: distinct models, which of them runs at each place (-1 for nobody), and what it is offered."""
+    """Many servers: the distinct models, the model at each position (-1 if empty), and its offered load."""
 
     models: tuple[NFModel, ...]
     who: Indices
@@ -69,14 +69,14 @@ class _Servers:
 
     @classmethod
     def of(cls, models: Sequence[NFModel], offered: Sequence[float | None], members: Indices) -> "_Servers":
-        """Name everybody by their model: the same model under two loads is one NF."""
+        """Group NFs by model; the same model under two loads counts once."""
         distinct = tuple(dict.fromkeys(models))
         number = {model: code for code, model in enumerate(distinct)}
         loads = np.array([*(np.nan if load is None else load for load in offered), np.nan])
         return cls(distinct, np.array([*map(number.__getitem__, models), -1])[members], loads[members])
 
     def jointly(self, how: PredictionOptions) -> NDArray[np.bool_]:
-        """Return which servers are solved all at once: those whose NFs all know how."""
+        """Return which servers are solved by the equilibrium: those whose models all support it."""
         if how.by_composing:
             return np.zeros(len(self.who), dtype=bool)
         knows = np.array([*(model.response is not None for model in self.models), True])
@@ -84,11 +84,11 @@ class _Servers:
         return every
 
     def sharing(self) -> NDArray[np.bool_]:
-        """Return where NFs share what arrays do not know how to divide: an accelerator, or full ports."""
+        """Return which servers share an accelerator or full ports, which the array code cannot divide."""
         return accelerator_shared(self.models, self.who) | ports_full(self.models, self.who, self.offered)
 
     def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
-        """Solve the servers `rows`; return everybody's rates, and those of `rows` that did not come to rest."""
+        """Solve the servers `rows`; return all rates, and the rows that did not converge."""
         used, packed = np.unique(self.who[rows], return_inverse=True)
         if not len(rows) or used[-1] < 0:
             return _nowhere(self.who[rows].shape, np.ones(len(rows), dtype=bool)), rows[:0]
@@ -111,8 +111,8 @@ class _Servers:
 def predict_members(members: Members, machine: str, how: PredictionOptions) -> PredictionBatch:
     """Predict the target of every mix.
 
-    Raises InvalidValueError for a mix that needs more cores than the machine has; UnknownNameError where a target has
-    no model of the name asked for.
+    Raises InvalidValueError for a mix that needs more cores than the machine has; UnknownNameError if a target has no
+    model of the asked name.
     """
     whole = np.column_stack([members.target, members.places])
     _check_cores(members, whole)
@@ -180,7 +180,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
 
 
 def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: PredictionOptions) -> None:
-    """Write what composing says of everybody on the servers `rows`; NFs alike are asked about once."""
+    """Write the composed predictions of all NFs on the servers `rows`; equal NFs are computed once."""
     who, offered = servers.who[rows], servers.offered[rows]
     first = who >= 0
     first[:, 1:] &= who[:, 1:] != who[:, :-1]
@@ -196,7 +196,7 @@ def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: Pre
 
 
 def _put_sharing(places: Places, row: int, answers: Answers) -> None:
-    """Write what is answered about everybody on one server, where an accelerator is shared."""
+    """Write the predictions of one server with a shared accelerator."""
     places.jointly[row] = answers.solved is not None
     for place in range(len(answers.server.tenants)):
         rates = _rates_of(answers, place)
@@ -235,7 +235,7 @@ def _check_cores(members: Members, whole: Indices) -> None:
 
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
-    """Predict the NFs in the first places of the servers `rows` by composing, as far as they are offered that much."""
+    """Predict the NFs at the first positions of the servers `rows` by composing, limited by their offered load."""
     part, offered = _Mixes(servers.models, servers.who[rows, 0], servers.who[rows, 1:]), servers.offered[rows, 0]
     count = len(rows)
     mpps, low, high = (np.full(count, np.nan) for _ in range(3))
@@ -257,7 +257,7 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
 
 @dataclass(frozen=True, eq=False)
 class _Mixes:
-    """Mixes of distinct models: who is asked about, and who is beside it."""
+    """Mixes over distinct models: target and competitors of each."""
 
     models: tuple[NFModel, ...]
     target: Indices
@@ -265,7 +265,7 @@ class _Mixes:
 
 
 def _groups(mixes: _Mixes, model: str) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
-    """Yield rows that share their features, and for each target among them which of these rows are its own."""
+    """Yield groups of rows that share features, and the rows of each target in the group."""
     order = np.argsort(mixes.target, kind="stable")
     numbers, starts = np.unique(mixes.target[order], return_index=True)
     parts = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
@@ -279,7 +279,7 @@ def _groups(mixes: _Mixes, model: str) -> Iterator[tuple[Indices, list[tuple[int
 
 
 def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
-    """Return what determines the features of a target: two targets with the same share one pass."""
+    """Return the key of a target's features: targets with the same key share one pass."""
     family = subject.model(model)
     own = any(name.startswith(TRAFFIC_PREFIX) for name in family.feature_names)
     return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()

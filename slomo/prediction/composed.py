@@ -1,7 +1,7 @@
-"""One NF beside the composed vectors of the others, memory alone considered.
+"""Predict one NF beside the composed vectors of the others, for memory only.
 
-SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. The features are those that
-training calibrated on (`slomo.equilibrium.competition`).
+SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. The features are those of
+calibration in training (`slomo.equilibrium.competition`).
 """
 
 import math
@@ -34,7 +34,7 @@ from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: A model without calibration may be off by solo throughput to either side.
+#: Half-width of the interval of an uncalibrated model, as a share of solo throughput.
 _UNCALIBRATED = ConformalCalibration(np.zeros(0), "none")
 
 
@@ -77,14 +77,14 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
 
 @lru_cache(maxsize=4096)
 def family_of(subject: NFModel, model: str) -> tuple[str, SensitivityModel, ConformalCalibration]:
-    """Return the family that a name stands for, and its calibration; kept, as every question asks for them."""
+    """Return a model family and its calibration by name; cached, as every question needs them."""
     name = subject.named(model)
     return name, subject.model(model), subject.calibration.get(name) or _UNCALIBRATED
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One NF, what runs beside it, and how it is asked about."""
+    """One NF, its competitors, and the options of the question."""
 
     subject: NFModel
     competitors: tuple[Workload, ...]
@@ -98,7 +98,7 @@ def read(
     composition: Composition | None,
     own: Mapping[str, Floats] | None = None,
 ) -> Prediction:
-    """Predict from the values the model reads (`row`) and judge by those the profile covers (`seen`)."""
+    """Predict from the values that the model reads (`row`), and judge by the profiled ones (`seen`)."""
     subject, options = case.subject, case.options
     name, family, calibration = family_of(subject, options.model)
     vector = np.array([row[name] for name in family.feature_names])
@@ -136,7 +136,7 @@ def read(
 def _by_name(
     family: LatentSensitivity, row: Mapping[str, float], count: int, judged: tuple[Verdict, tuple[str, ...]]
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on neighbours by name: measured ones are supported, more than were measured are not."""
+    """Return the verdict on neighbours known by name: supported if measured, unsupported if more than were measured."""
     if family.was_measured_beside(row[IDENTITY]):
         return Verdict.SUPPORTED, ()
     verdict, reasons = judged
@@ -154,7 +154,7 @@ def _evidence(case: Case, mpps: float, kind: int, seen: Mapping[str, float]) -> 
 
 @lru_cache(maxsize=4096)
 def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
-    """Say why answers of a family beside others cannot be judged (`slomo.models.evidence`); None where they can."""
+    """Return why answers of a family beside others cannot be judged (`slomo.models.evidence`); None if they can."""
     return doubt(subject, family, subject.calibration.get(family) or _UNCALIBRATED, coverage)
 
 
@@ -171,12 +171,12 @@ def interval_mpps(
 
 
 def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
-    """Return both ends of the interval of an NF without neighbours [Mpps]: repeats of its run differ a little."""
+    """Return both ends of the interval of an NF without neighbours [Mpps], from the scatter of its solo runs."""
     return ends_mpps(solo_mpps, solo_mpps, (0.0, 0.0))
 
 
 def _kind(competitors: Sequence[Workload]) -> int:
-    """Return the kind of neighbourhood; unknown where only a vector was given."""
+    """Return the kind of neighbourhood; unknown if only a vector was given."""
     if not competitors:
         return UNKNOWN
     keys = [workload.key for workload in competitors]
@@ -184,7 +184,7 @@ def _kind(competitors: Sequence[Workload]) -> int:
 
 
 def _alone(case: Case) -> Prediction:
-    """Answer with what was measured solo: slowdown exactly 0, and hardly anything uncertain."""
+    """Return the measured solo run as the answer: slowdown exactly 0, with a narrow interval."""
     subject, options = case.subject, case.options
     low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
     reads = subject.model(options.model).composition != "none"
@@ -209,7 +209,7 @@ def _alone(case: Case) -> Prediction:
 def _features(
     case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
 ) -> tuple[dict[str, float], dict[str, Floats]]:
-    """Return the composed features, and which metric each of the others contributes what to."""
+    """Return the composed features, and each competitor's contribution to each metric."""
     values, vectors = features_of_one(
         others,
         names,
@@ -223,7 +223,7 @@ def _features(
 
 
 def _own_values(case: Case, others: Sequence[NFModel], own: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return what each kind of competitor contributes to the composed features, all its instances together."""
+    """Return what each workload among the competitors contributes to the composed features, instances summed."""
     names = family_of(case.subject, case.options.model)[1].feature_names
     nothing = np.zeros(len(others))
     values = np.column_stack([own.get(name, nothing) for name in names]) if names else np.zeros((len(others), 0))
@@ -234,7 +234,7 @@ def _own_values(case: Case, others: Sequence[NFModel], own: Mapping[str, Floats]
 
 
 def _composition(row: Mapping[str, float], subject: NFModel, options: PredictionOptions) -> Composition:
-    """Return the composed metrics among `row` as a value for people."""
+    """Return the composed metrics of `row` as a `Composition` for display."""
     vector = MetricVector({name: value for name, value in row.items() if name in METRICS})
     rules = {name: rule_of(name, options.compat) for name in vector}
     return Composition(vector, rules, () if options.compat else at_limit(vector, subject.capacities))

@@ -1,13 +1,13 @@
-"""NFs that share a core: memory's answer for each, then the core's time divided among them.
+"""Predict NFs that share a core: memory's answer for each, then the core's time divided among them.
 
-A fair scheduler divides a core max-min by weight (`slomo.compose.cores.core_shares`); an NF that has a share of a
-core presses on others as one that is offered what it then serves (`slomo.prediction.fixed_point` knows such loads), so
-rates and pressures are found together in a few rounds.
+A fair scheduler divides a core max-min by weight (`slomo.compose.cores.core_shares`). An NF with a share of a core
+presses on others like an NF offered the rate it then serves (`slomo.prediction.fixed_point`). Rates and pressures are
+therefore found together in a few rounds.
 
-While an NF waits for its turn the others go on, and evict what it had cached. What a cache holds depends on the order
-of accesses, not on their speed: between two of its own accesses, an NF that runs a third of the time meets three times
-as many of everybody else's. So it fares as on a core of its own beside others whose rates are divided by its share;
-what they hold is no rate and stays (stack distances: Mattson et al., IBM Systems Journal 9(2), 1970).
+While an NF waits for its turn, the others run and evict its cached lines. The content of a cache depends on the order
+of accesses, not on their speed: between two of its own accesses, an NF that runs a third of the time sees three times
+as many accesses of the others. So it performs as on a core of its own beside others whose rates are divided by its
+share. Their occupancy is no rate and is not divided (stack distances: Mattson et al., IBM Systems Journal 9(2), 1970).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,24 +27,24 @@ from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerAnswers
 from slomo.prediction.tenants import TenantModels
 
-#: Rounds after which rates on a shared core no longer move by a thousandth.
+#: Rounds until rates on a shared core change by less than a thousandth.
 ROUNDS = 6
-#: Relative error of an NF on a shared core beyond its model's, against the simulation (benchmarks/shared_cores.py):
-#: turns are longer than the reuse they interrupt; widens the interval.
+#: Additional relative error of an NF on a shared core, against the simulation (benchmarks/shared_cores.py): time slices
+#: are longer than the reuse that they interrupt. It widens the interval.
 SHARE_ERROR = 0.03
 
 
 class Memory(ServerAnswers, Protocol):
-    """What answers about a server where every NF has a core, and the fixed point behind it."""
+    """The method that answers as if every NF had its own core, and its fixed point."""
 
     @property
     def solved(self) -> Solved | None:
-        """The fixed point; None where vectors are composed."""
+        """The fixed point; None if vectors are composed."""
 
 
 @dataclass(frozen=True)
 class _WholeCore:
-    """What an NF does with all of a core's time, caches as its share leaves them; ends of the interval, verdict."""
+    """An NF's throughput with all of a core's time but the cache that its share leaves it; interval and verdict."""
 
     mpps: float
     interval: tuple[float, float]
@@ -53,7 +53,7 @@ class _WholeCore:
 
 
 class SharedCores:
-    """Answers about a server some of whose NFs share cores.
+    """Answers about a server with shared cores.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class SharedCores:
     def _group_rates(
         self, group: tuple[int, ...], possible: Mapping[int, float], saturated: int | None = None
     ) -> dict[int, float]:
-        """Divide one core, as if one of its tenants were saturated; the order of tenants changes no bit."""
+        """Divide one core as if one of its tenants were saturated; the result does not depend on the tenants' order."""
         users = {
             i: CoreUser(1e3 / max(possible[i], 1e-9), None if i == saturated else self._own[i], self.server.weight(i))
             for i in group
@@ -102,7 +102,7 @@ class SharedCores:
         return dict(zip(order, shared_core_mpps([users[i] for i in order]), strict=True))
 
     def possible_mpps(self, number: int) -> float:
-        """Return what a tenant could serve there, whatever it is offered [Mpps]."""
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
         if number not in self.rates:
             return self.answers.possible_mpps(number)
         return self._group_rates(self.server.sharing_core(number), self._possible, number)[number]
@@ -110,8 +110,8 @@ class SharedCores:
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant.
 
-        On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. Its interval
-        speaks of the core's time that it gets; of what is counted in a window of `how.window_s`, where that is given.
+        On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. The interval
+        is for the CPU time that it gets, or for a count over `how.window_s` if that is given.
         """
         if number not in self.rates:
             return self.answers.prediction(number)
@@ -138,7 +138,7 @@ class SharedCores:
 
 
 def _possible_mpps(answers: Memory, number: int, share: float) -> float:
-    """Return what an NF would serve with all of a core's time if it kept of the caches what its share leaves [Mpps]."""
+    """Return the throughput of an NF with all of a core's time but the cache that its share leaves it [Mpps]."""
     felt = _felt(answers, number, share)
     if felt is None:
         return answers.possible_mpps(number)
@@ -150,7 +150,7 @@ def _possible_mpps(answers: Memory, number: int, share: float) -> float:
 
 
 def _felt(answers: Memory, number: int, share: float) -> Floats | None:
-    """Return what an NF feels per time of its own: rates over its share; None where there is no fixed point."""
+    """Return the pressure on an NF per unit of its own CPU time: rates over its share; None without a fixed point."""
     solved = answers.solved
     if solved is None or solved.why_not(number) is not None:
         return None

@@ -1,9 +1,9 @@
-"""Say which competitor costs how much, through which resource.
+"""Attribute a loss to competitors and resources.
 
-The loss is divided over groups of metrics, one group per resource, by their Shapley value (Shapley, 1953; Lundberg and
-Lee, SHAP, NeurIPS'17): the average of what a group costs when it is put on top of every subset of the others, with the
-values of a lone target for those left out. Inside a group the loss is divided by what each metric alone would give
-back, and inside a metric by what each competitor puts into it, since such metrics are sums over the competitors.
+The loss is divided over groups of metrics, one group per resource, by Shapley values (Shapley, 1953; Lundberg and Lee,
+SHAP, NeurIPS'17): the cost of adding a group to every subset of the others, averaged. Groups left out have the values
+of a solo run. Inside a group, each metric's part is proportional to the throughput regained without it; inside a
+metric, each competitor's part is proportional to its contribution, as such metrics are sums over competitors.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule
 from slomo.vocabulary.vector import Floats
 
-#: Resource that is fought over -> what to do about it; `slomo whatif` says how much that would bring.
+#: Contended resource -> remedy; `slomo whatif` predicts how much a remedy would gain.
 LEVERS: Mapping[str, str] = MappingProxyType(
     {
         "cache": "cache ways of its own, away from {who}",
@@ -31,13 +31,13 @@ LEVERS: Mapping[str, str] = MappingProxyType(
         "accelerator": "fewer requests of {who} to the accelerator",
     }
 )
-#: Resources without a metric of the competition: named "accelerator regex" among the metrics.
+#: Prefix of resources without a metric in the vector: "accelerator regex" stands among the metrics.
 ACCELERATOR = "accelerator"
 
 
 @cache
 def group_of(metric: str) -> str:
-    """Return the resource that a metric, or the part of an accelerator, belongs to.
+    """Return the resource of a metric or accelerator.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def group_of(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
-    """A loss divided over the metrics, and the competitors, that cause it.
+    """A loss divided over the metrics and the competitors that cause it.
 
     Examples
     --------
@@ -62,15 +62,15 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
     {'lpm': {'cache': 0.4}, 'vpn': {'memory bandwidth': 0.1}}
     """
 
-    #: Throughput alone less predicted throughput [Mpps].
+    #: Solo throughput less predicted throughput [Mpps].
     loss_mpps: float
     #: Metric -> its part of the loss [Mpps]; with `unattributed_mpps` they add up to `loss_mpps`.
     metrics: Mapping[str, float]
-    #: What the model loses even with every metric at its value without competition: its error at that point, and
-    #: metrics that have no such value (nobody's IPC is not 0).
+    #: The loss that the model predicts even if every metric has its solo value: the model's error at that point, and
+    #: metrics without a solo value (IPC of no competitors is not 0).
     unattributed_mpps: float
     #: Competitor (all its instances) -> metric -> part of the loss [Mpps]; over all competitors they add up to
-    #: `metrics`. Empty where only the vector of all competitors together is known.
+    #: `metrics`. Empty if only the joint vector of all competitors is known.
     competitors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def carrier(self) -> tuple[str, float] | None:
-        """Metric with the largest part of the loss and its share of the whole; None where nothing is lost."""
+        """Metric with the largest part of the loss, and its share of the loss; None if nothing is lost."""
         if self.loss_mpps <= 0.0 or not self.metrics:
             return None
         name = max(self.metrics, key=lambda metric: self.metrics[metric])
@@ -102,13 +102,13 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def bottleneck(self) -> str | None:
-        """Resource with the largest part of the loss; None where nothing is lost that a resource carries."""
+        """Resource with the largest part of the loss; None if no resource has a part."""
         groups = {name: part for name, part in self.groups.items() if part > 0.0 and name in LEVERS}
         return max(groups, key=lambda name: groups[name]) if self.loss_mpps > 0.0 and groups else None
 
     @property
     def lever(self) -> str | None:
-        """What would help most against the bottleneck, and whom it is about where that is known.
+        """Remedy for the bottleneck, with the competitor that causes most of it if known.
 
         Examples
         --------
@@ -150,7 +150,7 @@ def explain(
     solo_mpps: float,
     own_values: Mapping[str, Floats] | None = None,
 ) -> Explanation:
-    """Divide the loss a model predicts for `vector` over the metrics it reads, and over the competitors behind them.
+    """Divide the loss that a model predicts for `vector` over the metrics it reads, and over the competitors.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def explain(
 def _by_competitor(
     parts: Mapping[str, float], names: tuple[str, ...], own_values: Mapping[str, Floats]
 ) -> dict[str, dict[str, float]]:
-    """Divide each metric's part by what each competitor contributes; evenly where nobody contributes anything."""
+    """Divide each metric's part in proportion to each competitor's contribution; evenly if there is none."""
     parts_by_competitor: dict[str, dict[str, float]] = {name: {} for name in own_values}
     for metric, part in parts.items():
         column = names.index(metric)
@@ -211,7 +211,7 @@ def _by_competitor(
 
 
 def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], changed: list[int]) -> Floats:
-    """Return a row for every coalition of groups (bit i: group i presses), then one per metric that gives way alone."""
+    """Return a row per coalition of groups (bit i: group i presses), then a row without each metric."""
     coalitions = 1 << len(groups)
     rows = np.empty((coalitions + len(changed), len(vector)))
     rows[:coalitions], rows[coalitions:] = nobody, vector
@@ -224,9 +224,9 @@ def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], changed: l
 
 @cache
 def _shapley_weights(count: int) -> Floats:
-    """Return the matrix, shape (groups, coalitions), that turns throughputs of coalitions into average costs of groups.
+    """Return the matrix, shape (groups, coalitions), that turns coalitions' throughputs into Shapley values.
 
-    A group costs what throughput falls by when it joins the others, averaged over all orders of arrival.
+    A group's value is the drop in throughput when it joins, averaged over all orders of joining.
     """
     weights = np.zeros((count, 1 << count))
     for i in range(count):
@@ -240,7 +240,7 @@ def _shapley_weights(count: int) -> Floats:
 
 @cache
 def _none(name: str) -> float | None:
-    """Return the value of a metric without competition; None where it has none."""
+    """Return a metric's value without competition; None if it has none."""
     definition = METRICS.get(name)
     if name == NEIGHBOURS:
         return 0.0

@@ -1,8 +1,8 @@
-"""All NFs of a server at once: each one's contentiousness depends on the pressure from all the others.
+"""Solve all NFs of a server at once: the contentiousness of each depends on the pressure of all others.
 
-Goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure: vectors and throughputs
-are read at the fixed point of everybody's answers (`slomo.equilibrium.server` says when it exists and is found). The
-loss is explained as method ``"composed"`` explains it, from the pressure that an NF feels at that point.
+This goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Vectors and
+throughputs are read at the fixed point (`slomo.equilibrium.server` says when it exists and is found). The loss is
+explained as with method ``"composed"``, from the pressure on an NF at the fixed point.
 """
 
 import numpy as np
@@ -57,12 +57,12 @@ class Solved:
         return MetricVector({n: v for n, v in zip(names, values, strict=True) if v == v}, scope=Scope.CORE)
 
     def possible_mpps(self, number: int) -> float:
-        """Return what a tenant could serve there, whatever it is offered [Mpps]."""
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
         rest, here = self.at[number]
         return rest.possible_mpps(here)
 
     def why_not(self, number: int) -> str | None:
-        """Say why there is no answer for a tenant; None where there is."""
+        """Return why there is no answer for a tenant; None if there is one."""
         at_rest = self.at[number][0]
         if at_rest.converged:
             return None
@@ -73,7 +73,7 @@ class Solved:
         )
 
     def convergence(self) -> dict[int, Convergence]:
-        """Return how each socket's fixed point was found."""
+        """Return the convergence of each socket's fixed point."""
         convergences = {}
         for socket, at_rest in self.sockets.items():
             (bound, proven), rest = at_rest.bound(prove=self.options.prove), at_rest.rest
@@ -83,7 +83,7 @@ class Solved:
         return convergences
 
     def prediction(self, number: int) -> Prediction:
-        """Return what a tenant serves at the fixed point, as far as memory is concerned."""
+        """Return a tenant's predicted throughput at the fixed point, for memory only."""
         tenant, options = self.server.tenants[number], self.options
         rest, here = self.at[number]
         verdict, reasons = self._judged(number)
@@ -130,7 +130,7 @@ class Solved:
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
-        """Return what the tenant feels from the others, as a value for people."""
+        """Return the pressure of the others on the tenant, for display."""
         assert subject.response is not None
         rest, here = self.at[number]
         vector = MetricVector(dict(zip(subject.response.pressure_names, rest.felt(here).tolist(), strict=True)))
@@ -148,7 +148,7 @@ class Solved:
         return explain(family.predict_mpps, family.feature_names, row, subject.solo_mpps, self._own_values(number))
 
     def _own_values(self, number: int) -> dict[str, Floats]:
-        """Return what each kind of neighbour contributes to the pressure, all its instances together."""
+        """Return each workload's contribution to the pressure, summed over its instances."""
         response = self.server.tenants[number].model.response
         assert response is not None
         names, vectors = self.at[number][0].vectors

@@ -1,7 +1,7 @@
-"""Predict latency at an offered load beside others: how much can be served, how busy that is, how long it takes.
+"""Predict latency at an offered load beside others: possible throughput, utilisation, sojourn times.
 
-ResQ (NSDI'18) section 5 promises latency from a curve over load, alone behind a cache partition. Without a partition
-both the load and the time per packet depend on the neighbours: they come from the predicted throughput.
+ResQ (NSDI'18) section 5 guarantees latency by a curve over load, measured alone in a cache partition. Without a
+partition, both utilisation and time per packet depend on the neighbours: they come from the predicted throughput.
 """
 
 import math
@@ -20,7 +20,7 @@ from slomo.vocabulary.vector import Floats
 
 
 def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> LatencyPrediction:
-    """Return how long packets of the first NF of a server stay at the load that it is offered.
+    """Return the sojourn times of packets of a server's first NF at its offered load.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
     tenant, plain = server.tenants[0], replace(how, explain=False)
     assert tenant.offered_mpps is not None
     saturated = ask(server.at_load(0, None), plain).prediction(0)
-    # what it feels at its load is the fixed point's, whatever answers for throughput
+    # the pressure at its load comes from the fixed point, whichever method predicts throughput
     beside = ask(server, replace(plain, method="equilibrium")).whole()
     mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)
     many = len(beside.tenants) - 1
@@ -54,7 +54,7 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """One NF at one load, beside others that put a pressure on it."""
+    """One NF at one load, under the pressure of others."""
 
     model: NFModel
     offered_mpps: float
@@ -64,14 +64,14 @@ class _Case:
     coverage: float
 
     def busy(self, possible_mpps: Floats) -> Floats:
-        """Return the share of its time it is busy, were this what it can serve."""
+        """Return the utilisation for a possible throughput."""
         felt = np.broadcast_to(self.felt, (len(possible_mpps), len(self.felt)))
         many = np.full(len(felt), float(self.neighbours))
         return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps, many)
 
 
 def _felt(server: ServerPrediction, model: NFModel) -> Floats:
-    """Return the pressure on the first NF of a server; nothing where no equilibrium was found."""
+    """Return the pressure on the first NF of a server; empty if no equilibrium was found."""
     names = () if model.response is None else model.response.pressure_names
     vectors = [tenant.vector for tenant in server.tenants[1:] if tenant.vector is not None]
     return np.array([sum((vector.get(name) or 0.0) for vector in vectors) for name in names], dtype=float)
@@ -95,7 +95,7 @@ def _answer(case: _Case, ends: tuple[float, float]) -> LatencyPrediction:
     intervals = {}
     for name, (middle, slower, faster) in times.items():
         scatter = float(latency.curves[name].half_width(busy[:1], case.coverage)[0])
-        # two causes that know nothing of each other: the error of the throughput, the scatter of a measurement
+        # two independent causes: the error of the throughput and the scatter of a measurement
         down, up = math.hypot(scatter, math.log(middle / faster)), math.hypot(scatter, math.log(slower / middle))
         high = middle * math.exp(up) if bounded and math.isfinite(up) else None
         intervals[name] = (middle * math.exp(-down), high)

@@ -1,4 +1,4 @@
-"""What is predicted about latency: sojourn times at an offered load, their intervals, and whether to believe them.
+"""Predicted latency: sojourn times at an offered load, their intervals and verdict.
 
 A value only; `slomo.prediction.latency` makes it. The percentiles are those of ResQ (NSDI'18): p95, with p50 and p99.
 """
@@ -12,7 +12,7 @@ from slomo.models.applicability import Verdict
 
 @dataclass(frozen=True)
 class LatencyPrediction(Stored):
-    """How long packets of one NF stay.
+    """Predicted sojourn times of one NF's packets.
 
     Examples
     --------
@@ -23,20 +23,20 @@ class LatencyPrediction(Stored):
 
     #: What arrives [Mpps].
     offered_mpps: float
-    #: What the NF could serve beside the others [Mpps].
+    #: Throughput that the NF would serve beside the others if saturated [Mpps].
     possible_mpps: float
-    #: ``p50``, ``p95``, ``p99`` [us]; empty where there is no number to give.
+    #: ``p50``, ``p95``, ``p99`` [us]; empty if none can be predicted.
     percentiles_us: Mapping[str, float]
-    #: Interval of each with probability `coverage` [us]; the upper end is None where nothing bounds it.
+    #: Interval of each with probability `coverage` [us]; the upper end is None if unbounded.
     intervals_us: Mapping[str, tuple[float, float | None]]
     #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
-    #: Whether what was measured supports this.
+    #: Whether the profile supports this prediction.
     verdict: Verdict
     #: What speaks against it.
     reasons: tuple[str, ...] = ()
 
     @property
     def load(self) -> float:
-        """Offered over possible throughput; 1 and more means that packets are lost."""
+        """Offered over possible throughput; from 1 on packets are lost."""
         return self.offered_mpps / self.possible_mpps if self.possible_mpps > 0.0 else float("inf")

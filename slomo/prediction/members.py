@@ -1,6 +1,6 @@
-"""Turn the names in a batch of mixes into arrays of indices.
+"""Convert the names in a batch of mixes to arrays of indices.
 
-Predicting a mix takes three microseconds, so looking names up one by one would cost as much as predicting.
+Predicting a mix takes three microseconds; looking up names one by one would take as long again.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """Who takes part in each mix of a batch."""
+    """Target and competitors of each mix of a batch."""
 
     #: What the indices stand for.
     tenants: tuple[TenantModel, ...]
     #: The target of each mix, shape (mixes,).
     target: Indices
-    #: Its competitors, in any order; -1 where there is none, shape (mixes, places).
+    #: Its competitors, in any order; -1 for none, shape (mixes, places).
     places: Indices
 
     @property
@@ -37,7 +37,7 @@ class Members:
 def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenants: Sequence[TenantModel]) -> Members:
     """Check arrays of indices into `tenants`.
 
-    Raises InvalidValueError for indices that stand for nothing, or shapes that do not belong together.
+    Raises InvalidValueError for indices out of range or shapes that do not match.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenan
 def from_names(
     targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], TenantModel]
 ) -> Members:
-    """Look up every name once; InvalidValueError where there are not as many targets as mixes.
+    """Look up every name once; InvalidValueError if the numbers of targets and mixes differ.
 
     Examples
     --------
@@ -76,10 +76,10 @@ def from_names(
     if len(targets) != len(mixes):
         raise InvalidValueError(f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix")
     named = [*targets, *chain.from_iterable(mixes)]
-    # A workload's hash spells its key out; its identity is there already, and the list above keeps it alive.
+    # hashing a workload builds its key; identity is cheaper, and safe while the list above keeps the object alive
     handles = [name if isinstance(name, str) else id(name) for name in named]
     distinct = {handle: find(name) for handle, name in dict(zip(handles, named, strict=True)).items()}
-    # one model may be named in several ways: by name, by key, by value
+    # one model may have several names: NF name, key, workload
     kinds = {handle: (id(each.model), each.offered_mpps) for handle, each in distinct.items()}
     tenants = {kinds[handle]: each for handle, each in reversed(distinct.items())}
     number = {kind: i for i, kind in enumerate(tenants)}

@@ -1,4 +1,4 @@
-"""How an answer is to be made: by which method, model and rule, with which coverage."""
+"""Options of a prediction: method, model, composition rule, coverage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from slomo.vocabulary.numbers import positive_number
 
 
 class OptionFields(TypedDict, total=False):
-    """What :class:`PredictionOptions` takes, for functions that pass it on by keyword."""
+    """Fields of :class:`PredictionOptions`, for functions that pass them on by keyword."""
 
     method: str
     model: str
@@ -31,10 +31,10 @@ class OptionFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """How an answer is to be made.
+    """Options of a prediction.
 
-    Raises UnknownNameError for a method or rule there is none of; InvalidValueError for a coverage that is no
-    probability strictly between 0 and 1.
+    Raises UnknownNameError for an unknown method or rule; InvalidValueError for a coverage not strictly between 0 and
+    1.
 
     Examples
     --------
@@ -42,9 +42,9 @@ class PredictionOptions:
     ('auto', True)
     """
 
-    #: All NFs of a server at once (`slomo.equilibrium.server`), or SLOMO's way, each NF beside the composed vectors of
-    #: the others. ``"auto"`` takes the first where the models of all NFs asked about know it, and neither another model
-    #: than the default nor a rule of composition is asked for; one of "auto", "equilibrium", "composed".
+    #: ``"equilibrium"`` solves all NFs of a server at once (`slomo.equilibrium.server`); ``"composed"`` is SLOMO's way,
+    #: each NF beside the composed vectors of the others. ``"auto"`` takes the first if all models involved support it
+    #: and neither another model nor a composition rule is asked for; one of "auto", "equilibrium", "composed".
     method: Method = DEFAULT_METHOD
     #: Sensitivity model of method ``"composed"``.
     model: str = DEFAULT_MODEL
@@ -54,12 +54,12 @@ class PredictionOptions:
     coverage: float = 0.9
     #: Divide the loss over metrics and competitors.
     explain: bool = True
-    #: Length of the measurement that intervals of NFs at reduced load speak of [s]: arrivals vary (Poisson). By default
-    #: that of the calibration mixes at reduced load, else that of the profile's runs. On a shared core a measurement
-    #: cuts turns; by default it is endless there.
+    #: Length of the measurement that intervals at reduced load refer to [s], since Poisson arrivals vary. By default
+    #: that of the calibration mixes at reduced load, else that of the profile's runs. On a shared core a finite
+    #: measurement sees incomplete rounds of time slices; the default there is infinite.
     window_s: float | None = None
-    #: Prove how near the fixed point is (`slomo.equilibrium.bound`) instead of estimating it from the last two steps;
-    #: about as long again. `Convergence.proven` says which it is.
+    #: Prove a bound on the distance to the fixed point (`slomo.equilibrium.bound`) instead of estimating it from the
+    #: last two steps; doubles the time. `Convergence.proven` says which it is.
     prove: bool = False
 
     def __post_init__(self) -> None:
@@ -71,23 +71,23 @@ class PredictionOptions:
 
     @property
     def by_composing(self) -> bool:
-        """Whether vectors are composed whatever the models know."""
+        """Whether these options require composing."""
         if self.method == "auto":
             return self.model != DEFAULT_MODEL or self.compat is not None
         return self.method == "composed"
 
     def jointly(self, models: Sequence[NFModel]) -> bool:
-        """Return whether these NFs are predicted all at once."""
+        """Return whether the equilibrium predicts these NFs."""
         return not self.by_composing and None not in [model.response for model in models]
 
 
 def options_of(fields: OptionFields) -> PredictionOptions:
-    """Return the options that keyword arguments ask for."""
+    """Convert keyword arguments to options."""
     return PredictionOptions(**fields)  # type: ignore[arg-type]
 
 
 def check_coverage(coverage: float) -> None:
-    """Refuse a coverage that is no probability strictly between 0 and 1; InvalidValueError for any other number.
+    """Raise InvalidValueError unless the coverage is strictly between 0 and 1.
 
     Examples
     --------

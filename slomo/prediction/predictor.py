@@ -1,7 +1,7 @@
-"""Predict the throughput of a target beside competitors it was never run with: names asked for once, then many mixes.
+"""Predict a target beside competitors it was never run with: look up names once, then predict many mixes.
 
-SLOMO (SIGCOMM'20) section 4. The answers are those of `slomo.prediction.question`; what a predictor adds is that it
-keeps whom it has looked up, and arrays of mixes. numpy alone is needed.
+SLOMO (SIGCOMM'20) section 4. The answers are those of `slomo.prediction.question`; a predictor also caches looked-up
+names and takes arrays of mixes. It needs numpy only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ class Predictor:
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
-        """Workloads there are models for on this machine; what the indices of :meth:`predict_batch` count."""
+        """Workloads with models on this machine; the indices of :meth:`predict_batch` refer to them."""
         return tuple(tenant.workload for tenant in self._everybody)
 
     def predict(
@@ -127,7 +127,7 @@ class Predictor:
         strict: bool = False,
         explain: bool = True,
     ) -> Prediction:
-        """Predict beside a competition given by its socket-level vector, as measured tables give it.
+        """Predict beside a competition given by its socket-level vector, such as measured tables have.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class Predictor:
         mixes: Sequence[Sequence[Named]] | NDArray[np.integer],
         coverage: float = 0.9,
     ) -> PredictionBatch:
-        """Predict many mixes in one call; the same numbers as :meth:`predict`.
+        """Predict many mixes in one call; equal to :meth:`predict`.
 
         Parameters
         ----------

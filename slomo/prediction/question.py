@@ -1,9 +1,9 @@
-"""One question, one answer: the way from names to numbers that every door takes.
+"""Answer a question about a server; every interface of slomo calls this module.
 
-Names are resolved once (`tenants`), memory answers at the fixed point of the server (`equilibrium`) or from composed
-vectors (`composed`), accelerators are added (`accelerated`), what is offered and what was not profiled are taken into
-account here, and latency (`latency`) where a load was asked about. `slomo.predict`, `Predictor`, evaluation, placement,
-the command line and whatever comes later all ask here; `batch` is the same for arrays, to the last bit.
+Names are resolved once (`tenants`). Memory is answered at the server's fixed point (`equilibrium`) or from composed
+vectors (`composed`), then accelerators are added (`accelerated`). Offered loads and unprofiled traffic are handled
+here, and `latency` answers if a load was asked about. `slomo.predict`, `Predictor`, evaluation, placement, the command
+line and the service all ask here; `batch` does the same for arrays, equal to the last bit.
 """
 
 from collections.abc import Sequence
@@ -30,27 +30,27 @@ from slomo.prediction.tenants import Named, TenantModels, server_of, tenant_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.wire import wire_gbps
 
-#: Most times that the ports are divided anew, and the change of a share that ends it.
+#: Largest number of times that ports are divided anew, and the change of a share at which that ends.
 _DIVISIONS, _SETTLED = 12, 1e-3
 
 
 @dataclass(frozen=True)
 class Question:
-    """What one NF of a server does."""
+    """A question about one NF of a server."""
 
-    #: The NF asked about, then one entry per NF beside it. Traffic that was not profiled is interpolated between
-    #: profiles, or extrapolated from a near one, and the verdict says so (`slomo.adaptation.adapt`). An offered load
-    #: below what an NF can serve there is served whole, and it presses less on the others.
+    #: The NF asked about, then its neighbours. Unprofiled traffic is interpolated between profiles or extrapolated from
+    #: a near one, and the verdict says so (`slomo.adaptation.adapt`). A load below what an NF can serve is served
+    #: whole, and the NF then presses less on the others.
     workloads: tuple[Named, ...]
-    #: Needed where the library has models of several machines.
+    #: Needed if the library has models of several machines.
     machine: str | None = None
-    #: Ways, throttles, cores, weights, memory nodes and sockets of all NFs, in that order, and a shared port.
+    #: Ways, throttles, cores, weights, memory nodes and sockets of all NFs in that order, and a shared port.
     setting: ServerSetting | None = None
-    #: Socket of the NIC, where profiles are measured.
+    #: Socket of the NIC, on which profiles are measured.
     nic_socket: int = 0
-    #: What arrives at the NF asked about [Mpps], where its traffic does not say so.
+    #: Load of the NF asked about [Mpps], if its traffic does not state one.
     offered_mpps: float | None = None
-    #: Refuse an answer that what was measured does not support.
+    #: Raise an error if the profile does not support the answer.
     strict: bool = False
     #: How the answer is to be made.
     options: PredictionOptions = field(default_factory=PredictionOptions)
@@ -101,12 +101,12 @@ def answer(library: ModelLibrary, question: Question) -> Prediction:
 
 
 def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
-    """Answer about the first NF of a server whose names are resolved already, its ports taken into account."""
+    """Answer about the first NF of a server with resolved names, shared ports included."""
     narrow = behind_ports(server, how)
     prediction = Answers(narrow, how).prediction(0)
     if strict:
         require_supported(prediction)
-    # latency was profiled on whole cores beside an undivided cache
+    # latency profiles are of whole cores and an undivided cache
     if narrow.tenants[0].offered_mpps is not None and not server.is_divided and len(server.sharing_core(0)) == 1:
         prediction = replace(prediction, latency=latency_of(narrow, how, Answers))
     return _told_of_ports(prediction, server, narrow)
@@ -159,15 +159,16 @@ def solve_server(
 
 
 def answers_on(server: TenantModels, how: PredictionOptions) -> "Answers":
-    """Return the answers about everybody on a server whose names are resolved, its ports taken into account."""
+    """Return the answers about all NFs of a server with resolved names, shared ports included."""
     return Answers(behind_ports(server, how), replace(how, explain=False))
 
 
 def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
-    """Return a server with everybody offered what the ports that all share let through.
+    """Return a server whose offered loads are limited by the shared ports.
 
-    An NF that its neighbours slow down leaves more of the wire to the others, who press more on it then: from what
-    everybody serves alone, the wire is divided by what each can serve beside the others until that stays.
+    An NF that its neighbours slow down leaves more of the port's line rate to the others, who then press more on it.
+    The division starts from solo throughputs and is repeated with throughputs beside the others until it no longer
+    changes.
     """
     narrow, plain = server.behind_ports(), replace(how, explain=False)
     for _ in range(_DIVISIONS):
@@ -183,7 +184,7 @@ def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
 
 
 def _doubted(server: TenantModels, narrow: TenantModels, answers: "Answers", possible: list[float]) -> TenantModels:
-    """Return a server behind ports that says how far everybody's part of them may be off for the others' intervals."""
+    """Return a server behind ports that carries each NF's uncertainty of its port share, from the others' intervals."""
     free = [here.offered_mpps == there.offered_mpps for here, there in zip(server.tenants, narrow.tenants, strict=True)]
     ends = [answers.prediction(i).interval if free[i] else (possible[i], possible[i]) for i in range(len(free))]
     most, least = (server.behind_ports([end[side] for end in ends]) for side in (0, 1))
@@ -196,7 +197,7 @@ def _doubted(server: TenantModels, narrow: TenantModels, answers: "Answers", pos
 
 
 def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> bool:
-    """Return whether two divisions of a wire let the same NFs through whole and differ little in the others."""
+    """Return whether two divisions of a port limit the same NFs, with nearly equal shares."""
     return all(
         old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
         for old, new in zip(before, after, strict=True)
@@ -219,7 +220,7 @@ class Answers:
             self.solved = Solved(server, how)
 
     def prediction(self, number: int) -> Prediction:
-        """Return the answer about one tenant: memory, then its accelerator, then what is offered and what is known."""
+        """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
         if self._shared is not None:
             return self._shared.prediction(number)
         prediction = self._memory(number)
@@ -268,7 +269,7 @@ class Answers:
         )
 
     def possible_mpps(self, number: int) -> float:
-        """Return what a tenant could serve as far as memory is concerned, whatever it is offered [Mpps]."""
+        """Return the throughput that a tenant would serve if saturated, for memory only [Mpps]."""
         if self._allocated is not None or self._shared is not None:
             return (self._allocated or self._shared).possible_mpps(number)  # type: ignore[union-attr]
         if self.solved is not None and self.solved.why_not(number) is None:
@@ -276,7 +277,7 @@ class Answers:
         return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
 
     def _possible(self, number: int) -> list[float]:
-        """Return the same for a tenant and everybody beside it, in that order."""
+        """Return the same for a tenant and its neighbours, in that order."""
         here = self.server.on(self.server.sockets[number])
         return [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
 
@@ -300,7 +301,7 @@ class Answers:
         return replace(prediction, target=target, competitors=beside, reasons=tuple(reasons), verdict=verdict)
 
     def _fallback(self, number: int) -> str | None:
-        """Say why the equilibrium does not answer although it was to; None where it does, or was not."""
+        """Return why the equilibrium was asked for but does not answer; None if it does or was not asked for."""
         if self.solved is not None:
             return self.solved.why_not(number)
         if self._allocated is not None or self._shared is not None:
@@ -312,7 +313,7 @@ class Answers:
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
     def _limited(self, prediction: Prediction, number: int) -> Prediction:
-        """Cut what is possible off at what is offered."""
+        """Limit the possible throughput to the offered load."""
         offered = self.server.tenants[number].offered_mpps
         if offered is None or prediction.model in (NAME, ALLOCATION):
             return prediction
@@ -326,7 +327,7 @@ class Answers:
         )
 
     def _widened_by_ports(self, prediction: Prediction, number: int) -> Prediction:
-        """Widen the interval by how far the part of ports that all share may be off."""
+        """Widen the interval by the uncertainty of the share of shared ports."""
         through = self.server.tenants[number].through_ports_mpps
         if through is None:
             return prediction
@@ -334,7 +335,7 @@ class Answers:
         return replace(prediction, interval=(min(low, least), max(high, most)))
 
     def _marked(self, prediction: Prediction, number: int) -> Prediction:
-        """Add to the reasons what was not profiled; a solo answer is then no measurement either."""
+        """Add unprofiled traffic to the reasons; a solo answer is then a prediction, not a measurement."""
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
         reasons += [reason for other in server.beside(number) for reason in other.adapted if reason not in reasons]
@@ -352,7 +353,7 @@ class Answers:
 
     @cached_property
     def _beyond_ports(self) -> tuple[str, ...]:
-        """Say where a port lets more through than the machine's, behind which everybody was profiled."""
+        """Add a reason if a port is faster than the machine's ports, behind which all profiles were measured."""
         server, stated = self.server, self.server.machine_ports_gbps
         if server.setting.port_gbps is None or server.setting.port_gbps <= stated:
             return ()
@@ -375,9 +376,9 @@ class Answers:
 
 
 def _by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
-    """Return whether ways, throttles or memory nodes are set, or nobody was profiled over anything else.
+    """Return whether ways, throttles or memory nodes are set, or all models are over these only.
 
-    Raises UnsupportedPredictionError where they are set, and vectors are to be composed.
+    Raises UnsupportedPredictionError if they are set and composing was asked for.
     """
     if not server.is_divided:
         profiled_apart = [model.allocation is not None and not model.knows_pressure for model in server.models]
@@ -390,7 +391,7 @@ def _by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
 
 
 def _told_of_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:
-    """Return a prediction behind shared ports whose slowdown contains what they cost, and that says so."""
+    """Return a prediction whose slowdown includes the cost of shared ports, with a reason that says so."""
     share, offered = narrow.tenants[0].offered_mpps, server.tenants[0].offered_mpps
     if share == offered or share is None:
         return prediction
@@ -407,7 +408,7 @@ def _at_most_extrapolated(verdict: Verdict) -> Verdict:
 
 
 def require_supported(prediction: Prediction) -> None:
-    """Refuse a prediction that what was measured does not support; UnsupportedPredictionError with the reasons."""
+    """Raise UnsupportedPredictionError, with the reasons, if the profile does not support the prediction."""
     if not prediction.verdict.is_refused:
         return
     what, hint = "is not supported", "profile the target under stronger pressure"

@@ -1,7 +1,7 @@
-"""What a prediction says: throughput, slowdown, interval, verdict, and which metric carries the loss.
+"""Results of a prediction: throughput, slowdown, interval, verdict, explanation.
 
 SLOMO (SIGCOMM'20) section 4.1: slowdown = 1 - P / P_solo. Interval and verdict are this project's additions: an
-operator has to know how far a number can be trusted before placing by it.
+operator must know how reliable a number is before placing by it.
 """
 
 import math
@@ -32,37 +32,19 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Prediction(Result, Stored, version=SCHEMA_VERSION):
-    """Throughput of a target beside competitors.
+    """Predicted throughput of a target beside competitors.
 
-    Attributes
-    ----------
-    target : Workload
-        The NF asked about.
-    competitors : tuple of Workload
-        What runs beside it, one entry per instance.
-    machine, model : str
-        Where, and by which sensitivity model.
-    solo_mpps, throughput_mpps : float
-        Throughput alone and predicted [Mpps].
-    interval : tuple of float
-        Where the next measurement of the throughput, made like those of the profile, lies with probability `coverage`
-        [Mpps]; :attr:`mean_interval` is where the mean of many lies.
-    coverage : float
-        Nominal coverage of the interval, 0 to 1.
-    verdict : Verdict
-        Whether what was measured supports the prediction.
-    reasons : tuple of str
-        What speaks against it.
-    explanation : Explanation or None
-        The loss divided over metrics; None where it was not asked for.
-    composition : Composition or None
-        The vector the model read; None where it reads none.
-    latency : LatencyPrediction or None
-        How long packets stay at the offered load asked about; None where none was.
-    noise : MeasurementNoise or None
-        Noise of measurements, as replicates of the profile tell; None where they do not.
-    evidence : Evidence or None
-        What stands behind the answer; None where no explanation was asked for.
+    Attributes ---------- target : Workload The NF asked about. competitors : tuple of Workload What runs beside it, one
+    entry per instance. machine, model : str Machine, and sensitivity model. solo_mpps, throughput_mpps : float
+    Throughput alone and predicted [Mpps]. interval : tuple of float Where the next measurement of the throughput, made
+    like those of the profile, lies with probability `coverage` [Mpps]; :attr:`mean_interval` is where the mean of many
+    lies. coverage : float Nominal coverage of the interval, 0 to 1. verdict : Verdict Whether what was measured
+    supports the prediction. reasons : tuple of str What speaks against it. explanation : Explanation or None The loss
+    divided over metrics; None where it was not asked for. composition : Composition or None The vector the model read;
+    None where it reads none. latency : LatencyPrediction or None How long packets stay at the offered load asked about;
+    None where none was. noise : MeasurementNoise or None Noise of measurements, as replicates of the profile tell; None
+    where they do not. evidence : Evidence or None What stands behind the answer; None where no explanation was asked
+    for.
 
     Examples
     --------
@@ -89,26 +71,26 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
 
     @property
     def mean_interval(self) -> tuple[float, float]:
-        """Where the mean of many measurements lies with probability `coverage` [Mpps].
+        """Interval that contains the mean of many measurements with probability `coverage` [Mpps].
 
-        The interval without the noise of one measurement; the interval itself where no replicates tell that noise.
+        It excludes the noise of one measurement; without replicates that noise is unknown, and it equals the interval.
         """
         return mean_interval(self.noise, self.throughput_mpps, self.solo_mpps, self.interval, self.coverage)
 
     @property
     def slowdown(self) -> float:
-        """Share of the solo throughput that is lost, 1 - P / P_solo; NaN where the latter is unknown."""
+        """Share of solo throughput that is lost, 1 - P / P_solo; NaN if solo throughput is unknown."""
         return 1.0 - self.throughput_mpps / self.solo_mpps if self.solo_mpps > 0.0 else math.nan
 
     @property
     def carrier(self) -> tuple[str, float] | None:
-        """Metric that carries most of the loss and its share of it; None where nothing is lost or nobody asked."""
+        """Metric with the largest part of the loss, and its share; None without a loss or an explanation."""
         return None if self.explanation is None else self.explanation.carrier
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back.
 
-        ``target`` and ``competitors`` are names as a command line takes them; ``workloads`` spells them out.
+        ``target`` and ``competitors`` are names as a command line takes them; ``workloads`` has all their fields.
         """
         data, carrier = super().to_dict(), self.carrier
         return {
@@ -137,16 +119,16 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
         }
 
     def row_labels(self) -> list[str]:
-        """Return what the prediction is about."""
+        """Return target and competitors as text."""
         return [_beside(self.target, self.competitors)]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw how the loss adds up where it was explained, else the throughput; parameters as in `Result.plot`."""
+        """Draw the parts of the loss if it was explained, else the throughput; parameters as in `Result.plot`."""
         return super().plot(ax) if self.explanation is None else drawn("loss", self, ax)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prediction":
-        """Rebuild from :meth:`to_dict`'s mapping; refusals as for all that is `slomo.files.stored.Stored`."""
+        """Rebuild from :meth:`to_dict`'s mapping; raises as `slomo.files.stored.Stored` does."""
         target, *competitors = data["workloads"]
         solo = math.nan if data["solo_mpps"] is None else data["solo_mpps"]
         return super().from_dict({**data, "target": target, "competitors": competitors, "solo_mpps": solo})
@@ -193,7 +175,7 @@ class PredictionBatch(Result):
     competitors: NDArray[np.int64]
     #: What the indices stand for.
     workloads: tuple[Workload, ...]
-    #: Alone, predicted, and the interval's ends [Mpps], shape (n,).
+    #: Solo throughput, predicted throughput, ends of the interval [Mpps], shape (n,).
     solo_mpps: Floats
     throughput_mpps: Floats
     low_mpps: Floats
@@ -255,12 +237,12 @@ class PredictionBatch(Result):
 def mean_interval(
     noise: MeasurementNoise | None, mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
 ) -> tuple[float, float]:
-    """Return the interval of the mean [Mpps]; that of the next measurement where its noise is not known."""
+    """Return the interval of the mean [Mpps]; the ordinary interval if the noise of measurements is unknown."""
     return interval if noise is None else noise.of_mean(mpps, solo_mpps, interval, coverage)
 
 
 def label(workload: Workload) -> str:
-    """Return the shortest text that names a workload: its NF, and its key where it differs from the NF's defaults.
+    """Return the shortest name of a workload: its NF, and its key if it differs from the NF's defaults.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is predicted about a whole server: every NF's throughput and vector, and how the answer was found.
+"""Prediction of a whole server: throughput and vector of every NF, and the convergence of the solution.
 
 Values only; `slomo.prediction.question` makes them.
 """
@@ -29,25 +29,25 @@ class TenantPrediction(Stored, derived=("slowdown",)):
     workload: Workload
     #: Where it runs.
     socket: int
-    #: Throughput alone (at most the offered load), and predicted [Mpps].
+    #: Solo throughput (at most the offered load), and predicted throughput [Mpps].
     solo_mpps: float
     throughput_mpps: float
-    #: Where the throughput lies with probability `coverage` of the server's prediction [Mpps].
+    #: Interval of the throughput, with the `coverage` of the server's prediction [Mpps].
     interval: tuple[float, float]
-    #: Served share of what it could serve there, 0 to 1; 1 where saturated.
+    #: Utilisation: served over possible throughput, 0 to 1; 1 if saturated.
     load: float
-    #: Core-level vector at the fixed point; None with method ``"composed"``, which has no such vector.
+    #: Core-level vector at the fixed point; None with method ``"composed"``, which has none.
     vector: MetricVector | None
-    #: Whether what was measured supports this.
+    #: Whether the profile supports this prediction.
     verdict: Verdict
     #: What speaks against it.
     reasons: tuple[str, ...] = ()
-    #: Noise of measurements, as replicates of the profile tell.
+    #: Measurement noise, from the profile's replicates.
     noise: MeasurementNoise | None = None
 
     @property
     def slowdown(self) -> float:
-        """Share of the throughput it would have alone that is lost."""
+        """Share of solo throughput that is lost."""
         return 1.0 - self.throughput_mpps / self.solo_mpps if self.solo_mpps > 0.0 else math.nan
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,15 +59,15 @@ class TenantPrediction(Stored, derived=("slowdown",)):
 
 @dataclass(frozen=True)
 class Convergence:
-    """How the fixed point of one socket was found."""
+    """Convergence of one socket's fixed point."""
 
-    #: Whether the rounds came to rest.
+    #: Whether the iteration converged.
     converged: bool
     #: Rounds taken.
     rounds: int
-    #: Last step over the one before; below 1 the rounds contract.
+    #: Last step over the one before; below 1 the iteration contracts.
     ratio: float
-    #: Bound on what is left to go, as a share of the largest solo value; infinite where steps do not shrink.
+    #: Bound on the remaining distance, as a share of the largest solo value; infinite if steps do not shrink.
     bound: float
     #: Whether the bound is proven (`slomo.equilibrium.bound`), or estimated from the last two steps.
     proven: bool = False
@@ -87,7 +87,7 @@ class ServerPrediction(Result):
     tenants: tuple[TenantPrediction, ...]
     #: One fixed point per socket; empty with method ``"composed"``.
     sockets: dict[int, Convergence]
-    #: Why (part of) the answer came from method ``"composed"`` although the equilibrium was asked for.
+    #: Reason why (part of) the answer comes from method ``"composed"`` although the equilibrium was asked for.
     fallback: str | None = None
 
     @property
@@ -97,11 +97,11 @@ class ServerPrediction(Result):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict among the NFs."""
+        """Worst verdict among the NFs."""
         return worst(tenant.verdict for tenant in self.tenants)
 
     def prediction(self, number: int) -> Prediction:
-        """Return NF `number` as a prediction of its own, beside the others of its socket."""
+        """Return the prediction of NF `number`, beside the others of its socket."""
         tenant = self.tenants[number]
         others = (t.workload for i, t in enumerate(self.tenants) if i != number and t.socket == tenant.socket)
         return Prediction(
@@ -178,20 +178,20 @@ class ServerPrediction(Result):
 
 
 class ServerAnswers(Protocol):
-    """What answers about a server where every NF has a core.
+    """Interface to answers about a server in which every NF has a core.
 
-    NFs that share a core, and latency, are answered from several such answers: they ask, and never look how it is done.
+    Shared cores and latency ask several such answers and do not depend on the method.
     """
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant."""
 
     def possible_mpps(self, number: int) -> float:
-        """Return what a tenant could serve, whatever it is offered [Mpps]."""
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
 
     def whole(self) -> ServerPrediction:
         """Return the answers about everybody."""
 
 
-#: Answers about a server, made in some manner.
+#: A function from a server to answers about it.
 Ask = Callable[[TenantModels, PredictionOptions], ServerAnswers]

@@ -1,7 +1,7 @@
-"""Who runs on a server: every name resolved once, to a model, a load and a socket.
+"""Tenants of a server: every name resolved once, to model, load and socket.
 
-The only place where a name, a text or a workload becomes a model; traffic and settings that were not profiled are
-adapted here (`slomo.adaptation.adapt`), and what was done is kept as a reason.
+Only this module turns a name, text or workload into a model. Unprofiled traffic and settings are adapted here
+(`slomo.adaptation.adapt`), with the reason kept.
 """
 
 import math
@@ -18,7 +18,7 @@ from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
-#: A workload, its key or text, or the name of an NF.
+#: A workload, its key, its text, or the name of an NF.
 Named = Workload | str
 _UNDIVIDED = ServerSetting()
 
@@ -31,12 +31,12 @@ class TenantModel:
     workload: Workload
     #: As profiled, or adapted to the workload.
     model: NFModel
-    #: What arrives [Mpps]; None where it is saturated, or was profiled at just that load.
+    #: Offered load [Mpps]; None if saturated, or if profiled at exactly that load.
     offered_mpps: float | None = None
-    #: What was done where the workload was not profiled.
+    #: Adaptations made if the workload was not profiled.
     adapted: tuple[str, ...] = ()
-    #: Least and most that ports which all share let through to it, as the intervals of the others say; None where they
-    #: limit nothing.
+    #: Least and most load that shared ports let through, from the intervals of the others; None if the ports limit
+    #: nothing.
     through_ports_mpps: tuple[float, float] | None = None
 
 
@@ -50,10 +50,10 @@ class TenantModels:
     tenants: tuple[TenantModel, ...]
     #: Socket of each tenant.
     sockets: tuple[int, ...]
-    #: Socket of the NIC, where profiles are measured.
+    #: Socket of the NIC, on which profiles are measured.
     nic_socket: int = 0
-    #: What each has of the cache, the memory's bandwidth and a core; its sockets and its port are taken into account in
-    #: `sockets` and in the tenants' loads.
+    #: Cache ways, throttle and core of each tenant; its sockets and port are already applied in `sockets` and in the
+    #: tenants' loads.
     setting: ServerSetting = _UNDIVIDED
 
     @cached_property
@@ -74,17 +74,17 @@ class TenantModels:
         return on
 
     def beside(self, number: int) -> list[TenantModel]:
-        """Return the tenants that share a socket with tenant `number`."""
+        """Return the other tenants on the socket of tenant `number`."""
         return [self.tenants[i] for i in self.on(self.sockets[number]) if i != number]
 
     @property
     def llc_ways(self) -> int:
-        """Ways of the machine's cache; 0 where nobody was profiled over them."""
+        """Number of ways of the machine's cache; 0 if no tenant was profiled over ways."""
         return max((model.allocation.llc_ways for model in self.models if model.allocation is not None), default=0)
 
     @cached_property
     def is_divided(self) -> bool:
-        """Whether anybody has less than all ways, a throttle, or memory on another node than its socket's."""
+        """Whether any tenant has fewer than all ways, a throttle, or memory on another node than its core's."""
         setting = self.setting
         full = (1 << self.llc_ways) - 1 if setting.ways else 0
         return (
@@ -94,7 +94,7 @@ class TenantModels:
         )
 
     def sharing_core(self, number: int) -> tuple[int, ...]:
-        """Return the tenants on the core of tenant `number`, itself among them."""
+        """Return the tenants on the core of tenant `number`, including it."""
         cores = self.setting.cores
         if cores is None or cores[number] is None:
             return (number,)
@@ -103,7 +103,7 @@ class TenantModels:
 
     @cached_property
     def shared_cores(self) -> tuple[tuple[int, ...], ...]:
-        """The tenants on each core that several share."""
+        """Tenants on each core that several share."""
         if self.setting.cores is None:
             return ()
         groups = dict.fromkeys(self.sharing_core(number) for number in range(len(self.tenants)))
@@ -114,13 +114,13 @@ class TenantModels:
         return 1.0 if self.setting.weights is None else self.setting.weights[number]
 
     def at_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
-        """Return the server with another load offered to one tenant, by the name it has; None saturates it."""
+        """Return the server with another offered load for one tenant, its name unchanged; None saturates it."""
         tenants = list(self.tenants)
         tenants[number] = replace(tenants[number], offered_mpps=offered_mpps)
         return replace(self, tenants=tuple(tenants))
 
     def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
-        """Return the server with another load offered to one tenant, whose name says so."""
+        """Return the server with another offered load for one tenant, included in its name."""
         tenants = list(self.tenants)
         workload = tenants[number].workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
@@ -128,20 +128,20 @@ class TenantModels:
 
     @property
     def ports_gbps(self) -> float:
-        """What all tenants' frames share [Gbit/s]: the port of the setting, else the machine's; infinite if unknown."""
+        """Line rate shared by all tenants [Gbit/s]: the setting's port, else the machine's; infinite if unknown."""
         return self.machine_ports_gbps if self.setting.port_gbps is None else self.setting.port_gbps
 
     @property
     def machine_ports_gbps(self) -> float:
-        """What the machine's ports carry together [Gbit/s], as in every profile; infinite if unknown."""
+        """Total line rate of the machine's ports [Gbit/s], as in every profile; infinite if unknown."""
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
         return min(stated, default=math.inf)
 
     def behind_ports(self, possible_mpps: Sequence[float] | None = None) -> "TenantModels":
-        """Return the server with everybody offered what the ports that all share let through, divided max-min.
+        """Return the server with offered loads limited by the shared ports, divided max-min.
 
-        An NF takes what it can serve there, at most what it is offered, so what it leaves of the wire others get; by
-        default it can serve as much as alone.
+        An NF takes what it can serve, at most its offered load; the others share the rest. By default it can serve its
+        solo throughput.
         """
         gbps = self.ports_gbps
         if gbps == math.inf or not self.tenants:
@@ -192,8 +192,8 @@ def server_of(
 ) -> TenantModels:
     """Resolve everybody on a server.
 
-    Raises InvalidValueError for a text in place of a list, more NFs than a socket has cores, or a setting that does not
-    belong to the NFs.
+    Raises InvalidValueError for a text instead of a list, more NFs than a socket has cores, or a setting for another
+    number of NFs.
     """
     if isinstance(workloads, str):
         raise InvalidValueError(f"NFs are the text '{workloads}', needed a list", hint=f"write ['{workloads}']")
@@ -215,9 +215,9 @@ def server_of(
 
 
 def check_cores(subject: NFModel, tenants: int) -> None:
-    """Refuse more tenants than the machine's socket has cores.
+    """Raise an error for more tenants than the machine's socket has cores.
 
-    Raises InvalidValueError naming the machine, its cores and the tenants.
+    The InvalidValueError names the machine, its cores and the tenants.
     """
     if subject.capacities is not None and tenants > subject.capacities.cores:
         raise InvalidValueError(

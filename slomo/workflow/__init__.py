@@ -1,1 +1,1 @@
-"""The main job as four verbs; import its files, or the names of the library itself."""
+"""The main job as four verbs; import its files, or the same names from `slomo`."""

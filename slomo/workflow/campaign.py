@@ -1,4 +1,4 @@
-"""What a campaign measures and how it is run, as values: each setting can be said by name wherever a verb measures."""
+"""Settings of a campaign as values: what it measures and how it is run, the same for every verb that measures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slomo.profiling.plans.designs import Design
     from slomo.testbed.base import Testbed
 
-#: The design that decides on its runs as it goes.
+#: The design that chooses further runs from the results so far.
 ADAPTIVE = "adaptive"
 PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 
@@ -26,7 +26,7 @@ PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 class PlanSettings:
     """What is measured.
 
-    Raises UnknownNameError for a plan there is none of.
+    Raises UnknownNameError for an unknown plan.
 
     Examples
     --------
@@ -34,8 +34,8 @@ class PlanSettings:
     False
     """
 
-    #: ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more network
-    #: functions, mixes that set the width of intervals; one of "all", "pressure", "solo", "mixes", "accelerator".
+    #: ``pressure``: solo runs and runs beside the synthetic competitor. ``all``: the same and, with two or more network
+    #: functions, mixes that calibrate intervals. One of "all", "pressure", "solo", "mixes", "accelerator".
     plan: str = "all"
     #: ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     design: "str | Design" = "sources"
@@ -43,7 +43,7 @@ class PlanSettings:
     runs: int | None = None
     #: Mixes to run; by default up to 200.
     mixes: int | None = None
-    #: Which half of all mixes to draw from: calibration in plan ``all``, else test; one of "calibration", "test".
+    #: Which half of all mixes to draw from: calibration with plan ``all``, else test; one of "calibration", "test".
     stream: "Stream | None" = None
     #: Runs of every experiment.
     replicates: int = 1
@@ -65,13 +65,13 @@ class PlanSettings:
 
     @property
     def adaptive(self) -> bool:
-        """Whether what is run is decided on the way."""
+        """Whether the design chooses runs from earlier results."""
         return self.design == ADAPTIVE and self.plan in ("all", "pressure")
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How runs are made, and what follows them.
+    """How a campaign's runs are made, and which runs are added afterwards.
 
     Examples
     --------
@@ -81,30 +81,31 @@ class RunSettings:
 
     #: Where the experiments run; the simulator by default.
     testbed: "str | Testbed" = "simulated"
-    #: Network functions of one's own, for the simulator.
+    #: The caller's own network functions, for the simulator.
     own: Iterable[NetworkFunction] = ()
-    #: File that keeps every finished run; the same call again goes on where the last one ended.
+    #: File that keeps every finished run; repeating the call resumes from it.
     store: str | Path | None = None
-    #: Runs at a time; every core by default.
+    #: Number of parallel runs; all cores by default.
     jobs: int | None = None
-    #: Hears how far the campaign is.
+    #: Listener that is told the campaign's progress.
     progress: "Progress | None" = None
-    #: Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
+    #: Called, with design ``adaptive``, with the reason why each network function's profile stopped and the runs it
+    #: saved.
     report: "Callable[[AdaptiveOutcome], object] | None" = None
-    #: Afterwards also measure latency at several loads, alone and beside five of the competitions (48 runs per network
-    #: function); a sequence gives the loads, as shares of what was served there.
+    #: Also measure latency at several loads, alone and beside five of the competitions (48 runs per network function).
+    #: A sequence gives the loads, as shares of the throughput served there.
     latency: bool | Sequence[float] = False
-    #: Afterwards also run so many mixes in which about half the network functions are offered 15 to 95 % of what they
-    #: served alone: they set the width of intervals of `solve_server` at reduced load. 60 do.
+    #: Also run this many mixes in which about half of the network functions are offered 15 to 95 % of their solo
+    #: throughput. They calibrate the intervals of `solve_server` at reduced load; 60 are enough.
     reduced_mixes: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "own", tuple(self.own))
 
     def check(self, plan: str) -> None:
-        """Say what cannot follow a plan before anything is measured.
+        """Refuse settings that do not fit the plan, before anything is measured.
 
-        Raises InvalidValueError for loads, or a number of mixes, that make no sense or that the plan does not prepare.
+        Raises InvalidValueError for invalid loads, an invalid number of mixes, or one that the plan has no use for.
         """
         self.loads(plan)
         if self.store is not None:
@@ -129,7 +130,7 @@ class RunSettings:
     def loads(self, plan: str) -> tuple[float, ...] | None:
         """Return the loads to measure latency at, or None.
 
-        Raises InvalidValueError for loads that make no sense, and after mixes.
+        Raises InvalidValueError for invalid loads, or for latency with plan ``mixes``.
         """
         if self.latency is False:
             return None

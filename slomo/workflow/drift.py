@@ -1,6 +1,6 @@
-"""Drift: check live measurements against models that were trained before, and bring models up to date by a few runs.
+"""Drift: compare live measurements with trained models, and update models from a few runs.
 
-SLOMO (SIGCOMM'20) section 4.1: a model belongs to an NF's version, configuration, traffic and machine.
+SLOMO (SIGCOMM'20) section 4.1: a model is valid for one version, configuration, traffic and machine of an NF.
 """
 
 import warnings
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """What a dataset of live measurements says about models."""
+    """The result of checking live measurements against models."""
 
-    #: Alarms, and whom to profile again.
+    #: Alarms, and the workloads to profile again.
     report: DriftReport
-    #: Rows that were judged, and rows of or beside workloads without a model.
+    #: Rows that were checked, and rows skipped because a workload has no model.
     read: int
     passed_over: int
 
@@ -46,9 +46,9 @@ def check_drift(
     reference: "ProfileDataset | None" = None,
     seed: int = 0,
 ) -> DriftCheck:
-    """Judge live measurements of mixes, in the order they were made, by the models.
+    """Compare live measurements of mixes, in the order they were made, with the models' predictions.
 
-    Raises InvalidValueError where no row is of, and beside, workloads with models.
+    Raises InvalidValueError if no row consists only of workloads with models.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ def check_drift(
 def refit_models(
     library: "ModelLibrary | str | Path", runs: "ProfileDataset", *, targets: Sequence[str] | None = None
 ) -> ModelLibrary:
-    """Return the models that new runs bring up to date (`slomo.drift.refit`); those they do not improve are left out.
+    """Return the models that new runs improve (`slomo.drift.refit`); models that they do not improve are left out.
 
-    Raises InvalidValueError where nothing that was run has a model; ConfigurationError for runs on another machine of
-    the name, with both fingerprints: those are for `slomo train`.
+    Raises InvalidValueError if no measured workload has a model; ConfigurationError, with both fingerprints, if the
+    runs come from another machine of the same name: use `slomo train` there.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _tenants(readings: "ProfileDataset") -> Iterator[tuple[str, list[str]]]:
 
 
 def _vector(readings: "ProfileDataset", prefix: str, row: int, scope: Scope) -> MetricVector | None:
-    """Return one measured vector of a row; None where nothing of it was measured."""
+    """Return one measured vector of a row; None if none of its metrics was measured."""
     columns = readings.vectors(prefix)
     values = {str(name): float(value) for name, value in columns.iloc[row].dropna().items()}
     return MetricVector(values, scope=scope) if values else None

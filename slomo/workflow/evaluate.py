@@ -114,7 +114,7 @@ def evaluate(
     opened_library.require_recorded_on(dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
-    # sources and reliability are those of slomo's own rule of composition
+    # sources and reliability are known only for slomo's own composition rule
     return evaluation if compat is not None else explained(opened_library, dataset, evaluation)
 
 
@@ -129,10 +129,10 @@ def learning_curve(
     seed: int = 0,
     **running: Any,
 ) -> "Mapping[str, Mapping[int, float]]":
-    """Train every model on ever more of the same runs, and check each on the same mixes.
+    """Train every model on growing parts of the same runs, and evaluate each on the same mixes.
 
-    Raises InvalidValueError for a budget of fewer than 12 runs, or of more than there are; where there are no mixes to
-    judge by; UsageError where a machine has to be named.
+    Raises InvalidValueError for a budget below 12 runs or above the number there is, or a dataset without mixes;
+    UsageError if the machine must be named.
 
     Parameters
     ----------
@@ -191,9 +191,10 @@ def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkF
 
 
 def calibration_mixes(dataset: "ProfileDataset") -> int:
-    """Return how many mixes of a dataset belong to the half that :func:`profile` calibrates intervals with.
+    """Return the number of mixes of a dataset in the half with which :func:`profile` calibrates intervals.
 
-    Judging by them is no cheat for errors, for nothing is fitted to mixes, but the coverage of intervals may flatter.
+    Evaluating on them gives honest errors, since nothing is fitted to mixes, but may overstate the coverage of
+    intervals.
     """
     mixes = dataset.select(plan="mix")
     places = mixes.frame.drop_duplicates("run_key").index

@@ -1,4 +1,4 @@
-"""From the names people write to workloads, machines and opened libraries."""
+"""Convert names that people write to workloads, machines and opened libraries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sequence_of(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
-    """Return several as a list; a single text or workload is a list of one, a mapping says how many of each.
+    """Return a list; a single text or workload becomes a list of one, a mapping gives the count of each.
 
     Raises InvalidValueError for anything else.
 
@@ -37,9 +37,9 @@ def sequence_of(given: Iterable[Workload | str] | Mapping[str, int] | Workload |
 
 
 def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
-    """Return a dataset: itself, or loaded from a path or by the name of one that ships.
+    """Return a dataset, loaded if given as a path or the name of a shipped dataset.
 
-    Raises UnknownNameError, ConfigurationError where there is none.
+    Raises UnknownNameError or ConfigurationError if there is no such dataset.
     """
     from slomo.records.catalog import find_dataset  # pandas
 
@@ -51,7 +51,7 @@ def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
 
 
 def named(item: Workload | str) -> list[Workload | str]:
-    """Read a text as people write it; a plain name stays a name, for the library knows which workload it stands for."""
+    """Parse a workload's text; a plain name stays a name, and the library decides which workload it means."""
     if isinstance(item, Workload):
         return [item]
     workload, count = parse_instances(text_of(item))
@@ -60,27 +60,27 @@ def named(item: Workload | str) -> list[Workload | str]:
 
 
 def workloads_of(given: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
-    """Read one workload or several, given as values or as text; what is named twice counts once."""
+    """Return one workload or several, given as values or as text, without duplicates."""
     items = sequence_of(given)
     return tuple(dict.fromkeys(item if isinstance(item, Workload) else parse_workload(item) for item in items))
 
 
 def machine_named(machine: "str | Machine") -> "Machine":
-    """Return the machine: itself, or loaded by name or YAML file."""
+    """Return a machine, loaded if given by name or YAML file."""
     from slomo.vocabulary.machine import load_machine  # reads YAML, which predicting does without
 
     return load_machine(machine) if isinstance(machine, str) else machine
 
 
 def machine_name(machine: "str | Machine") -> str:
-    """Return the name of a machine given in any way."""
+    """Return the name of a machine given as value, name or file."""
     return (
         machine if isinstance(machine, str) and not machine.endswith((".yaml", ".yml")) else machine_named(machine).name
     )
 
 
 def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | None:
-    """Return the name by which a library knows a machine; refuse one that only shares the name. No text is a file."""
+    """Return a machine's name in a library; refuse a different machine of the same name. No text is a file."""
     if machine is None or isinstance(machine, str):
         return machine
     if not hasattr(machine, "fingerprint"):
@@ -90,7 +90,7 @@ def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | 
 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
-    """Return the machine asked for, or the only one the library has models of; refuse another one of that name."""
+    """Return the machine asked for, or the library's only machine; refuse a different machine of the same name."""
     if machine is not None:
         where = machine_named(machine)
         library.require_measured_on(where)

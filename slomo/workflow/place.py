@@ -1,6 +1,6 @@
-"""Placement as verbs: place, check on a testbed, compare policies; thin lines over the rooms.
+"""Placement as verbs: place requests, check a placement on a testbed, compare policies.
 
-The placement room knows no testbed; here it is handed one (the simulator by default).
+The placement room itself knows no testbed; these functions pass it one (the simulator by default).
 """
 
 import time
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
-#: Confidences that a price chooses from.
+#: Confidences tried when the price decides.
 PRICED = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
@@ -81,17 +81,17 @@ def place(
 
 @dataclass(frozen=True)
 class Priced(Stored):
-    """What placing a batch at one confidence costs."""
+    """Cost of placing a batch at one confidence."""
 
     #: Probability with which all SLOs of a socket hold.
     confidence: float
     #: Requests that found a place.
     placed: int
-    #: What the servers in use cost.
+    #: Cost of the servers in use.
     servers: float
-    #: Servers expected to break a promise (`Placer.breaking`).
+    #: Expected number of servers with a broken promise (`Placer.breaking`).
     broken: float
-    #: Servers and broken servers together, in the unit of a server's cost.
+    #: Cost of servers and broken promises together, in the unit of a server's cost.
     cost: float
 
 
@@ -105,9 +105,9 @@ def place_at_price(
     profiles: "Sequence[InstanceProfile] | str | Path" = (),
     **options: "Unpack[DecisionOptions]",
 ) -> tuple[Placer, tuple[Priced, ...]]:
-    """Place requests at the confidence that makes servers and broken servers together cheapest.
+    """Place requests at the confidence with the lowest total cost of servers and broken promises.
 
-    Every confidence of :data:`PRICED` is planned. The most requests placed come first, then the least cost.
+    A plan is made for each confidence of :data:`PRICED`. Plans are ranked by requests placed, then by cost.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def make_judge(
     jobs: int | None = 1,
     scheduler: str | None = None,
 ) -> Judge:
-    """Return a judge that runs mixes on a testbed; `simulated` stands for a simulator of each machine type.
+    """Return a judge that runs mixes on a testbed; `simulated` means a simulator of each machine type.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def make_judge(
 
 @dataclass(frozen=True)
 class _MixRunner:
-    """Runs a mix wherever it is sent to."""
+    """Runs a mix on the testbed of its server."""
 
     testbed: "str | Testbed"
     machines: "tuple[Machine, ...]"
@@ -223,7 +223,7 @@ def compare(
     judge: Judge | None = None,
     **options: "Unpack[DecisionOptions]",
 ) -> "list[Judgement]":
-    """Place the same requests by several policies, and judge all of them by the same truth.
+    """Place the same requests by several policies, and check all placements on the same testbed.
 
     Parameters
     ----------
@@ -254,9 +254,9 @@ def compare(
 
 
 def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
-    """Refuse a sensitivity model that nothing in a library has, where a policy asks for it.
+    """Refuse the name of a sensitivity model that no function in the library has.
 
-    Raises UnknownNameError with the nearest model there is; also for a policy there is none of.
+    Raises UnknownNameError with the nearest name; also for an unknown policy.
     """
     kind = policy_class(policy)
     names = {name for model_of_nf in library.values() for name in model_of_nf.sensitivity}

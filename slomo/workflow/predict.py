@@ -1,4 +1,4 @@
-"""Predict: what a network function loses beside others.
+"""Predict the throughput of a network function beside others.
 
 SLOMO (SIGCOMM'20) section 4.2.
 """
@@ -40,7 +40,7 @@ def predict(
     window_s: float | None = None,
     prove: bool = False,
 ) -> "Prediction":
-    """Predict what a network function loses beside others.
+    """Predict the throughput of a network function beside others.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ def predict_vector(
     coverage: float = 0.9,
     explain: bool = True,
 ) -> "Prediction":
-    """Predict beside a competition whose socket-level vector is known, for instance from `pcm`.
+    """Predict beside a competition with a known socket-level vector, measured by PCM for instance.
 
-    Raises MissingMetricError where the vector lacks a metric the model reads.
+    Raises MissingMetricError if the vector lacks a metric that the model reads.
 
     Parameters
     ----------

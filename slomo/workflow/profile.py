@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
-#: Mixes that set the width of intervals; with fewer, the promised coverage is met less exactly (split conformal).
+#: Mixes that calibrate intervals; with fewer, actual coverage scatters more around the nominal one (split conformal).
 CALIBRATION_MIXES = 200
 
 
@@ -54,7 +54,7 @@ def plan_experiments(
     seed: int = 0,
     target_error: float | None = None,
 ) -> "ExperimentPlan":
-    """Return what :func:`profile` would run first: of design ``adaptive`` what it is sure to need, without part load.
+    """Return the first runs of :func:`profile`: with design ``adaptive`` only the fixed ones, and no part-load runs.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def _measured(
 
 
 def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "ExperimentPlan":
-    """Return the runs of a plan, as far as they are known before any of them is made."""
+    """Return the runs of a plan that are known before any run is made."""
     seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
     if wanted.plan == "solo":
         return solo_plan(workloads, machine, **seeded)
@@ -214,14 +214,14 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSett
 
 
 def _has_mixes(workloads: Sequence[Workload], wanted: PlanSettings) -> bool:
-    """Return whether mixes that calibrate intervals follow the runs under pressure."""
+    """Return whether the plan includes mixes that calibrate intervals."""
     return wanted.plan == "all" and len(workloads) > 1 and wanted.mixes != 0
 
 
 def _following(
     measured: "ProfileDataset", machine: "Machine", wanted: PlanSettings, running: RunSettings
 ) -> "dict[str, ExperimentPlan]":
-    """Return the plans whose offered loads follow from what was measured, by name."""
+    """Return, by name, the plans whose offered loads depend on measured throughput."""
     plans, loads = {}, running.loads(wanted.plan)
     seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
     if (idle := part_load_runs(wanted.design, wanted.runs)) and wanted.plan in ("all", "pressure"):
@@ -249,13 +249,13 @@ def _adaptive(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSet
 def _mixes(
     workloads: Sequence[Workload], machine: "Machine", count: int | None, stream: "Stream", **rest: Any
 ) -> "ExperimentPlan":
-    """Return a plan of `count` mixes; without a count, of as many as there are different ones, up to a bound."""
+    """Return a plan of `count` mixes; by default all different mixes, up to a bound."""
     wanted = CALIBRATION_MIXES if count is None else count
     while True:
         try:
             return mixes_plan(workloads, machine, wanted, stream=stream, **rest)
         except InvalidValueError:
-            # A handful of network functions has few different mixes; that is no fault where no number was asked for.
+            # few network functions have few different mixes; this is an error only if a number was asked for
             if count is not None or wanted <= 1:
                 raise
             wanted //= 2

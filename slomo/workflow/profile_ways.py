@@ -1,7 +1,7 @@
-"""Profiles of one instance over cache ways and load, from few runs, repeated where noise asks for it.
+"""Profile one instance over cache ways and load, with few runs, repeated if they are noisy.
 
-ResQ (NSDI'18) section 5.2: throughput over the cache is concave, latency over load convex; both ends and the middle are
-measured, and intervals are split until interpolation is within 1 %: 8 to 12 measurements instead of 400.
+ResQ (NSDI'18) section 5.2: throughput is concave in cache ways, latency convex in load. Both ends and the middle are
+measured and intervals split until interpolation is within 1 %: 8 to 12 measurements instead of 400.
 """
 
 import math
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
 
-#: Loads between which latency is profiled, as shares of solo throughput.
+#: Range of loads over which latency is profiled, as shares of solo throughput.
 LOADS = (0.2, 0.95)
-#: A latency curve may be off by this share between its points, and has so many points at most.
+#: Largest relative interpolation error of a latency curve, and its largest number of points.
 LATENCY_TOLERANCE, _MOST_LOADS = 0.03, 12
-#: Runs of a point: at first, at most.
+#: Number of runs of a point: initial and maximal.
 _FEW, _MOST = 3, 7
-#: A latency is promised so many standard deviations of its repeats above their mean.
+#: Stored latency is the mean of repeats plus this many standard deviations.
 _DEVIATIONS = 2.0
 
 
@@ -47,14 +47,14 @@ def profile_ways(
     latency: bool = True,
     seed: int = 0,
 ) -> tuple[InstanceProfile, ...]:
-    """Measure throughput over cache ways and latency over load, alone.
+    """Measure solo throughput over cache ways and solo latency over load.
 
-    Where repeated runs at the ends of the cache differ, every point is the median of as many as bring its error below
-    the tolerance. Latencies are what repeats leave room for: two of their standard deviations above their mean. They
-    are measured with the fewest ways that give the highest throughput: where the NIC's line is what binds, fewer ways
-    make packets wait that throughput does not show.
+    If repeated runs at the ends differ, every point is the median of enough runs to bring its error below the
+    tolerance. A latency is the mean of its repeats plus two standard deviations. Latency is measured with the fewest
+    ways that give the highest throughput. If the NIC's line rate limits throughput, fewer ways can add queueing delay
+    that throughput does not show.
 
-    Raises UnknownNameError for a machine or a network function there is none of.
+    Raises UnknownNameError for an unknown machine or network function.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def profile_ways(
 
 @dataclass
 class _Bench:
-    """One network function alone on a machine, with the buffers it may have."""
+    """One network function alone on a machine, with its packet buffers."""
 
     bed: "Testbed"
     host: "Machine"
@@ -100,7 +100,7 @@ class _Bench:
     repeats: int = 1
 
     def over_ways(self) -> tuple[tuple[int, float], ...]:
-        """Return throughput over cache ways, rising [Mpps]."""
+        """Return throughput over cache ways, made monotone [Mpps]."""
         most = self.host.llc_ways - self.host.ddio_ways
         self.repeats = max(self._repeats_for(ways) for ways in (1, most))
         if most == 1:
@@ -112,7 +112,7 @@ class _Bench:
         return tuple((int(way), rate) for way, rate in zip(steps, rates, strict=True))
 
     def over_load(self, solo_mpps: float, ways: int) -> tuple[tuple[float, float, float], ...]:
-        """Return p95 and p99 over load with some cache ways [us]; empty where the testbed measures none."""
+        """Return p95 and p99 over load with some cache ways [us]; empty if the testbed measures no latency."""
         seen: dict[float, tuple[float, float]] = {}
         if self._latencies(LOADS[0], solo_mpps, ways) is None:
             return ()
@@ -127,11 +127,11 @@ class _Bench:
         return tuple(zip(loads, slow, slower, strict=True))
 
     def median(self, ways: int | None, repeats: int) -> float:
-        """Return the median throughput of some runs [Mpps]; None for the whole cache."""
+        """Return the median throughput of several runs [Mpps]; None stands for the whole cache."""
         return float(np.median([self._mpps(ways, number) for number in range(repeats)]))
 
     def _repeats_for(self, ways: int) -> int:
-        """Return how many runs of a point leave an error well below the tolerance of interpolation."""
+        """Return the number of runs per point whose error stays well below the interpolation tolerance."""
         rates = [self._mpps(ways, number) for number in range(_FEW)]
         wanted = (2.0 * float(np.std(rates, ddof=1)) / (0.5 * TOLERANCE * float(np.mean(rates)))) ** 2
         return min(max(math.ceil(wanted), 1), _MOST)

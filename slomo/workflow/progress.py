@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with an ETA on a terminal and in notebooks, silence elsewhere (npf, Optuna)."""
+"""Progress on stderr: a bar with remaining time on a terminal and in notebooks, nothing elsewhere (npf, Optuna)."""
 
 import sys
 from types import TracebackType
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Draw a campaign's progress; keeps the protocol ``start(total) / advance(run) / finish()`` of profiling.
+    """Draw a campaign's progress; implements the protocol ``start(total) / advance(run) / finish()`` of profiling.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ProgressBar:
         self.finish()
 
     def start(self, total: int, done: int = 0) -> None:
-        """Begin with `total` runs, of which `done` are already there."""
+        """Begin with `total` runs, of which `done` are finished."""
         if not self.drawn:
             return
         from tqdm import tqdm  # loads nothing else
@@ -64,7 +64,7 @@ class ProgressBar:
 
 
 def listening(progress: "Progress | bool | None", what: str) -> "Progress | None":
-    """Return who hears of a campaign's progress: a listener as given; a bar for True, and in notebooks for None.
+    """Return the progress listener: the one given; a bar for True, and in notebooks for None.
 
     Examples
     --------
@@ -79,6 +79,6 @@ def listening(progress: "Progress | bool | None", what: str) -> "Progress | None
 
 
 def _in_notebook() -> bool:
-    """Return whether a Jupyter kernel runs this program; nothing is imported to find out."""
+    """Return whether a Jupyter kernel runs this program, without importing anything."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None

@@ -1,7 +1,7 @@
 """The JSON Schema (draft 2020-12) of every document that people write for slomo, each with its ``$id``.
 
-What a reader checks is what the schema says: documents become values of the types named here, and msgspec writes the
-schemas of these. What types check of several fields together (``__post_init__``) no schema says.
+Readers and schemas cannot disagree: documents become values of the types named here, and msgspec derives the schemas
+from these types. Rules over several fields (``__post_init__``) are not part of the schemas.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ import msgspec
 
 from slomo.errors import UnknownNameError
 
-#: document -> what it is, then where its type is: module, name.
+#: document -> its description, and module and name of its type
 DOCUMENTS: dict[str, tuple[str, str, str]] = {
     "machine": ("a machine", "slomo.vocabulary.machine_file", "MachineFile"),
     "network-function": ("a network function", "slomo.vocabulary.network_function_file", "NetworkFunctionFile"),

@@ -1,4 +1,4 @@
-"""Train sensitivity models, and open those that were saved.
+"""Train sensitivity models, and open stored ones.
 
 SLOMO (SIGCOMM'20) section 5.2.
 """

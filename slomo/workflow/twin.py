@@ -1,9 +1,9 @@
-"""A twin: a simulated network function fitted to a dozen measured runs, so that what-ifs need no machine.
+"""A twin: a simulated network function fitted to a dozen measured runs, for what-if questions without the machine.
 
-Simulation-based least squares over the size, reads and parallelism of its data and the reads of some just beyond L2
-(logarithms of them); the compute cycles follow from the solo speed. What it keeps beside others tells how it suffers,
-its own counters, where the dataset has them, what it does to others. The machine is the dataset's, or the one that
-`slomo doctor --machine` wrote; its cache, bandwidth and latency can be fitted along.
+The fit is simulation-based least squares over the logarithms of size, reads and parallelism of its data, and of the
+reads of data just beyond L2. Compute cycles follow from solo throughput. The share of throughput kept beside others
+tells its sensitivity; its own counters, if the dataset has them, tell its pressure on others. The machine is the
+dataset's, or one that `slomo doctor --machine` wrote; its cache size, memory bandwidth and latency can be fitted too.
 """
 
 import functools
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
 
 FEWEST_RUNS = 6
 DEFAULT_RUNS = 12
-#: Accesses per simulated run; a fit takes some hundred of them.
+#: Memory accesses per simulated run; a fit takes some hundred runs.
 _ACCESSES = 150_000
 _NAMES = ("size_mib", "reads", "mlp", "near_reads")
-#: Of the machine, where it is fitted as well: how far what is stated may be off (standard deviation of a logarithm).
-#: What a virtual machine has of a cache changes most.
+#: Prior of the machine's parameters if they are fitted: standard deviation of the logarithm. A virtual machine's share
+#: of a cache is the most uncertain of them.
 _MACHINE_SPREAD = {"llc_mib": 0.5, "memory_peak_gb_s": 0.2, "dram_local_ns": 0.1}
 _BOUNDS = np.log([[0.25, 0.25, 1.0, 0.05], [128.0, 64.0, 10.0, 32.0]])
 _MOST_SPREADS = 3.0
-#: Beside the data that are fitted: some just beyond L2, of which only the reads are.
+#: Size of the fixed data structure just beyond L2, of which only the number of reads is fitted.
 _NEAR_OVER_L2 = 2.0
-#: Where the search begins, on every combination: size [MiB], reads per packet, loads in flight.
+#: Starting points of the search, all combinations: size [MiB], reads per packet, loads in flight.
 _STARTS = ((1.0, 4.0, 12.0, 32.0), (2.0, 10.0), (1.0, 4.0))
 _STEP = 0.15  # of a logarithm: smaller ones drown in the simulator's own scatter
 _EVALUATIONS = 8
 _FIRST_CYCLES = 300.0
-#: Steps to the cycles that make the twin alone as fast as the function; noise of its solo throughput; and how far off
-#: it may be, both relative.
+#: Steps to the compute cycles that match solo throughput; noise of the twin's solo throughput; largest mismatch; both
+#: relative.
 _SOLO_STEPS, _SOLO_NOISE, _MOST_SOLO_ERROR = 4, 0.005, 0.02
 _Z90 = 1.645
-#: Shares of throughput are not known better than this.
+#: Smallest noise assumed of measured shares of throughput.
 _LEAST_NOISE = 0.005
-#: Counters of the function itself that tell what it does to others; relative noise, and the share of L2's misses below
-#: which no amount of them matters.
+#: The function's own counters that tell its pressure on others; their relative noise; the share of L2 misses below
+#: which they are ignored.
 _OWN, _OWN_NOISE, _OWN_FLOOR = ("L2MISS", "L3MISS", "L3OCC"), 0.1, 0.05
 
 
@@ -63,7 +63,7 @@ class FittedParameter:
     #: ``size_mib``, ``reads`` (per packet), ``mlp`` (loads in flight), ``near_reads`` (of data just beyond L2), and
     #: where the machine was fitted its ``llc_mib``, ``memory_peak_gb_s`` and ``dram_local_ns``.
     name: str
-    #: Fitted, and where it may lie.
+    #: Fitted value, and its interval.
     value: float
     low: float
     high: float
@@ -73,26 +73,26 @@ class FittedParameter:
 class Twin:
     """A fitted network function."""
 
-    #: To simulate, place and ask what-ifs with.
+    #: The twin, to simulate, place and ask what-if questions with.
     function: NetworkFunction
     #: What was fitted.
     parameters: tuple[FittedParameter, ...]
     #: Measured runs it was fitted to.
     runs: int
-    #: Mean absolute error of the share of solo throughput on them [points].
+    #: Mean absolute error of the share of solo throughput in these runs [points].
     error_points: float
-    #: What the function lost in them on average [points]: below its noise they tell nothing.
+    #: Mean loss of the function in these runs [points]; runs that lose less than their noise determine nothing.
     lost_points: float
     #: Noise of one run [points].
     noise_points: float
-    #: What it was fitted on, with its own numbers fitted where that was asked for.
+    #: The machine of the fit, with fitted parameters if that was asked for.
     machine: Machine
-    #: Twin's over the function's solo throughput, less 1; at most 2 % either way.
+    #: Solo throughput of the twin over that of the function, less 1; at most 2 % either way.
     solo_error: float = 0.0
 
     @property
     def tells(self) -> bool:
-        """Whether the runs lost more than their noise: otherwise any function fits them."""
+        """Whether the runs lost more than their noise; otherwise any twin would fit them."""
         return self.lost_points > self.noise_points
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What the twin has to show."""
+    """The measurements that the twin is fitted to."""
 
     machine: Machine
     workload: Workload
@@ -129,8 +129,8 @@ def fit_twin(
     """Fit a simulated network function to the runs of a dataset.
 
     Raises MissingMetricError with fewer than six runs beside the synthetic competitor; UnknownNameError for a target
-    the dataset does not have; InvalidValueError for fewer than six runs asked for; UnsupportedPredictionError where no
-    twin is as fast alone as the function, within 2 %.
+    missing from the dataset; InvalidValueError for fewer than six runs asked for; UnsupportedPredictionError if no twin
+    matches solo throughput within 2 %.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _measured(
 
 
 def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> dict[str, Floats]:
-    """Return the function's own counters, solo first, then in the runs picked; those that are missing are left out."""
+    """Return the function's own counters, of the solo run first, then of the picked runs, without missing ones."""
     values: dict[str, Floats] = {}
     for name in _OWN:
         alone, beside = (part.frame[f"own.{name}"].to_numpy(dtype=float) for part in (solo, pressed))
@@ -248,7 +248,7 @@ def _machine(dataset: "ProfileDataset", name: str, given: str | Machine | None) 
 
 
 def _few(measured: _Measured) -> _Measured:
-    """Return every third run: enough to tell good starts from bad ones."""
+    """Return every third run, enough to rank starting points."""
     own = {name: np.append(values[:1], values[1::3]) for name, values in measured.own.items()}
     return replace(
         measured,
@@ -273,7 +273,7 @@ def _bounds(measured: _Measured) -> Floats:
 
 
 def _on(values: Floats, measured: _Measured) -> _Measured:
-    """Return what was measured, on the machine whose numbers are fitted as well."""
+    """Return the measurements on a machine with fitted parameters."""
     if not measured.fits_machine:
         return measured
     factors = zip(_MACHINE_SPREAD, map(float, values[len(_NAMES) :]), strict=True)
@@ -282,7 +282,7 @@ def _on(values: Floats, measured: _Measured) -> _Measured:
 
 
 def _residuals(values: Floats, measured: _Measured) -> Floats:
-    """Return by how much shares, own counters and the machine (from what is stated) are off, in units of noise."""
+    """Return the residuals of shares, own counters and machine parameters, in units of their noise."""
     there = _on(values, measured)
     run = _runner(_function(values, _cycles(values, there), there, measured.workload.nf), there)
     seen = [run(competitors) for competitors in ((), *measured.competitions)]
@@ -300,7 +300,7 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
 
 
 def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Floats) -> Floats:
-    """Return the Jacobian by steps of a stated size: scipy's are relative to a logarithm, which may be 0."""
+    """Return the Jacobian by finite steps of stated size: scipy's are relative to the logarithm, which may be 0."""
     steps = np.where(point + _STEP < highest, _STEP, -_STEP)
     here = residuals(point)
     columns = [
@@ -310,9 +310,10 @@ def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Float
 
 
 def _cycles(values: Floats, measured: _Measured) -> float:
-    """Return the compute cycles with which the twin alone is as fast as the function; at least one.
+    """Return the compute cycles at which the twin alone is as fast as the function; at least one.
 
-    Cycles hide behind loads in flight, so that a packet may take less than one step's worth of them: a few steps.
+    The search takes several steps: cycles overlap with loads in flight, so time per packet grows by less than a step's
+    cycles.
     """
     cycles = _FIRST_CYCLES
     for _ in range(_SOLO_STEPS):
@@ -357,7 +358,7 @@ def _function(values: Floats, cycles: float, measured: _Measured, nf: str) -> Ne
 
 
 def _spread(jacobian: Floats, residuals: Floats) -> Floats:
-    """Return the standard error of each parameter's logarithm; infinite where the runs do not tell it."""
+    """Return the standard error of each parameter's logarithm; infinite if the runs do not determine it."""
     freedom = max(len(residuals) - jacobian.shape[1], 1)
     scale = max(float(np.square(residuals).sum()) / freedom, 1.0)
     information = jacobian.T @ jacobian

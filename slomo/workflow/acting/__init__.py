@@ -1,1 +1,1 @@
-"""Acting, from files and names: what the command line and Python share."""
+"""Commands that act on a machine, shared by the command line and Python."""

@@ -1,4 +1,4 @@
-"""Run a control loop from a configuration file, and tell how it stands."""
+"""Run a control loop from a configuration file, and report its state."""
 
 import contextlib
 import json
@@ -49,15 +49,15 @@ from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.simulated_loops import simulated_loop
 from slomo.workflow.acting.whatif import PartitionKnowledge
 
-#: Where -> which controllers run there; machine ``host`` is this one.
+#: Kind of machine -> controllers that run on it; machine ``host`` is this one.
 CONTROLLERS = {
     "simulated": ("guard", "max_min", "pools", "numa", "cpu_shares"),
     "host": ("throttle", "max_min", "guard", "pools"),
 }
 HOST, SHARES = "host", "cpu_shares"
-#: Of a tenant, for ``pools``: fields of RMD's workloads.
+#: Fields of a tenant for controller ``pools``, as RMD's workloads have them.
 _WISHES = ("policy", "max_cache", "min_cache")
-#: Of a document of service chains (docs/guides/chains.md), which `cpu_shares` reads instead of tenants.
+#: Fields of a service-chain file (docs/guides/chains.md), which controller `cpu_shares` reads instead of tenants.
 _CHAIN_FIELDS = {"stages", "chains", "queue", "storage", "buffer_b", "memory_socket"}
 
 
@@ -67,7 +67,7 @@ _Count = Annotated[int, Meta(ge=0, lt=10**9)]
 
 
 class TenantEntry(Struct, forbid_unknown_fields=True):
-    """One tenant, the share of its solo throughput that it was promised, and for ``pools`` what it asks for."""
+    """One tenant, its promised share of solo throughput, and for ``pools`` the resources it asks for."""
 
     workload: Annotated[str, Meta(description="{workload: lpm, slo: 0.9}")]
     name: str | None = None
@@ -78,7 +78,7 @@ class TenantEntry(Struct, forbid_unknown_fields=True):
 
 
 class ControlFile(Struct, forbid_unknown_fields=True):
-    """A configuration as it is written."""
+    """A control configuration, with the fields of its file."""
 
     machine: str = "e5-2620v4"
     controller: str | None = None
@@ -99,7 +99,7 @@ class ControlFile(Struct, forbid_unknown_fields=True):
 class ControlConfiguration:
     """What a configuration file says."""
 
-    #: Of the loop, for `slomo control status`.
+    #: Name of the loop in `slomo control status`.
     name: str
     #: Simulated machine; None is this host.
     machine: Machine | None
@@ -115,10 +115,10 @@ class ControlConfiguration:
     seed: int
     #: Chains of NFs on shared cores, for ``cpu_shares``.
     system: ChainSystem | None = None
-    #: For ``guard`` on this host: what was learned over its ways (`slomo whatif --profile`), and what describes it.
+    #: For ``guard`` on this host: the stored partition profile (`slomo whatif --profile`) and the host's description.
     partitions: Path | None = None
     described: Machine | None = None
-    #: For ``pools``: RMD's configuration and policies, and tenant -> what it asks for.
+    #: For ``pools``: RMD's configuration and policies, and the resources that each tenant asks for.
     pools: tuple[Path, Path | None] | None = None
     wishes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class ControlConfiguration:
 def read_control_file(path: str | Path) -> ControlConfiguration:
     """Read a configuration.
 
-    Raises ConfigurationError for what is none; UnknownNameError for a controller or machine there is not.
+    Raises ConfigurationError for an invalid configuration; UnknownNameError for an unknown controller or machine.
     """
     document = parse(read_text(path), str(path))
     return control_from(document.data, path, lambda: document.lines)
@@ -135,9 +135,9 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
 def control_from(
     data: Any, path: str | Path, lines: Callable[[], Mapping[Position, int]] = dict
 ) -> ControlConfiguration:
-    """Return the configuration in a mapping shaped as the file; `path` names it in errors, and the loop by its stem.
+    """Return the configuration in a mapping shaped as the file; errors name `path`, and the loop is named by its stem.
 
-    Raises ConfigurationError for what is none; UnknownNameError for a controller or machine there is not.
+    Raises ConfigurationError for an invalid configuration; UnknownNameError for an unknown controller or machine.
     """
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path}: is no mapping", hint=GUIDE)
@@ -180,7 +180,7 @@ def _there(told: Struct, *names: str) -> dict[str, Any]:
 def _pools(
     path: str | Path, told: ControlFile, controller: str, names: Sequence[str]
 ) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
-    """Return RMD's files, and what each tenant asks for; who asks for nothing shares."""
+    """Return RMD's files and each tenant's request; a tenant without a request goes into the shared pool."""
     asked = [_there(tenant, *_WISHES) for tenant in told.tenants]
     if controller != "pools":
         for name in [*_there(told, "pools", "policies"), *(key for wish in asked for key in wish)]:
@@ -196,7 +196,7 @@ def _pools(
 
 
 def _knowledge(path: str | Path, told: ControlFile, controller: str) -> tuple[Path | None, Machine | None]:
-    """Return what the guard needs to know of this host."""
+    """Return the models and description of this host that the guard reads."""
     given = _there(told, "partitions", "described")
     if controller != "guard":
         if given:
@@ -222,7 +222,7 @@ def run_control(
 ) -> dict[str, Any]:
     """Run the loop, on the simulator or on this host, and return a summary.
 
-    Raises SlomoError: what the loop raises; the machine is given back before.
+    Raises any SlomoError of the loop, after the machine's settings are restored.
 
     Parameters
     ----------
@@ -265,9 +265,9 @@ def run_control(
 def control_loop(
     configuration: ControlConfiguration, receipts: Path | None = None
 ) -> Iterator[tuple[ControlLoop, Mapping[str, float]]]:
-    """Give the loop that a configuration describes, and the targets in it; NFs of this host run inside only.
+    """Yield the loop that a configuration describes, and its targets; this host's NFs run only inside the context.
 
-    Raises SlomoError if the machine does not let it.
+    Raises SlomoError if the machine does not allow it.
     """
     if configuration.machine is not None:
         made = partial(_simulated_pools, configuration) if configuration.pools else configuration.controller
@@ -284,7 +284,7 @@ def control_loop(
 def _host_loop(
     configuration: ControlConfiguration, run: Run, receipts: Path | None
 ) -> tuple[ControlLoop, Mapping[str, float]]:
-    """Start every NF on a core of its own, and measure alone who was promised something."""
+    """Start every NF on a core of its own, and measure the solo throughput of tenants with a promise."""
     backend: Backend = CgroupBackend() if configuration.controller == "throttle" else ResctrlBackend()
     able, why = backend.available()
     if not able:
@@ -310,8 +310,8 @@ def host_controller(
 ) -> Controller:
     """Return the controller for this host.
 
-    Raises TestbedError where the cache cannot be divided; ConfigurationError, UnsupportedPredictionError for what was
-    learned on another machine, or not of a tenant.
+    Raises TestbedError if the cache cannot be divided; ConfigurationError or UnsupportedPredictionError if the models
+    are of another machine or lack a tenant.
 
     Parameters
     ----------
@@ -353,10 +353,10 @@ def host_controller(
 def pool_controller(
     configuration: ControlConfiguration, ways: int, members: Mapping[str, Mapping[str, Any]], backend: Backend | None
 ) -> PoolController:
-    """Return RMD's pools of a cache of so many ways, with all tenants in them.
+    """Return RMD's pools of a cache with `ways` ways, all tenants assigned.
 
-    Raises ConfigurationError for files that are none of RMD's; TestbedError where a pool has no room; InvalidValueError
-    for what no pool gives.
+    Raises ConfigurationError for invalid RMD files; TestbedError if a pool is full; InvalidValueError for a request
+    that no pool serves.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], lo
 
 
 def control_status() -> dict[str, Any]:
-    """Return the loops that run (or were killed), and the receipts that are open."""
+    """Return the loops that run or were killed, and the receipts still open."""
     loops = []
     for path in sorted((cache_directory() / "control").glob("*.json")):
         with contextlib.suppress(SlomoError):
@@ -424,7 +424,7 @@ def control_status() -> dict[str, Any]:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Return what a loop said of itself last, and whether it is alive; ConfigurationError for a damaged file."""
+    """Return a loop's last written status, and whether its process lives; ConfigurationError for a damaged file."""
     status = parse(read_text(path), str(path)).table()
     process = convert(status.get("process"), ProcessId, str(path))
     return {**status, "alive": Path(f"/proc/{process}").is_dir()}

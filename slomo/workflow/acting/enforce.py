@@ -1,4 +1,4 @@
-"""Enforce plans from files on this machine: what the command line and Python share."""
+"""Apply and undo enforcement plans read from files on this machine, for the command line and Python."""
 
 import contextlib
 import os
@@ -28,19 +28,21 @@ class UndoReport:
 
     #: Which.
     receipt: str
-    #: What was restored, vanished, left to somebody else, or covered by another receipt.
+    #: Settings that were restored, that no longer exist, that others have changed since, or that another receipt
+    #: covers.
     result: Undone = field(default_factory=Undone)
     #: Why there was nothing left to undo.
     ended: str = ""
-    #: Why it could not be undone; it stays open.
+    #: Why the change could not be undone; its receipt stays open.
     left: str = ""
 
 
 def read_plan(path: str | Path, *, server: str | None = None, machine: str | None = None) -> EnforcementPlan:
-    """Read a plan, or make one of the decisions that `slomo place --json` prints.
+    """Read a plan, or derive one from the decisions that `slomo place --json` prints.
 
-    `path`: YAML or JSON: a plan, a decision, or a list of decisions. `server`, `machine`: which server's part of the
-    decisions, and its type. Raises ConfigurationError if it is neither, or decisions come without server and machine.
+    `path`: YAML or JSON: a plan, a decision, or a list of decisions. `server`, `machine`: the server whose decisions
+    become the plan, and its machine type. Raises ConfigurationError if the file is neither, or if decisions come
+    without server and machine.
     """
     data = parse(read_text(path), str(path)).data
     decisions = data.get("decisions") if isinstance(data, Mapping) else data
@@ -68,9 +70,9 @@ def find_receipt(name: str, folder: Path | None = None) -> Receipt:
 
 
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
-    """Undo one receipt, or all that are open, newest first; what cannot be undone is named, and the rest goes on.
+    """Undo one receipt, or all open ones, newest first; failures are reported and the rest is still undone.
 
-    Raises SlomoError: what `slomo.enforce.undo` raises, where one receipt is named.
+    Raises the SlomoError of `slomo.enforce.undo` if one receipt is named.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def _undone(receipt: Receipt, backend: Backend | None) -> UndoReport:
 
 
 def ended_with_its_machine(backend: str, place: str, *, alive: bool) -> str:
-    """Return why nothing is left of what a receipt changed; nothing where something may be.
+    """Return why the changes of a receipt no longer exist (a reboot, for instance); None if they may still be in force.
 
     Examples
     --------

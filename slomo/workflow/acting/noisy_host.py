@@ -1,8 +1,8 @@
 """The noisy-neighbour test on this machine: a victim and its noise as processes, with and without a policy.
 
-Windows without noise, with it, and with it under each policy take turns, so that whatever else the machine does falls
-on all of them; the victim's rate is reckoned per CPU time it had. What is lost is told beside the error of the mean,
-and called nothing where it is within that: few machines have neighbours that cost anything.
+Windows without noise, with noise, and with noise under each policy alternate, so that other load on the machine affects
+all of them alike. The victim's rate is packets per second of its CPU time. The loss is reported with the error of its
+mean and counts as zero within that error: on few machines do neighbours cost anything measurable.
 """
 
 import math
@@ -33,7 +33,7 @@ from slomo.vocabulary.workload_text import parse_workload
 HOST = "host"
 HOST_POLICIES = ("none", "quota")
 _HINT = "see docs/examples/noisy-neighbour/host.yaml"
-#: Two-sided 95 % of a normal distribution; repetitions are ten and more.
+#: Two-sided 95 % quantile of a normal distribution; at least ten repetitions justify it.
 _SURE = 1.96
 
 
@@ -58,7 +58,7 @@ class HostNoiseFile(Struct, forbid_unknown_fields=True):
 class HostNoiseTest:
     """What to run on this machine."""
 
-    #: Who suffers, and what each noisy neighbour runs.
+    #: The measured victim, and the NF that every noisy neighbour runs.
     victim: Workload
     noise: Workload
     #: Numbers of noisy neighbours, each on a core of its own.
@@ -75,17 +75,17 @@ class HostNoiseTest:
 
 @dataclass(frozen=True)
 class HostNoiseRow:
-    """What noise costs the victim under a policy."""
+    """The victim's loss to noise under one policy."""
 
     #: Noisy neighbours.
     noise: int
     #: What was enforced.
     policy: str
-    #: What the victim did while they paused.
+    #: The victim's rate while the noise pauses.
     quiet_mpps: float
-    #: What it lost beside them, as a share.
+    #: Share of that rate lost while the noise runs.
     lost_share: float
-    #: 95 % error of that, from how far the repetitions differ.
+    #: 95 % error of the lost share, from the scatter of the repetitions.
     error_share: float
 
     @property
@@ -103,9 +103,9 @@ class HostNoiseRow:
 
 
 def host_noise_test(path: str | Path) -> HostNoiseTest | None:
-    """Read a configuration whose machine is ``host``; None for one of a simulated machine.
+    """Read a configuration whose machine is ``host``; return None for a simulated machine.
 
-    Raises ConfigurationError for what is none; UnknownNameError for a policy there is not.
+    Raises ConfigurationError for an invalid file; UnknownNameError for an unknown policy.
     """
     document = parse(read_text(path), str(path))
     if document.table(_HINT).get("machine") != HOST:
@@ -134,7 +134,7 @@ def run_host_noise(
 ) -> list[HostNoiseRow]:
     """Run the test on this machine.
 
-    Raises TestbedError for more neighbours than cores, or quotas where control groups cannot be set.
+    Raises TestbedError for more neighbours than cores, or quotas on a host without control groups.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def run_host_noise(
 def _rows(
     test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], acts: tuple[Backend, Path | None]
 ) -> list[HostNoiseRow]:
-    """Let the kinds of windows take turns; each is compared with the quiet one of its turn."""
+    """Run all kinds of windows in turn; compare each with the quiet window of the same round."""
     quiet: list[float] = []
     kept: dict[str, list[float]] = {policy: [] for policy in test.policies}
     for _ in range(test.repetitions):
@@ -202,7 +202,7 @@ def _plan(test: HostNoiseTest, noise: Sequence[HostTenant]) -> EnforcementPlan:
 
 
 def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) -> HostNoiseRow:
-    """Return what was lost, and how surely.
+    """Return the mean loss and its error.
 
     Examples
     --------
@@ -214,5 +214,5 @@ def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) ->
 
 
 def host_documents(rows: Sequence[HostNoiseRow]) -> list[dict[str, Any]]:
-    """Return the rows as JSON-ready mappings, verdicts among them."""
+    """Return the rows as JSON-ready mappings, with their verdicts."""
     return [{**asdict(row), "verdict": row.verdict} for row in rows]

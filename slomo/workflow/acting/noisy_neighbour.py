@@ -1,8 +1,8 @@
-"""The noisy-neighbour test: a path of tenants beside noise, under policies, by loss-rate search.
+"""The noisy-neighbour test: search the no-loss rate of a path of tenants beside noise, under each policy.
 
-VSPERF (OPNFV) and ETSI TST009: throughput at a loss ratio, found by MLRsearch (RFC 9971; the PyPI package's controller
-drives our runs), and latency. A packet passes every stage of the path, some twice (NIC, vSwitch, VM, vSwitch, NIC);
-stages are tenants on cores of their own.
+After VSPERF (OPNFV) and ETSI TST009: MLRsearch (RFC 9971; the controller of the PyPI package drives our runs) finds the
+throughput at a loss ratio, and latency is measured there. A packet passes every stage of the path, some twice (NIC,
+vSwitch, VM, vSwitch, NIC); stages are tenants on cores of their own.
 """
 
 import csv
@@ -43,7 +43,7 @@ class PathStage:
     name: Name
     #: What runs.
     nf: Name
-    #: How often each packet passes it.
+    #: Number of times that each packet passes this stage.
     passes: PositiveCount = 1
 
 
@@ -83,9 +83,9 @@ class NoisyNeighbourTest:
     policies: tuple[str, ...]
     #: That the throughput may have.
     loss_ratio: float
-    #: Ways of `victim` (per stage, guaranteed), `infrastructure` (first stage, over the pools), `noise`.
+    #: Cache ways of `victim` (each stage, guaranteed), `infrastructure` (first stage, may use every pool) and `noise`.
     pools: Mapping[str, int]
-    #: Throttle of noise under the policies mba and both [%].
+    #: Memory-bandwidth throttle of the noise under policies mba and both [%].
     noise_mba: int
     #: From files of one's own.
     functions: tuple[NetworkFunction, ...]
@@ -104,20 +104,20 @@ class NoisyNeighbourRow:
     policy: str
     #: Highest load whose loss is within the ratio (relevant lower bound).
     throughput_mpps: float
-    #: Lowest load whose loss is not.
+    #: Lowest load whose loss exceeds the ratio (relevant upper bound).
     upper_mpps: float
     #: Runs it took.
     trials: int
-    #: p50, p95, p99 of the whole path at that load, stages added.
+    #: p50, p95, p99 of the whole path at that load, summed over stages.
     latency_us: Mapping[str, float]
     #: Knobs read back.
     settings: Mapping[str, str]
-    #: L3 misses by tenant of the path, and of all noise.
+    #: L3 misses of each tenant of the path, and of all noise together.
     misses_m_s: Mapping[str, float]
 
 
 def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
-    """Read a configuration; ConfigurationError for what is none; UnknownNameError for a policy there is not."""
+    """Read a configuration; ConfigurationError for an invalid file; UnknownNameError for an unknown policy."""
     stored = read(path, NoisyNeighbourFile, hint="see docs/examples/noisy-neighbour")
     for name in stored.policies:
         if name not in POLICIES:
@@ -140,7 +140,7 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
 def run_noisy_neighbour(
     test: NoisyNeighbourTest, told: Callable[[NoisyNeighbourRow], None] | None = None, *, receipts: Path | None = None
 ) -> list[NoisyNeighbourRow]:
-    """Search the throughput of the path beside every level of noise, under every policy.
+    """Search the throughput of the path at every level of noise, under every policy.
 
     Raises TestbedError if MLRsearch is not installed.
     """
@@ -195,7 +195,7 @@ class _Path:
         self._test, self._server, self.trials = test, server, 0
 
     def trial(self, load_pps: float) -> _Trial:
-        """Offer a load to every stage and count what comes through."""
+        """Offer a load to every stage and count the packets that come through."""
         self.trials += 1
         for stage in self._test.path:
             workload = self._server.occupants[stage.name].workload
@@ -277,7 +277,7 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
 
 
 def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
-    """Return RMD's pools of the talk: the VM guaranteed, the vSwitch over the pools, the noise best-effort."""
+    """Return the pools of the RMD talk: VM guaranteed, vSwitch in every pool's ways, noise best-effort."""
     ways, pools = test.machine.llc_ways, test.pools
     wide = ((1 << pools["infrastructure"]) - 1) << (ways - pools["infrastructure"])
     low = ways - pools["infrastructure"]
@@ -292,7 +292,7 @@ def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
 
 
 def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
-    """Ask for advice that keeps 95 % of each stage's solo throughput, or as much of it as advice can."""
+    """Ask for advice that keeps 95 % of each stage's solo throughput, or the highest share that advice can keep."""
     machine = test.machine
     testbed = SimulatedTestbed(machine, test.functions, scale=test.scale, accesses=test.accesses)
     names = [*(stage.nf for stage in test.path), test.noise_nf]
@@ -320,7 +320,7 @@ def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
 
 
 def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
-    """Return one mapping per row, with the loss against no noise and what a policy wins back of it."""
+    """Return one mapping per row: the loss against no noise, and the part of it that the policy recovers."""
     quiet = next((row.throughput_mpps for row in rows if not row.noise), None)
     bare = {row.noise: row.throughput_mpps for row in rows if row.policy == "none"}
     table = []
@@ -333,7 +333,7 @@ def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
 
 
 def to_json(rows: Sequence[NoisyNeighbourRow], test: NoisyNeighbourTest) -> str:
-    """Return everything as JSON, with versions."""
+    """Return configuration, rows and software versions as JSON."""
     document = {
         "machine": test.machine.name,
         "loss_ratio": test.loss_ratio,

@@ -1,6 +1,6 @@
-"""Profile NFs over parts of a server: cache ways, memory latency made by noise, bandwidth throttle.
+"""Profile NFs over partitions of a server: cache ways, memory latency under noise, bandwidth throttles.
 
-The runs are ordinary co-locations with isolation, so that any testbed that can partition measures them.
+The runs are ordinary co-locations with isolation, so any testbed that can partition a server measures them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload
 
-#: Throttles measured [%], and the ways at which.
+#: Measured throttles [%], and the numbers of ways at which they are measured.
 THROTTLES = (10, 20, 40, 70)
 #: Streams beside the NF.
 NOISE_LEVELS = (0, 2, 5)
-#: Runs in which a stream fills the workload's ways: mask, throttle of the stream and of the workload [%].
+#: Runs in which a streaming NF fills the workload's ways: mask, throttle of the stream, throttle of the workload [%].
 CROWDS = ((0x1, None, None), (0x3, None, None), (0x1, 10, None), (0x3, 10, None), (0x1, None, 10), (0x3, 10, 10))
 _STREAM = Workload(
     "synthetic", configuration={"data_size_mib": 64.0, "pattern": "sequential", "reads_per_packet": 1000}
@@ -35,7 +35,7 @@ _STREAM = Workload(
 
 @dataclass(frozen=True)
 class PartitionProfile:
-    """Everything needed to answer what-ifs about a machine."""
+    """Profiles of all workloads of one machine, for what-if questions."""
 
     #: Name.
     machine: str
@@ -45,7 +45,7 @@ class PartitionProfile:
     memory: MemoryTraffic
     #: How many it took.
     runs: int
-    #: What the machine is (`Machine.fingerprint`); empty where an older file does not tell.
+    #: Fingerprint of the machine (`Machine.fingerprint`); empty in older files.
     fingerprint: str = ""
 
 
@@ -94,9 +94,9 @@ def profile_partitions(
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
-    """Return the runs that profile one workload: ways x noise, throttles at few and many ways, crowds.
+    """Return the runs that profile one workload: ways x noise, throttles at few and at many ways, shared ways.
 
-    A crowd is a stream that fills the same way or two: what a workload does with less than a way of its own.
+    In the shared-way runs a stream fills the workload's one or two ways: they tell how it does with less than one way.
     """
     most = machine.llc_ways
     grid = sorted({1, 2, 3, 4, 6, 8, *(round(most * share) for share in (0.5, 0.65, 0.8)), most - 1, most})
@@ -120,7 +120,7 @@ def _crowd(machine: Machine, workload: Workload, mask: int, stream: int | None, 
 
 
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
-    """Put noise on the lowest way and the workload above it."""
+    """Put noise on the lowest way and the workload on the ways above it."""
     first = 0 if ways == machine.llc_ways else 1
     own = Isolation(((1 << ways) - 1) << first, percent)
     return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
@@ -148,7 +148,7 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
 
 
 def _ways(record: RunRecord, machine: Machine) -> float:
-    """Return the ways that the target held: its own, or in a crowd what was counted."""
+    """Return the ways that the target held: its own, or in shared ways its measured occupancy."""
     assert record.beside is not None
     own, *others = record.colocation.isolation or (Isolation(),)
     if any(other.llc_way_mask == own.llc_way_mask for other in others):
@@ -165,7 +165,7 @@ def _needed(vector: object, name: str) -> float:
 
 
 def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
-    """Give runs that missed no line, and so saw no latency, that of an idle memory."""
+    """Give runs without a missed line, hence without a measured latency, the latency of idle memory."""
     idle = min((row.latency_ns for row in rows if row.latency_ns > 0.0), default=100.0)
     return [
         row if row.latency_ns > 0.0 else PartitionRow(**{**row.__dict__, "latency_ns": float(np.float64(idle))})

@@ -1,4 +1,4 @@
-"""What a control loop on simulated time is made of: a plant, a controller that knows it, and targets."""
+"""Build a control loop on simulated time: a plant, a controller and targets."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,9 +32,9 @@ def simulated_loop(
     tenants: Sequence[Promised] | ChainSystem,
     seed: int = 0,
 ) -> tuple[Plant, Controller, Mapping[str, float]]:
-    """Return plant, controller and the targets of those who were promised something [Mpps].
+    """Return plant, controller, and the targets of tenants with a promise [Mpps].
 
-    Raises SlomoError for more tenants than cores, or what a controller cannot work with.
+    Raises SlomoError for more tenants than cores, or tenants that the controller does not support.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def simulated_loop(
 
 
 def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> float:
-    """Return what a workload does alone, saturated, on a simulated machine, its memory beside its core [Mpps]."""
+    """Return a workload's saturated solo throughput on a simulated machine, with memory on its own node [Mpps]."""
     server = SimulatedServer(machine, [])
     server.add(Occupant("alone", workload.saturated), core)
     return server.simulate(1).tenants[0].throughput_mpps

@@ -1,7 +1,7 @@
-"""Say what a server would do under a setting, and which smallest change keeps all SLOs.
+"""Predict a server under a setting, and find the smallest change that keeps all SLOs.
 
-`slomo.prediction.question` answers. Profiles over partitions are measured once and kept, with their errors on
-partitions that were not profiled, as a part of the models.
+`slomo.prediction.question` answers. Profiles over partitions are measured once and stored with the models, with their
+errors on partitions that were not profiled.
 """
 
 import itertools
@@ -45,11 +45,12 @@ from slomo.workflow.acting.partition_profile import PartitionProfile, profile_pa
 from slomo.workflow.names import named
 
 SCHEMA_VERSION = 3
-#: Partitions run to calibrate intervals, of ways of one's own and of ways shared; none of them is profiled.
+#: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
 CALIBRATION_RUNS = 24
-#: Share of the tenants that share ways and are not throttled while intervals are calibrated.
+#: Share of way-sharing tenants left unthrottled in calibration runs.
 UNTHROTTLED = 0.6
-#: Advice picks what just suffices, so what was judged too well: its margin is the error that hardly any run exceeds.
+#: Advice picks the setting that just suffices and so favours over-optimistic predictions (winner's curse); its margin
+#: is therefore this quantile of the error.
 ADVICE_COVERAGE = 0.98
 
 
@@ -72,10 +73,10 @@ class PartitionKnowledge:
     shared_errors: tuple[float, ...]
 
     def models(self, machine: Machine) -> dict[str, AllocationModel]:
-        """Return what was learned of each workload, by its key.
+        """Return the learned response of each workload, by its key.
 
-        Raises UnsupportedPredictionError, ConfigurationError for a machine that it was not measured on, whatever both
-        are called.
+        Raises UnsupportedPredictionError or ConfigurationError if it was measured on another machine, even one of the
+        same name.
         """
         require_same(machine.name, self.profile.fingerprint, machine.fingerprint, "the one asked about")
         if self.profile.machine != machine.name:
@@ -89,7 +90,7 @@ class PartitionKnowledge:
         return {key: AllocationModel(response, *shared) for key, response in self.profile.responses.items()}
 
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
-        """Return a library whose models know these partitions; a workload without a model gets one that knows no more.
+        """Return a library whose models include these partitions; a workload without a model gets only these.
 
         Raises UnsupportedPredictionError as :meth:`models`.
         """
@@ -119,7 +120,7 @@ class PartitionKnowledge:
 
     @classmethod
     def load(cls, path: str | Path) -> "PartitionKnowledge":
-        """Read it again; ConfigurationError for what is none."""
+        """Read a stored profile; ConfigurationError if it is invalid."""
         try:
             data = parse_json(read_text(path), str(path))
             if data["schema_version"] != SCHEMA_VERSION:
@@ -168,7 +169,7 @@ def learn_partitions(
 
 
 def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
-    """Return a random mix, each tenant with ways of its own, half of them throttled."""
+    """Return a random mix in which each tenant has exclusive ways and half are throttled."""
     count = draw.randint(2, min(6, machine.cores_per_socket))
     mix = [draw.choice(workloads) for _ in range(count)]
     cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), count - 1)), machine.llc_ways]
@@ -180,7 +181,7 @@ def random_partition(machine: Machine, workloads: Sequence[Workload], draw: rand
 
 
 def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
-    """Return a random mix as advice divides it: up to two tenants with ways of their own, the rest share theirs."""
+    """Return a random mix divided as advice does: up to two tenants with exclusive ways, the rest share."""
     most = min(7, machine.cores_per_socket)
     count = draw.randint(min(3, most), most)
     mix = [draw.choice(workloads) for _ in range(count)]
@@ -209,7 +210,7 @@ def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tupl
 
 
 def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
-    """Return a model that knows a workload's solo throughput alone."""
+    """Return a model that knows only a workload's solo throughput."""
     vector = MetricVector({}, scope=Scope.CORE)
     return NFModel(
         workload=parse_workload(key),
@@ -231,13 +232,13 @@ class PartitionAnswer(Result):
 
     #: Every tenant as asked about.
     predicted: ServerPrediction
-    #: Place of a tenant -> throughput it must have.
+    #: Index of a tenant -> throughput that it was promised.
     promised_mpps: Mapping[int, float]
-    #: The same over ways, throttles and weights; None where a tenant was not profiled over them.
+    #: The same server over ways, throttles and weights; None if a tenant was not profiled over them.
     situation: Situation | None = None
-    #: Whether promises hold, and who holds how many ways.
+    #: Whether promises hold, and the ways that each tenant holds.
     outlook: Outlook | None = None
-    #: The smallest change that keeps all SLOs, where it was asked for and there is one.
+    #: The smallest change that keeps all SLOs; None if not asked for or not found.
     advice: Outlook | None = None
     #: Every tenant after it.
     advised: ServerPrediction | None = None
@@ -252,7 +253,7 @@ class PartitionAnswer(Result):
         return tenant.throughput_mpps >= min(self.promised_mpps[place], tenant.solo_mpps)
 
     def rows(self, *, advised: bool = False) -> list[dict[str, Any]]:
-        """Return one mapping per tenant, as asked about or after the advised change."""
+        """Return one mapping per tenant, for the setting asked about or the advised one."""
         server, outlook = (self.advised, self.advice) if advised else (self.predicted, self.outlook)
         if server is None:
             return []
@@ -276,12 +277,12 @@ class PartitionAnswer(Result):
         return table
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """Return one entry per tenant as asked about, then one per tenant after the advised change."""
+        """Return one entry per tenant for the setting asked about, then one per tenant for the advised setting."""
         rows = [{"advised": advised, **row} for advised in (False, True) for row in self.rows(advised=advised)]
         return {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
 
     def row_labels(self) -> list[str]:
-        """Return the tenants' names, and whether after the advised change."""
+        """Return the tenants' names, and whether the row is of the advised setting."""
         pairs = zip(self.columns()["tenant"], self.columns()["advised"], strict=True)
         return [f"{tenant}, advised" if advised else str(tenant) for tenant, advised in pairs]
 
@@ -380,7 +381,7 @@ def what_if(
 
 
 def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> None:
-    """Refuse a setting that the machine, or so many tenants, cannot have; InvalidValueError says which part."""
+    """Refuse a setting impossible on the machine or for so many tenants; InvalidValueError names the field."""
     checked = setting.checked(tenants)
     for mask in checked.ways or ():
         if mask > machine.full_way_mask:
@@ -393,7 +394,7 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
 def _situation(
     server: TenantModels, loaded: TenantModels, promised: Mapping[int, float], machine: Machine
 ) -> tuple[Situation, Situation, float]:
-    """Return the tenants of a socket, as they are loaded, over partitions; the same for advice, and its margin."""
+    """Return a socket's tenants at their loads over partitions, for prediction and for advice with its margin."""
     models = allocation_models(server)
     setting = server.setting
     names = [f"{place}:{tenant.workload.nf}" for place, tenant in enumerate(server.tenants)]
@@ -418,7 +419,7 @@ def _situation(
 
 
 def _setting_of(outlook: Outlook, situation: Situation, server: TenantModels) -> ServerSetting:
-    """Return settings of control as what a server is asked about with."""
+    """Convert settings of a controller to a `ServerSetting`."""
     chosen = [outlook.settings[name] for name in situation.responses]
     return replace(
         server.setting,

@@ -1,1 +1,1 @@
-"""Chains as verbs: simulated, run on this host, placed on nodes and judged there; what their stages need."""
+"""Verbs for service chains: simulate, run on this host, place on NUMA nodes and check, tabulate resource needs."""

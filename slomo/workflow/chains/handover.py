@@ -1,7 +1,7 @@
-"""What a chain keeps of its throughput when its packets cross NUMA nodes, simulated packet by packet.
+"""Simulate, packet by packet, the throughput that a chain keeps when its packets cross NUMA nodes.
 
-NUMASFP (COMSNETS'22) measured 22 % less for a remote chain and 52 % where stages alternate; here the lines of packets
-and rings cross the link of the machine (`slomo.simulator.sharing.link`), and nothing is taken from the paper.
+NUMASFP (COMSNETS'22) measured 22 % less for a remote chain and 52 % less if stages alternate between nodes. Here the
+lines of packets and rings cross the simulated link (`slomo.simulator.sharing.link`); no number is taken from the paper.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
 
-#: Rings that fill in a fraction of the time counted.
+#: Ring size: rings fill in a fraction of the measured time.
 _RING = 512
 _WARM_MS, _COUNTED_MS = 2.0, 4.0
 
@@ -28,7 +28,7 @@ _WARM_MS, _COUNTED_MS = 2.0, 4.0
 def handover_kept(
     machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]" = ()
 ) -> float:
-    """Return the share of its saturated throughput that a lone chain keeps on `nodes`, 0 to 1.
+    """Return the share of its saturated throughput that a chain alone keeps on `nodes`, 0 to 1.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def lone_chain(
     own: "tuple[NetworkFunction, ...]" = (),
     memory: int | None = None,
 ) -> "ChainSimulation":
-    """Simulate a saturated chain, `chain`, alone on a machine, with the data of all stages on node `memory` if given.
+    """Simulate a saturated `chain` alone on a machine, with the data of all stages on node `memory` if given.
 
     Parameters are those of :func:`handover_kept`; stages are called `stage0` and so on.
     """
@@ -76,7 +76,7 @@ def lone_chain(
     system = ChainSystem(stages, (line,), machine=machine.name, queue_capacity=_RING, buffer_b=max(2048, size_b))
     own_functions = {function.name: function for function in own}
     functions = {item.nf: own_functions.get(item.nf) or load_network_function(item.nf) for item in chain}
-    # back-pressure, so that what is counted is what the slowest stage takes, not what the others waste
+    # back-pressure on: the count is then the slowest stage's throughput, without work wasted on packets dropped later
     manager = Manager(pressure=True)
     places = {} if memory is None else {stage.name: StagePlace(memory_socket=sockets[memory]) for stage in stages}
     return simulate_chains(
@@ -92,12 +92,12 @@ def lone_chain(
 
 
 def _sockets(host: "Machine") -> list[int]:
-    """Return the socket of each node: they count from the NIC's."""
+    """Return the socket of each node; node 0 is the NIC's socket."""
     return [host.nic_socket, *(number for number in range(host.sockets) if number != host.nic_socket)]
 
 
 def _cores(host: "Machine", nodes: Sequence[int]) -> list[int]:
-    """Return a core of its own for each stage."""
+    """Return one core per stage."""
     sockets = _sockets(host)
     used = dict.fromkeys(sockets, 0)
     cores = []

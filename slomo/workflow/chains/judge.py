@@ -1,8 +1,8 @@
-"""Run chains that were placed on NUMA nodes on the simulator: what they serve of what they are offered.
+"""Simulate chains that were placed on NUMA nodes, and compare served with offered load.
 
-The comparison of NUMASFP (COMSNETS'22): throughput served over throughput offered, averaged over intervals (ANAT). A
-server is simulated whole, packet by packet: both sockets with their caches and memory, the link between them, packets
-that the card writes to its own socket, stages that find them wherever the one before left them.
+The comparison of NUMASFP (COMSNETS'22): throughput served over throughput offered, averaged over intervals (ANAT).
+Whole servers are simulated packet by packet: both sockets with caches and memory, the link between them, a NIC that
+writes packets to its own socket, and stages that read them from wherever the stage before left them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
-#: Time counted of every interval on every server [ms], and as much before: a pool's buffers come round in about 3.
+#: Measured time of every interval on every server [ms], after as much warm-up; a pool's buffers are reused every 3 ms
+#: or so.
 COUNTED_MS = 4.0
 
 
@@ -115,7 +116,7 @@ def _broken(item: "RatedChain", mpps: float, offered_mpps: float, server: str) -
 
 
 class _Runner:
-    """Simulates servers, and counts how often."""
+    """Simulates servers, and counts the simulations."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class _Runner:
         self.runs = 0
 
     def offered_mpps(self, server: str, item: "RatedChain", interval: int) -> float:
-        """Return what reaches the chain [Mpps]: its rate, at most the line's."""
+        """Return the load that reaches the chain [Mpps]: its rate, at most line rate."""
         size_b = item.request.chain[0].traffic.packet_size_b
         return min(item.offered_mpps(interval), self._servers[server].machine_type.line_rate_mpps(size_b))
 
@@ -150,7 +151,7 @@ class _Runner:
         now: Mapping[str, tuple[int, ...]],
         move: MoveCost | float | None,
     ) -> float:
-        """Return the share of an interval's service that moving costs a chain."""
+        """Return the share of an interval's served packets that a chain loses to moving."""
         here, there = before.get(item.request.id, now[item.request.id]), now[item.request.id]
         if here == there:
             return 0.0
@@ -200,7 +201,7 @@ class _Runner:
         return {line.name: self._served(line, played.chains[line.name]) for line in lines}
 
     def _manager(self, machine: "Machine") -> list[ChainStage]:
-        """Return the threads through which all packets pass, none where the card does their work."""
+        """Return the manager threads that every packet passes; none if the NIC steers packets in hardware."""
         if self._manager_cycles is None:
             return []
         end = (machine.nic_socket + 1) * machine.cores_per_socket
@@ -208,7 +209,7 @@ class _Runner:
         return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
 
     def _served(self, line: ServiceChain, result: "ChainResult") -> float:
-        """Return a chain's throughput [Mpps]: all it is offered, where no more lacks than stages have in hand."""
+        """Return a chain's throughput [Mpps]: its whole load if its stages still hold what is missing."""
         offered, passed = result.offered_mpps, result.throughput_mpps
         in_hand_mpps = BATCH * len(line.stages) / (1e3 * self._duration_ms)
         assert line.mpps is not None, "BUG: chains on nodes have rates"

@@ -1,4 +1,4 @@
-"""What moving a network function to another node costs on a simulated machine: memory, cache, remote pages."""
+"""Cost of moving a network function to another NUMA node of a simulated machine: memory, cache, remote pages."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]" = ()) -> Mover:
-    """Return what moving has to move of a workload, from runs alone, saturated, its memory beside it and away.
+    """Return the memory and cache that a move transfers, from saturated solo runs with local and with remote memory.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def _stage(
 
 
 def moving_costs(machine: "Machine", cost: MoveCost, own: "Sequence[NetworkFunction]" = ()) -> Moving:
-    """Return the share of an interval's service that chains lose when stages of theirs change nodes, one by one."""
+    """Return the share of an interval's service that each chain loses when its stages move between nodes."""
     functions = tuple(own)
 
     def lost(chain: "RatedChain", before: "Sequence[int]", after: "Sequence[int]") -> float:

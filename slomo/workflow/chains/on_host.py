@@ -1,7 +1,7 @@
-"""Run service chains on this machine under a policy: NFVnice's controller joined to the processes it controls.
+"""Run service chains as processes on this machine under a policy, with NFVnice's controller.
 
-NFVnice (SIGCOMM'17): weights from arrivals and costs every ten milliseconds; marks are set in the manager, which sees
-a ring within fifty microseconds.
+NFVnice (SIGCOMM'17): weights follow from arrivals and costs every ten milliseconds; the manager sets back-pressure
+marks and looks at every ring within fifty microseconds.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Policy = Literal["nfvnice", "cfs", "batch", "rr"]
 HOST_POLICIES: tuple[Policy, ...] = ("nfvnice", "cfs", "batch", "rr")
 _SCHEDULERS: "dict[str, Literal['normal', 'batch', 'rr']]" = {"cfs": "normal", "batch": "batch", "rr": "rr"}
-#: What a policy's parts are switched by, for looking at them one by one.
+#: Switches for single parts of a policy, to measure each part's effect.
 Part = Literal["shares", "pressure", "local"]
 PARTS: tuple[Part, ...] = ("shares", "pressure", "local")
 
@@ -37,8 +37,8 @@ def run_chains_on_host(
 ) -> "HostChainResult":
     """Run chains of processes on this machine under a policy.
 
-    Raises UnknownNameError for a policy, scheduler or part there is not; InvalidValueError for chains that no host can
-    run; TestbedError if they do not start, or a stage ends before its time.
+    Raises UnknownNameError for an unknown policy, scheduler or part; InvalidValueError for chains that no host can run;
+    TestbedError if a stage does not start or ends early.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def run_chains_on_host(
 
 
 def shares_loop(system: "ChainSystem") -> "Callable[[ChainLook, GroupWeights | None], None]":
-    """Return what turns looks into weights: NFVnice's controller.
+    """Return NFVnice's controller, which turns observations into weights.
 
-    A cost is processor time over packets, not NFVnice's median of samples: a sample in the middle of a burst sees
-    neither waking up, 65 ns per packet of a function of 50 cycles, nor the caches that others left cold.
+    The cost is CPU time over packets, not NFVnice's median of samples: a sample inside a burst misses the wake-up (65
+    ns per packet for a function of 50 cycles) and the cache lines that other functions evicted.
     """
 
     def watch(look: "ChainLook", weights: "GroupWeights | None") -> None:

@@ -1,6 +1,6 @@
-"""Chains on the NUMA nodes of servers as a verb: plan every interval.
+"""Plan the placement of chains on the NUMA nodes of servers, for every interval.
 
-NUMASFP (COMSNETS'22); what the plan is worth is found out in `run_chains`.
+NUMASFP (COMSNETS'22); `run_chains` measures how well a plan does.
 """
 
 import time
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
-#: What a hand-over between nodes costs: what it costs in the simulator, or what NUMASFP measured on OpenNetVM.
+#: Source of the cost of crossing nodes: the simulator, or NUMASFP's measurement on OpenNetVM.
 Handover = Literal["simulated", "measured"]
 
 
 @dataclass(frozen=True)
 class PlacedChains:
-    """A plan, how long it took, and what it rests on."""
+    """A placement plan, its computing time, and the inputs it used."""
 
-    #: Who runs where from interval to interval.
+    #: Node and server of every stage in every interval.
     plan: "ChainPlan"
     #: The servers.
     cluster: "Cluster"
-    #: Time of every interval's plan for all servers [ms].
+    #: Time to plan each interval for all servers [ms].
     times_ms: tuple[float, ...]
 
     @property
@@ -54,7 +54,7 @@ class PlacedChains:
         return len(self.plan.servers)
 
     def decisions(self, interval: int = 0) -> "tuple[Decision, ...]":
-        """Return where every chain is in one interval, those without a place refused."""
+        """Return the place of every chain in one interval; chains without a place are marked refused."""
         decisions = []
         servers = {server.name: server for server in self.cluster.servers}
         for name, chains in self.plan.servers.items():
@@ -100,8 +100,8 @@ def place_chains(
 ) -> PlacedChains:
     """Place chains on the NUMA nodes of servers, interval by interval.
 
-    Raises UnknownNameError for another policy, or a network function without a model where `slomo-numa` predicts;
-    InvalidValueError where a policy has too little to go by, or the table is another machine's.
+    Raises UnknownNameError for an unknown policy, or a network function without a model with `slomo-numa`;
+    InvalidValueError if the policy lacks an input, or the table is of another machine.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def place_chains(
 
 
 class _Clock:
-    """Notes the time from call to call [ms]."""
+    """Records the time between calls [ms]."""
 
     def __init__(self, times_ms: list[float]) -> None:
         self._times, self._last = times_ms, time.perf_counter()
@@ -177,7 +177,7 @@ def _judges(
 
 
 def keeps_by(handover: Handover, machine: "Machine", own: "Sequence[NetworkFunction]" = ()) -> Keeps:
-    """Return what chains keep of their throughput when packets change nodes, given chain and nodes."""
+    """Return a function of chain and nodes: the share of throughput that the chain keeps."""
     if handover == "measured":
         return lambda _chain, seats: handover_keeps(seats)
     functions = tuple(own)
@@ -187,7 +187,7 @@ def keeps_by(handover: Handover, machine: "Machine", own: "Sequence[NetworkFunct
 def core_numbers(
     chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], server: "Server"
 ) -> dict[str, list[tuple[int, int]]]:
-    """Return socket and core of every stage: nodes count from the NIC's, cores are taken from 0 upwards."""
+    """Return socket and core of every stage; node 0 is the NIC's socket, cores are assigned from 0 upwards."""
     first = server.nics[0]
     sockets = [first, *(number for number in range(server.used_sockets) if number != first)]
     used = dict.fromkeys(sockets, 0)
@@ -204,7 +204,7 @@ def core_numbers(
 def isolations(
     chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], parts: Parts, most: int
 ) -> dict[str, tuple[Isolation, ...]]:
-    """Return how each stage of each chain is kept apart on a server of `most` cache ways."""
+    """Return the isolation of each stage of each chain on a server with `most` cache ways."""
     masks = _way_masks(chains, seats, parts.ways, most)
     isolated = {}
     for item in chains:
@@ -220,7 +220,7 @@ def isolations(
 def _way_masks(
     chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], ways: Mapping[str, int], most: int
 ) -> dict[str, int]:
-    """Return way masks: of chains that own ways by id, of the rest of a node by its number."""
+    """Return way masks: by chain id for chains with exclusive ways, by node number for the shared rest."""
     used: dict[int, int] = {}
     masks: dict[str, int] = {}
     for item in chains:

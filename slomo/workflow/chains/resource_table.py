@@ -1,8 +1,8 @@
-"""NUMASFP's lookup table, measured: what a network function needs to serve a traffic rate.
+"""Measure NUMASFP's lookup table: the resources that a network function needs to serve a traffic rate.
 
 NUMASFP (COMSNETS'22), "VNF profiler": VNF x traffic rate -> cores, LLC ways, percent of memory bandwidth. Ways and
-percent are the least with which the rate is served, each found by bisection, for more of either never serves less.
-Beyond what one core serves there is a row at just that, for stages that have one core only.
+bandwidth are the least that serve the rate, found by bisection: more of either never lowers throughput. For rates
+beyond one core's capacity there is also a row at that capacity, for stages limited to one core.
 """
 
 import math
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
 
-#: A rate counts as served from this share of it on: arrivals of a short run scatter.
+#: Share of a rate from which on it counts as served; random arrivals of a short run scatter by less.
 SERVED = 0.97
 #: Steps of Intel's memory bandwidth allocation [%] (Intel SDM 3B, 17.19.7).
 THROTTLES = tuple(range(10, 101, 10))
@@ -32,7 +32,7 @@ def resource_table(
 ) -> tuple[ResourceRow, ...]:
     """Measure what each network function needs at each rate.
 
-    Raises InvalidValueError for a rate that is not above 0, or beyond the line.
+    Raises InvalidValueError for a rate that is not above 0, or above line rate.
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ class _NeedsBench:
 
     @property
     def most_ways(self) -> int:
-        """Ways that devices do not fill."""
+        """Number of ways outside DDIO's."""
         return self.machine.llc_ways - self.machine.ddio_ways
 
     def row(self, gbps: float, mpps: float, cores: int) -> ResourceRow:
-        """Find the fewest ways, then the strongest throttle, with which each of some instances serves its part."""
+        """Find the fewest ways, then the strongest throttle, with which every instance serves its part."""
         each = round(mpps / cores, 4)
         enough = SERVED * each
         ways = _least(range(1, self.most_ways + 1), lambda count: self.served(each, count, 100) >= enough)
@@ -111,7 +111,7 @@ class _NeedsBench:
 
 
 def _least(choices: Sequence[int], serves: Callable[[int], bool]) -> int:
-    """Return the least choice that serves, the last where none does; more never serves less."""
+    """Return the least choice that serves the rate, or the last one if none does; serving is monotone in the choice."""
     low, high = 0, len(choices) - 1
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""Network functions that share a core of this machine: each measured once, any mix of them predicted.
+"""Predict network functions that share a core of this machine, from one measurement of each.
 
-Each is run alone, and beside a reporter that fills the private cache of its core: two short runs per function, from
-which `slomo.compose.turns` plays any mix of them under any load.
+Two short runs per function, one alone and one beside a reporter that fills the core's private cache, let
+`slomo.compose.turns` simulate any mix of the functions under any load.
 """
 
 import math
@@ -23,32 +23,32 @@ from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChai
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.chains.on_host import run_chains_on_host
 
-#: What saturates any function: 10 Gbit/s of 64 B.
+#: Offered load that saturates any function: 10 Gbit/s of 64 B packets.
 _SATURATING_MPPS = 14.88
 _L2, _L2_MIB, _REPORTER_READS = 2, 1.0, 100
 _WEIGHING_ROUNDS = 3
-#: kernel/sched/fair.c: the base slice, times 1 + log2 of at most eight processors.
+#: Base slice of kernel/sched/fair.c; the kernel scales it by 1 + log2 of at most eight processors.
 _BASE_SLICE_US, _MOST_PROCESSORS = 700.0, 8
-#: linux/time.h: CLOCK_MONOTONIC_COARSE, which moves with the tick.
+#: Clock that advances with the timer tick: CLOCK_MONOTONIC_COARSE in linux/time.h.
 _COARSE_CLOCK = 6
 PREDICTED_POLICIES = ("cfs", "nfvnice")
 
 
 @dataclass(frozen=True)
 class FunctionReading:
-    """What one function was seen to do on a core: alone, and beside the reporter."""
+    """Measurements of one function on a core: alone, and beside the reporter."""
 
-    #: Time per packet alone, offered more than it can serve [ns].
+    #: Time per packet alone, saturated [ns].
     time_ns: float
     #: What cold caches cost it.
     refill: Refill
-    #: How fast it evicts others' lines [us].
+    #: Time constant of its evicting others' cache lines [us].
     evicts_over_us: float
 
 
 @dataclass(frozen=True)
 class CoreReadings:
-    """Readings of all functions of a core by stage, and who fills their rings."""
+    """Readings of all functions of a core by stage, and the properties of the packet source."""
 
     functions: Mapping[str, FunctionReading]
     rules: TurnRules
@@ -59,7 +59,7 @@ Runner = Callable[[ChainSystem, str], HostChainResult]
 
 
 def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
-    """Return what runs a system for a short time."""
+    """Return a function that runs a system for a short time."""
     settings = ChainRunSettings(seconds=seconds, warm_up_ms=warm_up_ms, flow_count=65536)
     return lambda system, policy: run_chains_on_host(system, policy, settings=settings)
 
@@ -67,8 +67,8 @@ def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
 def require_one_core(system: ChainSystem) -> int:
     """Return the core that all stages share.
 
-    Raises InvalidValueError for stages on several cores, or a chain of several stages: what they wait for is not
-    played.
+    Raises InvalidValueError for stages on several cores, or a chain of several stages: waiting between stages is not
+    simulated.
     """
     cores = sorted({stage.core for stage in system.stages})
     longest = max(system.chains, key=lambda chain: len(chain.stages))
@@ -103,9 +103,9 @@ def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
 
 
 def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
-    """Return what is to be run, in any order, to read a core: each function alone and beside the reporter, and that.
+    """Return the runs needed, in any order: each function alone, each beside the reporter, and the reporter alone.
 
-    Raises InvalidValueError for what `require_one_core` refuses.
+    Raises InvalidValueError under the conditions of `require_one_core`.
     """
     reporter = _reporter(require_one_core(system))
     like = replace(reporter, name="like")
@@ -117,7 +117,7 @@ def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
 
 
 def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> CoreReadings:
-    """Return the readings from the runs of `reading_systems`; TestbedError where a function served nothing."""
+    """Convert the runs of `reading_systems` to readings; TestbedError if a function served nothing."""
     like = results["like"]
     full_us = sum(refill_of(stage).extra_us for stage in like.stages) / len(like.stages)
     functions = {}
@@ -138,7 +138,7 @@ def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> 
 
 
 def predict_core(system: ChainSystem, policy: str, readings: CoreReadings) -> tuple[RingOutcome, ...]:
-    """Predict what each function of a core serves, from readings of each.
+    """Predict the throughput of each function of a core, from the readings of all.
 
     Parameters
     ----------
@@ -165,14 +165,14 @@ def predict_core(system: ChainSystem, policy: str, readings: CoreReadings) -> tu
     costs = [user.time_ns for user in users]
     for _ in range(_WEIGHING_ROUNDS):
         outcomes = ring_turns(_weighted(system, users, costs), readings.rules)
-        # what the controller sees: processor time over packets, waking up and cold caches included
+        # cost as the controller measures it: CPU time over packets, wake-ups and cold caches included
         costs = [1e3 * one.share / one.mpps if one.mpps else cost for one, cost in zip(outcomes, costs, strict=True)]
     return outcomes
 
 
 @dataclass(frozen=True)
 class StageForecast:
-    """What a function of a shared core will serve, and what it served where that was measured [Mpps]."""
+    """Predicted throughput of a function on a shared core, and the measured one if there is one [Mpps]."""
 
     name: str
     predicted: RingOutcome
@@ -184,8 +184,8 @@ def forecast_core(
 ) -> tuple[StageForecast, ...]:
     """Predict functions that share a core of this machine, each measured a few times alone and beside the reporter.
 
-    Raises UnknownNameError for a policy that is not predicted; InvalidValueError for chains of several stages or cores,
-    or no round; TestbedError if a function does not start.
+    Raises UnknownNameError for a policy without prediction; InvalidValueError for chains of several stages or cores, or
+    zero rounds; TestbedError if a function does not start.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
 
 
 def checked_policy(policy: str) -> str:
-    """Return the policy if it is predicted.
+    """Return the policy; UnknownNameError if it has no prediction.
 
     Raises UnknownNameError if not.
 
@@ -264,9 +264,9 @@ def _user(stage: ChainStage, offered: float, readings: CoreReadings) -> RingUser
 
 
 def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
-    """Return how the rings were filled in some runs, and how this machine's scheduler takes turns.
+    """Return the packet source's timing as observed in the runs, and the time slices of this machine's scheduler.
 
-    The time between two looks of the manager grows with the packets that it moves: a line through the runs.
+    The manager's polling interval grows with the packets it moves: a line is fitted through the runs.
     """
     looks_us = np.array([1e6 / run.looks_per_s for run in runs])
     moved = np.array([run.delivered_mpps for run in runs]) * looks_us

@@ -1,7 +1,7 @@
-"""Simulate service chains under a policy: NFVnice's controller joined to the simulated cores it controls.
+"""Simulate service chains under a policy, with NFVnice's controller setting CPU shares.
 
-NFVnice (SIGCOMM'17): weights from arrivals and costs every ten milliseconds, the cost a median of samples taken every
-millisecond; marks are set by the manager, which sees a ring within ten microseconds.
+NFVnice (SIGCOMM'17): weights follow from arrivals and costs every ten milliseconds, the cost being a median of samples
+taken every millisecond. The manager sets back-pressure marks and looks at every ring within ten microseconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,8 +41,8 @@ def simulate_chains(
 ) -> "ChainSimulation":
     """Simulate chains on shared cores under a policy.
 
-    Raises UnknownNameError for a policy, scheduler, part or network function there is not; InvalidValueError for chains
-    the machine cannot hold.
+    Raises UnknownNameError for an unknown policy, scheduler, part or network function; InvalidValueError for chains
+    that the machine cannot hold.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def simulate_chains(
 
 
 def require_held(system: "ChainSystem", file: str) -> None:
-    r"""Raise InvalidValueError naming file and field where a machine lacks a stage's core or the buffers' memory.
+    r"""Raise InvalidValueError, with file and field, if the machine lacks a stage's core or memory for the buffers.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def require_held(system: "ChainSystem", file: str) -> None:
 
 
 def unmarked_chains(system: "ChainSystem", policy: str, without: Sequence[str] = ()) -> tuple[str, ...]:
-    r"""Return the TCP chains whose packets nobody marks (ECN), so that they learn of congestion by losses alone.
+    r"""Return the TCP chains without ECN marking, which detect congestion only by loss.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def unmarked_chains(system: "ChainSystem", policy: str, without: Sequence[str] =
 
 
 def nice_shares(system: "ChainSystem") -> "Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]":
-    """Return what turns looks at stages into CPU shares: NFVnice's controller with its windows."""
+    """Return NFVnice's controller with its windows, which turns observations of stages into CPU shares."""
     windows = {stage.name: CostWindow() for stage in system.stages}
     priorities = {stage.name: stage.priority for stage in system.stages}
     arrived = dict.fromkeys(windows, 0)
