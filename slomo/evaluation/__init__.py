@@ -1,1 +1,1 @@
-"""The evaluation room: predictions compared with tables of measurements; import its files."""
+"""Comparison of predictions with measured tables; import its files."""

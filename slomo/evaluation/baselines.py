@@ -1,7 +1,7 @@
-"""Baselines in their better form: a line or a falling curve over one metric, whichever was closer on the mixes judged.
+"""Baselines in their better form: a line or a monotone curve over one metric, whichever fits the judged mixes better.
 
 SLOMO (SIGCOMM'20) section 7.2 fits lines; Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw
-curves. The choice is made with the answers at hand, in favour of the baseline.
+curves. The choice uses the measured answers, in the baseline's favour.
 """
 
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM
 
-#: Whose predictor -> its forms among the names of models.
+#: Baseline -> names of its forms among the models.
 FORMS = {"Dobrescu": ("dobrescu", "dobrescu-curve"), "Bubble-Up": ("bubbleup", "bubbleup-curve")}
-#: What a form is called where the other one was worse.
+#: Suffix of a baseline's better form in tables.
 BETTER = " (better form)"
 _DEFAULTS = (DEFAULT_MODEL, EQUILIBRIUM, COMPOSED)
 Row = TypeVar("Row")
 
 
 def better_forms(errors: Mapping[str, float]) -> dict[str, str]:
-    """Return the form of each baseline with the smaller mean error; nothing for one without both forms.
+    """Return each baseline's form with the smaller mean error; none for a baseline without both forms.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def better_forms(errors: Mapping[str, float]) -> dict[str, str]:
 
 
 def in_better_form(rows: Mapping[str, Row], errors: Mapping[str, float]) -> dict[str, Row]:
-    """Return the rows of a table without the worse form of each baseline, the better one labelled as that.
+    """Return the rows of a table without each baseline's worse form, the better one labelled.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def in_better_form(rows: Mapping[str, Row], errors: Mapping[str, float]) -> dict
 
 
 def default_of(models: Mapping[str, Any]) -> str | None:
-    """Return which row of an evaluation answers where no model is named; None where it was not asked for.
+    """Return the row of an evaluation for the default model; None if it was not evaluated.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def default_of(models: Mapping[str, Any]) -> str | None:
 
 
 def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Return, for each baseline, its better form, its mean error [%], and how many times as far off as the default.
+    """Return each baseline's better form, its mean error [%], and that error over the default model's.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
 
 
 def curves_in_better_form(curves: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
-    """Return learning curves with one row per baseline: at every number of runs the form that was closer there.
+    """Return learning curves with one row per baseline: at every number of runs its better form.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Where a predictor's error comes from: noise of measuring, the model, composition; and how it falls with more runs.
+"""Sources of a predictor's error: measurement noise, the model, composition; and its decrease with more runs.
 
-SLOMO (SIGCOMM'20) section 8 reports one error. It has parts: the vector of the competitors alone was measured too, so
-the model can be asked about the vector that was there instead of the one composed for it.
+SLOMO (SIGCOMM'20) section 8 reports one total error. The parts can be separated: the competitors' vector was measured
+too, so the model can predict from the measured vector instead of the composed one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from slomo.training.training import train
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL
 from slomo.vocabulary.vector import Floats
 
-#: That model composed by the published rule; runs, grid and contentiousness by pressure are ours all the same.
+#: Model composed by the published rule; runs, grid and contentiousness by pressure are slomo's.
 PUBLISHED = "slomo-gbr, published rule"
 #: What a learning curve compares.
 COMPARED = (
@@ -139,7 +139,7 @@ def _percent(difference: Floats, reference: Floats) -> float:
 def reliability(
     library: ModelLibrary, dataset: ProfileDataset, model: str, levels: Sequence[float] = LEVELS
 ) -> dict[float, float]:
-    """Return what share of measured throughputs lay inside intervals of each nominal coverage.
+    """Return the share of measured throughputs inside intervals of each nominal coverage.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def reliability(
 
 
 def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation with sources of error and reliability, of the models that read a measured competition.
+    """Return the evaluation with error sources and reliability, for models that read a competition's vector.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def learning_curves(
     *,
     seed: int = 0,
 ) -> Mapping[str, dict[int, float]]:
-    """Return the error on mixes after training every model on ever more runs, the same runs for all.
+    """Return the error on mixes after training every model on growing numbers of the same runs.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def learning_curves(
 
 
 def _families(models: Sequence[str]) -> list[str]:
-    """Return the families to train for these models, each once; those that the default is chosen from for it."""
+    """Return the families to train for these models, each once; for the default, those it is chosen from."""
     wanted: list[str] = []
     for name in models:
         wanted += (

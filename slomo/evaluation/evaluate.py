@@ -1,4 +1,4 @@
-"""Check predictions against mixes that were run: errors per NF and overall, for every model, coverage of the intervals.
+"""Compare predictions with measured mixes: errors per NF and overall for every model, and coverage of intervals.
 
 SLOMO (SIGCOMM'20) section 8 judges by mean absolute percentage error of throughput against Dobrescu (NSDI'12) and
 Bubble-Up (MICRO'11); Yala (ASPLOS'25) adds the shares within 5 and 10 %. Every tenant of a mix is a target once, and
@@ -35,7 +35,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Errors(Stored):
-    """How far predictions were off, all in percent.
+    """Errors of predictions, in percent.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Errors(Stored):
 
 
 def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:
-    """Summarise how far predictions are from measurements.
+    """Summarise the errors of predictions.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high
     signed = 100.0 * (predicted_mpps - measured_mpps) / measured_mpps
     size = np.abs(signed)
     inside = (low_mpps <= measured_mpps) & (measured_mpps <= high_mpps)
-    # Exactly 5 % off counts as within 5 %, whatever rounding does to it.
+    # exactly 5 % off counts as within 5 %, despite rounding
     return Errors(
         predictions=len(size),
         mape=float(size.mean()),
@@ -105,7 +105,7 @@ def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Errors of every model over the same mixes.
+    """Errors of every model on the same mixes.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ def evaluate(
     *,
     compat: Compat | None = None,
 ) -> Evaluation:
-    """Predict every mix of a dataset with every model and compare with what was measured.
+    """Predict every mix of a dataset with every model, and compare with the measurements.
 
     Parameters
     ----------
@@ -262,9 +262,9 @@ def evaluate(
 
 
 def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDataset:
-    """Return the mixes that say how well models and composition predict: those whose tenants run as they were profiled.
+    """Return the mixes that test models and composition: those whose tenants run with profiled traffic and load.
 
-    What an NF at reduced load serves is what it was offered, whatever the pressure on it; `solve_server` predicts that.
+    An NF below saturation serves its offered load whatever the pressure; `solve_server` predicts such mixes.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDatas
 
 
 def _as_profiled(library: ModelLibrary, mixes: ProfileDataset) -> NDArray[np.bool_]:
-    """Return, for each row, whether every tenant at a bounded load has a model of its own."""
+    """Return, for each row, whether every tenant with a bounded load has a model for that load."""
     frame = mixes.frame
     alike = {key: mixes.workload(key) for key in mixes.targets}
     result = np.ones(len(frame), dtype=bool)
@@ -319,7 +319,7 @@ def _one_machine(dataset: ProfileDataset) -> str:
 def _models_of(
     library: ModelLibrary, targets: Sequence[Workload], machine: str, compat: Compat | None
 ) -> tuple[str, ...]:
-    """Return the models all targets have: the equilibrium, then families in the order of the first target's."""
+    """Return the models common to all targets: the equilibrium, then families in the first target's order."""
     subjects = [library.find(workload, machine) for workload in targets]
     jointly = compat is None and all(subject.response is not None for subject in subjects)
     families = [name for name in subjects[0].sensitivity if all(name in subject.sensitivity for subject in subjects)]
@@ -327,7 +327,7 @@ def _models_of(
 
 
 def predictor_of(library: ModelLibrary, machine: str, name: str, compat: Compat | None = None) -> Predictor:
-    """Return what answers under a name of an evaluation: a method, the default, or a family that composes."""
+    """Return the predictor of a name in an evaluation: a method, the default, or a composing family."""
     if name == DEFAULT_MODEL:
         return Predictor(library, machine, compat=compat)
     if name == COMPOSED:
@@ -345,7 +345,7 @@ def _rows_of(
     measured_mpps: Floats,
     coverage: float,
 ) -> dict[str, NDArray[Any]]:
-    """Return what one model predicts for every row, as columns."""
+    """Return the columns that one model predicts for every row."""
     batch = predictor.predict_batch(targets, competitors, coverage)
     return {
         "target": np.array([workload.nf for workload in targets], dtype=object),

@@ -1,10 +1,10 @@
-"""Predict a pair from probes alone, without counters: what a reporter feels, read on each application's own curve.
+"""Predict a pair from probes, without counters: the reporter's slowdown, read on each application's curve.
 
-Bubble-Up (MICRO'11) section 3 takes the level of the dial at which the reporter suffers as much as beside the
-application. But an application has phases. All that the reporter's run time fixes is the *mean* over the levels it saw:
-run times per unit of work add up. The mixtures of levels with that mean give the target any run time on a slice of the
-convex hull of the curve (reporter's time, target's time): its ends are what phases alone leave open. Predicted is the
-mixture that assumes nothing else, the one of most entropy with that mean (Jaynes, Phys. Rev. 106, 1957).
+Bubble-Up (MICRO'11) section 3 takes the bubble level at which the reporter slows down as much as beside the
+application. But an application has phases. The reporter's run time fixes only the *mean* over the levels it saw, since
+run times per unit of work add up. Mixtures of levels with that mean allow any run time of the target on a slice of the
+convex hull of the curve (reporter's time, target's time); the slice's ends are the uncertainty due to phases. The
+prediction is the mixture of maximum entropy with that mean (Jaynes, Phys. Rev. 106, 1957).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from slomo.models.functions.regression import rising
 from slomo.records.importing.probe_tables import ProbeTables
 from slomo.vocabulary.vector import Floats
 
-#: Weights of neighbouring levels differ by no more than e to this power; halved until a double cannot tell.
+#: Largest log-ratio of neighbouring levels' weights; bisection stops at the precision of a double.
 _STEEPEST = 1e6
 _HALVINGS = 80
 
@@ -51,7 +51,7 @@ class ProbePrediction:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel:
-    """Curves of every application over the slowdown of the reporter.
+    """Curves of every application over the reporter's slowdown.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class ProbeModel:
     def predict(self, target: str, competitor: str) -> ProbePrediction:
         """Return the performance of `target` beside `competitor`.
 
-        Raises UnknownNameError for an application that was not probed.
+        Raises UnknownNameError for an application without a probe.
         """
         for name in (target, competitor):
             if name not in self.tables.sensitivity:
@@ -97,7 +97,7 @@ class ProbeModel:
 
 
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
-    """Return the least and greatest y that mixtures of the points (x, y) with mean x of `at` can have.
+    """Return the least and greatest y of mixtures of the points (x, y) whose mean x is `at`.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
 
 
 def likeliest(x: Floats, y: Floats, at: float) -> float:
-    """Return the mean y of the mixture of points (x, y) that has most entropy among those with mean x of `at`.
+    """Return the mean y of the maximum-entropy mixture of points (x, y) with mean x `at`.
 
-    Its weights are exponential in x, so that one number, found by bisection, fixes them.
+    Its weights are exponential in x, so bisection over one number finds them.
 
     Parameters
     ----------
@@ -158,6 +158,6 @@ def _weights(place: Floats, steepness: float) -> Floats:
 
 
 def _level(reporter: Floats, levels: Floats, felt: float) -> float:
-    """Return the lowest level at which the reporter takes as long; between levels, in proportion."""
+    """Return the lowest level at which the reporter takes as long, linearly interpolated."""
     kept = np.concatenate([[True], np.diff(reporter) > 0.0])
     return float(np.interp(felt, reporter[kept], levels[kept]))

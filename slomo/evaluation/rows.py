@@ -1,8 +1,8 @@
-"""Predict every row of a measured table: memory from its vector, an accelerator from its match density, composed.
+"""Predict every row of a measured table: memory from its vector, accelerators from match density, composed.
 
-Yala (ASPLOS'25): one model per resource, each trained on runs where only that resource is competed for, composed by the
-NF's execution pattern (`slomo.compose.resources`). No row of the table is trained on; its throughput, where it has one,
-is only compared with.
+Yala (ASPLOS'25): one model per resource, each trained on runs with contention for that resource only, composed by the
+NF's execution pattern (`slomo.compose.resources`). No row of the table is used for training; its throughput, if
+present, is only compared.
 """
 
 import math
@@ -29,10 +29,10 @@ from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import candidates
 from slomo.vocabulary.vector import Floats
 
-#: Features of a row that say what others do at the accelerator.
+#: Columns of a row that describe competitors' use of the accelerator.
 COMPETITOR_DENSITY, COMPETITOR_TIME = "competitor_match_density", "competitor_service_us"
 _MIDDLE = 0.5
-#: Levels on both sides of the middle.
+#: Quantile levels on both sides of the median.
 _BESIDE = tuple(level for level in LEVELS.tolist() if level != _MIDDLE)
 #: Nothing stands still [Mpps].
 _LEAST_MPPS = 1e-9
@@ -115,10 +115,10 @@ class RowsOptions:
 
 
 def best_family(model: NFModel) -> str:
-    """Return the family with the smallest error in cross-validation on the rows the model was trained on.
+    """Return the family with the smallest cross-validation error on the model's training rows.
 
-    Of equals, as where throughput never changes, the first that training would choose. Raises
-    UnsupportedPredictionError where none was cross-validated.
+    Of equals (constant throughput, for instance) the first in training's order. Raises UnsupportedPredictionError if
+    none was cross-validated.
     """
     errors = {
         str(name): scores["mape_percent"]
@@ -193,7 +193,7 @@ def predict_rows(
 def _both(
     model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: RowsOptions
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the middle and both ends of what two resources allow together [Mpps]."""
+    """Return the middle and both ends of the throughput that two resources allow together [Mpps]."""
     memory, stage = parts
     calibration, solo = model.calibration[family], model.solo_mpps
     if accelerator is None:
@@ -203,14 +203,14 @@ def _both(
     values = composed_values(spread, how.pattern)
     sides = (1.0 - how.coverage) / 2.0
     low, high = (quantile(values, level) for level in (sides, 1.0 - sides))
-    # times that add up have no bias near balance; their middle is the sum
+    # sums of times have no bias near balance; the sum is their middle
     middle = quantile(values, 0.5) if how.pattern == "pipeline" else 1.0 / (1.0 / memory + 1.0 / stage)
     unknown = np.isnan(memory) | np.isnan(stage)
     return np.where(unknown, np.nan, middle), np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 
 def _spread_of_memory(calibration: ConformalCalibration, solo_mpps: float, middle: Floats) -> Floats:
-    """Return equally likely throughputs around each prediction, as its calibration says, shape (n, values) [Mpps]."""
+    """Return equally likely throughputs around each prediction, by its calibration, shape (n, values) [Mpps]."""
     centre = np.where(np.isfinite(middle), middle, solo_mpps)
     ends = {level: calibration.interval_mpps(centre, solo_mpps, abs(2.0 * level - 1.0)) for level in _BESIDE}
     values = np.column_stack([centre if lv == _MIDDLE else ends[lv][int(lv > _MIDDLE)] for lv in LEVELS.tolist()])
@@ -221,7 +221,7 @@ def _spread_of_memory(calibration: ConformalCalibration, solo_mpps: float, middl
 
 
 def _spread_of_stage(middle: Floats, error: float) -> Floats:
-    """Return the same for an accelerator whose runs scatter by a relative `error` (standard deviation)."""
+    """Return the same for an accelerator with relative error `error` (standard deviation)."""
     away = np.array([NormalDist().inv_cdf(level) for level in LEVELS.tolist()])
     centre = np.where(np.isfinite(middle), middle, 1.0)[:, np.newaxis]
     values = np.maximum(centre * (1.0 + error * away), _LEAST_MPPS)
@@ -230,11 +230,11 @@ def _spread_of_stage(middle: Floats, error: float) -> Floats:
 
 
 def _error(model: NFModel, family: str, accelerator: ServiceTime) -> float:
-    """Return the relative standard deviation of runs about an accelerator's line.
+    """Return the relative standard deviation of runs around an accelerator's fitted line.
 
-    A line through as many runs as it has parameters shows none. Its error is then taken to be that of memory's model on
-    rows it has not seen: the same NF, measured on the same machine. Normal errors are sqrt(pi / 2) times as wide as
-    their mean size.
+    A line through as many runs as parameters has no residuals. Its error is then assumed to be that of the memory model
+    on held-out rows: same NF, same machine. The standard deviation of normal errors is sqrt(pi / 2) times their mean
+    size.
     """
     mape_percent = model.manifest.get("cross_validation", {}).get(family, {}).get("mape_percent", 0.0)
     return max(
@@ -244,7 +244,7 @@ def _error(model: NFModel, family: str, accelerator: ServiceTime) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Check:
-    """What one input of every row says: 0, 1 or 2 (supported, extrapolated, unsupported), and what is covered."""
+    """Verdict on one input of every row, 0, 1 or 2 (supported, extrapolated, unsupported), and the covered range."""
 
     name: str
     values: Floats
@@ -255,7 +255,7 @@ class _Check:
 def _judged(
     model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | None
 ) -> tuple[list[Verdict], tuple[tuple[str, ...], ...]]:
-    """Return the verdict on every row, and its reasons: pressures, traffic, and match densities."""
+    """Return the verdict on every row, with reasons: pressures, traffic, match densities."""
     checked = model.applicability.feature_names
     verdicts, reasons = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
     verdict, said = list(verdicts), [list(each) for each in reasons]
@@ -267,7 +267,7 @@ def _judged(
 
 
 def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
-    """Yield where rows have other traffic than the model stands for, and does not read."""
+    """Yield rows whose traffic differs from the model's and is not among its inputs."""
     for name in ("packet_size_b", "flow_count"):
         column = TRAFFIC_PREFIX + name
         if column in model.traffic:
@@ -279,7 +279,7 @@ def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
 
 
 def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
-    """Yield where a row's match density, or that of whom it shares with, lies outside the accelerator's runs."""
+    """Yield rows whose match density, own or competitors', lies outside the accelerator's runs."""
     if accelerator is None:
         return
     low, high = accelerator.low, accelerator.high
@@ -290,7 +290,7 @@ def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iter
         values = _feature(rows, name)
         away = np.maximum(np.maximum(values - high, low - values), 0.0) / span
         code = np.where(away > SLACK, 1, 0) + np.where(away > FAR, 1, 0)
-        # a row that says nothing of its own has no answer; one that says nothing of others is without others
+        # a row without its own density has no answer; one without competitors' density has no competitors
         code = np.where(np.isnan(values), 2, code) if name == DENSITY else np.where(values > 0.0, code, 0)
         yield _Check(
             name, values, code, f"accelerator '{accelerator.accelerator}' was measured from {low:g} to {high:g}"
@@ -298,7 +298,7 @@ def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iter
 
 
 def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
-    """Yield the features of rows that neither the model nor an accelerator was measured over."""
+    """Yield features of rows that neither the model nor an accelerator run covers."""
     read = {*model.traffic, TRAFFIC_PREFIX + "packet_size_b", TRAFFIC_PREFIX + "flow_count"}
     if accelerator is not None:
         read |= {TRAFFIC_PREFIX + name for name in (DENSITY, COMPETITOR_DENSITY, COMPETITOR_TIME)}
@@ -330,7 +330,7 @@ def _check_target(model: NFModel, rows: ProfileDataset) -> None:
 
 
 def _others_us(rows: ProfileDataset, accelerator: ServiceTime) -> Floats:
-    """Return the time that others' turns take [us]; rows that say nothing are without others."""
+    """Return the time of others' turns [us]; rows without such a column have none."""
     frame, total = rows.frame, np.zeros(len(rows))
     if TRAFFIC_PREFIX + COMPETITOR_DENSITY in frame:
         density = _feature(rows, COMPETITOR_DENSITY)
@@ -350,7 +350,7 @@ def _feature(rows: ProfileDataset, name: str) -> Floats:
 
 
 def _column(model: NFModel, rows: ProfileDataset, name: str) -> Floats:
-    """Return one feature of every row: of the row itself, else the traffic the model stands for."""
+    """Return one feature of every row: its own column, else the model's traffic."""
     frame = rows.frame
     plain = name.removeprefix(TRAFFIC_PREFIX)
     for column in (name, plain) if name.startswith(TRAFFIC_PREFIX) else (f"competition.{name}",):

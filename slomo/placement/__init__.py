@@ -1,1 +1,1 @@
-"""Placement: from predictions to a cluster that keeps its SLOs, without a rack."""
+"""Placement: put requests on the servers of a cluster so that SLOs hold, by predictions alone."""

@@ -1,6 +1,6 @@
-"""Workloads to compare policies on: ResQ's, SLOMO's and NUMASFP's, and arrivals and departures; all seeded.
+"""Seeded workloads to compare policies: ResQ's, SLOMO's, NUMASFP's, and arrivals and departures.
 
-ResQ (NSDI'18) section 6: about 200 SLO terms of cache-sensitive, cache-insensitive or all network functions, at 90 %
+ResQ (NSDI'18) section 6: about 200 SLO terms over cache-sensitive, cache-insensitive or all network functions, at 90 %
 of solo throughput. SLOMO (SIGCOMM'20) Table 1: its network functions. NUMASFP (COMSNETS'22): 20 chains of three, rates
 from 1 to 10 Gbit/s over 120 s.
 """
@@ -23,7 +23,8 @@ RESQ_FAMILIES = {
     "combination": ("sensitive", "neutral", "insensitive"),
     "sensitive": ("sensitive",),
 }
-#: Instances a term may be split into (ResQ's greedy scheduler starts several where a fair share of the cache is slow).
+#: Largest number of instances of a term (ResQ's greedy scheduler starts several if a fair share of the cache is too
+#: slow).
 RESQ_REPLICAS = 4
 
 
@@ -59,7 +60,7 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float 
 
 
 def slomo_requests(count: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
-    """Return single network functions of SLOMO's, each with an SLO between 75 and 95 % of solo throughput.
+    """Return requests for single network functions of SLOMO's, with SLOs between 75 and 95 % of solo throughput.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def numasfp_chains(
     change: Literal["drift", "jump"] = "drift",
     packet_size_b: int = 64,
 ) -> tuple[RatedChain, ...]:
-    """Return NUMASFP's chains, each with rates from 1 to 10 Gbit/s that change every interval (10 s of its 120 s).
+    """Return NUMASFP's chains, with rates from 1 to 10 Gbit/s that change every interval (10 s of its 120 s).
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def numasfp_chains(
 
 @dataclass(frozen=True)
 class Event:
-    """A request that comes or goes."""
+    """An arrival or departure of a request."""
 
     #: When [s].
     time_s: float
@@ -132,7 +133,7 @@ class Event:
 def arrivals(
     requests: Sequence[Request], *, per_s: float = 1.0, mean_stay_s: float = 100.0, seed: int = 0
 ) -> tuple[Event, ...]:
-    """Let requests arrive as a Poisson process and stay for exponential times; return events in order of time.
+    """Return Poisson arrivals with exponential durations as events in order of time.
 
     Raises
     ------
@@ -156,7 +157,7 @@ def arrivals(
 
 
 def _tagged(tag: str) -> tuple[str, ...]:
-    """Return the network functions of a paper, without the competitors it makes up."""
+    """Return the network functions of a paper, without its synthetic competitors."""
     functions = ((name, load_network_function(name)) for name in network_function_names())
     return tuple(name for name, function in functions if tag in function.tags and function.klass != "competitor")
 

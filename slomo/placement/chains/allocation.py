@@ -1,7 +1,7 @@
-"""What chains on NUMA nodes have to themselves: cache ways and memory bandwidth, by NUMASFP's lookup table.
+"""Exclusive cache ways and memory bandwidth for chains on NUMA nodes, by NUMASFP's lookup table.
 
-NUMASFP (COMSNETS'22): a profiler's table says what each network function needs at its rate; the placement engine
-allocates LLC ways (CAT) and memory bandwidth (MBA) accordingly.
+NUMASFP (COMSNETS'22): a profiler's table gives the resources that each network function needs at its rate, and the
+placement engine allocates LLC ways (CAT) and memory bandwidth (MBA) accordingly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from slomo.vocabulary.machine import Machine
 
 @dataclass(frozen=True)
 class Parts:
-    """Cache ways and memory bandwidth that chains have for themselves in one interval."""
+    """Exclusive cache ways and memory bandwidth of chains in one interval."""
 
     #: Chain -> cache ways.
     ways: Mapping[str, int] = field(default_factory=dict)
@@ -24,16 +24,16 @@ class Parts:
     throttles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __or__(self, other: "Parts") -> "Parts":
-        """Return the parts of both, for instance of two servers."""
+        """Return the union of two allocations, for instance of two servers."""
         return Parts({**self.ways, **other.ways}, {**self.throttles, **other.throttles})
 
 
 def allocated(chains: Sequence[RatedChain], interval: int, seats: Nodes, nodes: Sequence[Node], table: Table) -> Parts:
-    """Return the cache ways and the memory bandwidth that each chain gets to itself.
+    """Return the exclusive cache ways and memory bandwidth of each chain.
 
-    Ways that the table leaves are divided in proportion to what it gives; stages of a chain that is split share theirs
-    with other such. Where the chains of a node need more ways or bandwidth than it has, both stay shared there: nobody
-    is given less than the table says.
+    Ways left over are divided in proportion to the table's ways; stages of a chain that is split over nodes share
+    theirs with other such stages. If the chains of a node need more ways or bandwidth than it has, both stay shared on
+    that node: no chain is given less than the table says.
     """
     parts = Parts()
     for number, node in enumerate(nodes):
@@ -58,7 +58,7 @@ def _on_node(needs: Mapping[str, Need], seats: Nodes, number: int, node: Node) -
 
 
 def _divided(ways: int, claims: Sequence[float]) -> list[int]:
-    """Divide ways in proportion to claims, nobody below its own (the largest remainders are rounded up)."""
+    """Divide ways in proportion to claims, each at least its claim (largest remainders are rounded up)."""
     total = sum(claims)
     exact = [ways * claim / total for claim in claims]
     given = [int(share) for share in exact]
@@ -69,11 +69,11 @@ def _divided(ways: int, claims: Sequence[float]) -> list[int]:
 
 
 def lookup_table(estimates: ThroughputEstimates, host: Machine, measured: ResourceTable | None = None) -> Table:
-    """Return NUMASFP's lookup table: what each network function needs at a traffic rate.
+    """Return NUMASFP's lookup table: the resources that each network function needs at a traffic rate.
 
-    A measured one has ways, bandwidth and throttle. Without it, ways are the fewest with which a profile serves the
-    rate, or as much of it as the network function can; without a profile, those it holds alone. Memory bandwidth is
-    then what it moves alone, in proportion to the rate, and nobody is throttled.
+    A measured one has ways, bandwidth and throttle. Without a measured table, ways are the fewest with which a profile
+    serves the rate, or as much of it as the function can serve; without a profile, its solo occupancy. Memory bandwidth
+    is then its solo traffic in proportion to the rate, and nothing is throttled.
 
     Parameters
     ----------

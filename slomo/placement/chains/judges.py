@@ -1,4 +1,4 @@
-"""What chain policies go by: a lookup table of needs, predictions of nodes, and the cost of hand-overs."""
+"""Inputs of chain policies: a lookup table of needs, predictions of nodes, and the cost of crossing nodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ Stage = tuple[str, float]
 Mix = tuple[int, tuple[Stage, ...]]
 #: Mixes -> throughput of each stage of each [Mpps].
 Estimate = Callable[[Sequence[Mix]], Sequence[Sequence[float]]]
-#: A chain and the nodes of its stages -> share of its throughput that it keeps for hand-overs between nodes.
+#: A chain and the nodes of its stages -> share of throughput that it keeps when packets cross nodes.
 Keeps = Callable[[RatedChain, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
 class Judges:
-    """What chain policies go by: a lookup table of needs; for `slomo-numa` predictions and the cost of hand-overs."""
+    """Inputs of chain policies: a table of needs; for `slomo-numa` also predictions and crossing costs."""
 
-    #: What a chain takes at a rate.
+    #: Resources that a chain needs at a rate.
     table: Table
-    #: What the stages of a node serve beside each other; `slomo-numa` needs it.
+    #: Throughput of the stages of a node beside each other; `slomo-numa` needs it.
     estimate: Estimate | None = None
-    #: Share that a chain keeps of its throughput, given the nodes of its stages.
+    #: Share of throughput that a chain keeps, given the nodes of its stages.
     keeps: Keeps | None = None
-    #: Share of an interval's service that moving costs a chain; nothing where None.
+    #: Share of an interval's service that a chain loses to moving; None means nothing.
     moving: Moving | None = None
 
 
-#: Chains of one server, interval, nodes (the NIC's first), judges, nodes before -> node of each stage.
+#: (chains of one server, interval, nodes with the NIC's first, judges, nodes before) -> node of each stage.
 ChainPolicy = Callable[[Sequence[RatedChain], int, Sequence[Node], Judges, Nodes | None], dict[str, tuple[int, ...]]]

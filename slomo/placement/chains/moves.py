@@ -1,9 +1,9 @@
-"""What it costs to move a network function to another NUMA node: a pause, a cold cache, and pages that follow later.
+"""Cost of moving a network function to another NUMA node: a pause, a cold cache, remote pages for a while.
 
 NUMASFP (COMSNETS'22) migrates by cpuset and sees "minimal performance impact in the immediate second". Here the parts
-are named: rings are unserved while they are handed over (make before break, `slomo chain run --move`: 0.4 and 3.4 ms in
-an emulated machine of two nodes), what the last-level cache held is read from memory again, line by line, and memory is
-remote until the kernel has copied its pages.
+are separate. Rings are unserved during the hand-over (make before break; `slomo chain run --move` measured 0.4 and 3.4
+ms in an emulated machine with two nodes). The function's part of the last-level cache is read from memory again, line
+by line. Its memory is remote until the kernel has copied the pages.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,27 +14,27 @@ from slomo.placement.problem.chain import RatedChain
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import LINE_B
 
-#: Length of an interval of placement, NUMASFP's [s].
+#: Length of a placement interval in NUMASFP [s].
 INTERVAL_S = 10.0
-#: A chain, the nodes of its stages before and after -> share of an interval's service that moving costs it, 0 to 1.
+#: A chain, the nodes of its stages before and after -> share of an interval's service lost to moving, 0 to 1.
 Moving = Callable[[RatedChain, Sequence[int], Sequence[int]], float]
 
 
 @dataclass(frozen=True)
 class Mover:
-    """What moving has to move of a network function."""
+    """State of a network function that a move has to transfer."""
 
     #: Its tables [MiB].
     memory_mib: float
-    #: Time it takes to read what the cache held again [s], see :func:`refill_s`.
+    #: Time to read its cached data from memory again [s], see :func:`refill_s`.
     refill_s: float = 0.0
-    #: Share of its throughput that it keeps while its memory is on the node it left, 0 to 1.
+    #: Share of throughput kept while its memory is on the old node, 0 to 1.
     away: float = 1.0
 
 
 @dataclass(frozen=True)
 class MoveCost:
-    """What a move takes of the machine.
+    """Cost of a move on a machine.
 
     Raises InvalidValueError for a negative time, or a rate that is not above 0.
 
@@ -45,9 +45,10 @@ class MoveCost:
     (0.1049, 0.0155)
     """
 
-    #: Time for which nobody serves its rings [s]; the longer of the two that were measured by default.
+    #: Time for which its rings are unserved [s]; default: the longer of the two measured.
     handover_s: float = 0.0034
-    #: Rate at which the kernel copies pages to the new node [GB/s]; the default, some 8 us for 4 KiB, is assumed.
+    #: Rate at which the kernel copies pages to the new node [GB/s]; the default, about 8 us for 4 KiB, is an
+    #: assumption.
     copy_gb_s: float = 0.5
 
     def __post_init__(self) -> None:
@@ -58,20 +59,20 @@ class MoveCost:
             )
 
     def pause_s(self, mover: Mover) -> float:
-        """Return the time at once in which nothing is served: hand-over and a cold cache [s]."""
+        """Return the time without service: hand-over plus cold cache [s]."""
         return self.handover_s + mover.refill_s
 
     def copy_s(self, mover: Mover) -> float:
-        """Return how long its memory is remote [s]."""
+        """Return the time for which its memory is remote [s]."""
         return mover.memory_mib * 2**20 / (self.copy_gb_s * 1e9)
 
     def lost_s(self, mover: Mover) -> float:
-        """Return the service that a move costs, as a time in which nothing is served [s]."""
+        """Return the cost of a move as an equivalent time without service [s]."""
         return self.pause_s(mover) + (1.0 - mover.away) * self.copy_s(mover)
 
 
 def refill_s(machine: Machine, held_kib: float) -> float:
-    """Return the time in which what the last-level cache held is read from memory again, line by line [s].
+    """Return the time to read its part of the last-level cache from memory again, line by line [s].
 
     Examples
     --------

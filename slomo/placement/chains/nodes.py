@@ -1,7 +1,7 @@
-"""The NUMA nodes of one server, and what service chains take of them and lose between them.
+"""NUMA nodes of one server, the resources that service chains use on them, and the cost of crossing nodes.
 
-NUMASFP (COMSNETS'22): packets arrive at one node's NIC; a node's cores, cache ways and memory bandwidth are shared by
-the chains on it; handing packets from node to node costs, and a migration by cpuset is nearly seamless.
+NUMASFP (COMSNETS'22): packets arrive at the NIC of one node, chains on a node share its cores, cache ways and memory
+bandwidth, crossing nodes costs throughput, and a migration by cpuset costs almost none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from slomo.placement.problem.chain import RatedChain
 
 @dataclass(frozen=True)
 class Need:
-    """What a chain takes at a traffic rate: NUMASFP's lookup table."""
+    """Resources that a chain needs at a traffic rate: a row of NUMASFP's lookup table."""
 
     #: One per stage.
     cores: int
@@ -21,7 +21,7 @@ class Need:
     ways: int
     #: Share of a node's memory bandwidth [%].
     memory_percent: float
-    #: Memory bandwidth throttle (MBA) of each stage [%]; empty where the table has none.
+    #: Memory bandwidth throttle (MBA) of each stage [%]; empty if the table has none.
     throttles: tuple[int, ...] = ()
 
 
@@ -33,7 +33,7 @@ Nodes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Node:
-    """One NUMA node: cores, ways and memory bandwidth left [%]."""
+    """One NUMA node: free cores, ways and memory bandwidth [%]."""
 
     cores: int
     ways: int
@@ -44,13 +44,13 @@ class Node:
         return need.cores <= self.cores and need.ways <= self.ways and need.memory_percent <= self.memory_percent
 
     def less(self, need: Need) -> "Node":
-        """Return what is left beside a chain."""
+        """Return what remains of the node after a chain takes its part."""
         left = max(self.memory_percent - need.memory_percent, 0.0)
         return Node(self.cores - need.cores, max(self.ways - need.ways, 0), left)
 
 
 def crossings(seats: Sequence[int]) -> int:
-    """Return how often a packet changes nodes on its way from the NIC (node 0) through all stages and back.
+    """Return how often a packet crosses nodes on its way from the NIC (node 0) through all stages and back.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def crossings(seats: Sequence[int]) -> int:
 
 
 def handover_keeps(seats: Sequence[int]) -> float:
-    """Return the share of its throughput that a chain keeps for the hand-overs between nodes, 0 to 1.
+    """Return the share of throughput that a chain keeps despite crossings between nodes, 0 to 1.
 
     NUMASFP measured a chain of three (monitor, router, forwarder) on OpenNetVM: all remote, 22 % less; the middle one
     local, 52 % less. From the NIC and back these are two and four crossings. Six and more are extrapolated.
@@ -77,7 +77,7 @@ def handover_keeps(seats: Sequence[int]) -> float:
 
 
 def migrations(before: Nodes, after: Nodes) -> int:
-    """Return how many stages changed nodes.
+    """Return the number of stages that changed nodes.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def migrations(before: Nodes, after: Nodes) -> int:
 
 
 def by_rate(chains: Sequence[RatedChain], interval: int) -> list[RatedChain]:
-    """Return the chains with the fastest first."""
+    """Return the chains, fastest first."""
     return sorted(chains, key=lambda item: (-item.offered_mpps(interval), item.request.id))
 
 
 def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool = False) -> dict[str, tuple[int, ...]]:
-    """Fill nodes in order; with `whole`, a chain that does not fit a node goes whole to the next that holds it."""
+    """Fill nodes in order; with `whole`, a chain that does not fit goes whole to the next node that holds it."""
     free = [node.cores for node in nodes]
     seating: dict[str, tuple[int, ...]] = {}
     for item in chains:
@@ -113,7 +113,7 @@ def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool =
 
 
 def most_free(stages: int, free: list[int]) -> tuple[int, ...]:
-    """Take cores of the node with most free, of several nodes only where no one holds all stages."""
+    """Take cores of the node with most free ones; use several nodes only if none holds all stages."""
     node = max(range(len(free)), key=lambda i: (free[i], -i))
     if free[node] >= stages:
         free[node] -= stages

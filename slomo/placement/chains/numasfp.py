@@ -1,7 +1,7 @@
-"""`numasfp`: the fastest chains on the node of the NIC while cores, cache ways and memory bandwidth last; migrates.
+"""`numasfp`: put the fastest chains on the NIC's node while it has room, and migrate chains as rates change.
 
-NUMASFP (COMSNETS'22): a profiler's lookup table says what each chain needs at its rate of now; all stages of a chain
-stay on one node; chains migrate between nodes as their rates change. What they then have to themselves is in
+NUMASFP (COMSNETS'22): a profiler's lookup table gives each chain's needs at its present rate; all stages of a chain
+stay on one node; chains migrate between nodes as their rates change. Their exclusive resources are computed in
 `slomo.placement.chains.allocation`.
 """
 
@@ -16,7 +16,7 @@ from slomo.placement.problem.chain import RatedChain
 def numasfp(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Put the fastest chains whole on the local node while it lasts, the rest whole elsewhere."""
+    """Put the fastest chains whole on the local node while it has room, the rest whole elsewhere."""
     del before
     left = list(nodes)
     seating: dict[str, tuple[int, ...]] = {}
@@ -37,5 +37,5 @@ def numasfp(
 
 
 def _fair(need: Need, node: Node) -> Need:
-    """Return a need with no more ways than its cores' share of the node, so that all its cores can be given some."""
+    """Return a need with at most its cores' share of the node's ways, so that ways suffice for all cores."""
     return replace(need, ways=min(need.ways, max(node.ways * need.cores // node.cores, 1)))

@@ -1,7 +1,7 @@
-"""Service chains on the NUMA nodes of servers, with rates that change: who runs where from interval to interval.
+"""Place service chains with changing rates on the NUMA nodes of servers, interval by interval.
 
-NUMASFP (COMSNETS'22): chains are placed in a server by the rates of now and migrate between its nodes; Octans,
-node-first and node-balance keep what they chose first.
+NUMASFP (COMSNETS'22) places chains by their present rates and migrates them between nodes; Octans, node-first and
+node-balance keep their first choice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,8 @@ def place_chains(
 ) -> dict[str, tuple[int, ...]]:
     """Place chains on the nodes of one server for one interval.
 
-    Raises UnknownNameError for another policy; InvalidValueError where the chains have more stages than the server has
-    cores, or `slomo-numa` has no predictions.
+    Raises UnknownNameError for an unknown policy; InvalidValueError if the chains have more stages than the server has
+    cores, or `slomo-numa` lacks predictions.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class ChainPlan:
 
     #: Who placed.
     policy: str
-    #: Which chains each server in use has.
+    #: The chains on each server in use.
     servers: Mapping[str, tuple[RatedChain, ...]]
     #: Per interval, the node of each stage of each chain.
     seats: tuple[Nodes, ...]
-    #: Chains for which no server has cores left.
+    #: Chains for which no server has enough cores.
     unplaced: tuple[str, ...] = ()
-    #: Per interval, the cache ways and memory bandwidth that chains have to themselves, under policies that allocate.
+    #: Exclusive cache ways and memory bandwidth of chains per interval, under policies that allocate them.
     parts: tuple[Parts, ...] = ()
 
     @property
@@ -85,9 +85,9 @@ def plan_chains(
     allocate: bool | None = None,
     clock: Callable[[], None] | None = None,
 ) -> ChainPlan:
-    """Spread chains over servers, each on the first with cores left, and place them on nodes for every interval.
+    """Put each chain on the first server with enough cores, and place it on nodes for every interval.
 
-    Raises UnknownNameError, InvalidValueError as for :func:`place_chains`.
+    Raises UnknownNameError and InvalidValueError as :func:`place_chains`.
 
     Parameters
     ----------

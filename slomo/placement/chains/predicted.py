@@ -1,11 +1,11 @@
-"""`slomo-numa`: of all ways to put whole chains on nodes, the one predicted to serve most at the rates of now.
+"""`slomo-numa`: of all assignments of whole chains to nodes, choose the one with the highest predicted throughput.
 
-The search NUMASFP (COMSNETS'22) formulates and solves by rates; here every node is predicted as a whole, all stages at
-their fixed point under their loads (beyond SLOMO, SIGCOMM'20), and what a chain loses between nodes is known from
+NUMASFP (COMSNETS'22) formulates this search and solves it by rates. Here every node is predicted as a whole, all stages
+at their fixed point under their loads (beyond SLOMO, SIGCOMM'20), and the cost of crossing nodes comes from
 measurements.
 
-Asked once, for the first interval, it is `octans-predicted`: Octans (TPDS'21), too, chooses nodes by what
-it predicts chains to lose and keeps them; its own model of that loss is not rebuilt, these predictions stand in for it.
+Run only for the first interval, it is `octans-predicted`: Octans (TPDS'21), too, chooses nodes by predicted drops and
+keeps them. Its own model of the drops is not rebuilt; these predictions replace it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,13 +46,13 @@ def best_nodes(
     judges: Judges,
     before: Nodes | None = None,
 ) -> dict[str, tuple[int, ...]]:
-    """Choose the nodes at which all chains together are predicted to serve most; among equals, fewest stages move.
+    """Choose the nodes with the highest predicted total throughput; of equal choices, the one with fewest moves.
 
-    Chains stay whole where that is possible; else one of them is split. What a move costs is taken off what is served.
-    Up to 1024 ways to put them all are looked at; of more, climbs take single moves and exchanges from where the
-    chains were, from the fastest first, and from evenly divided (`slomo.placement.chains.search`).
+    Chains stay whole if possible; else one of them is split. The cost of a move is subtracted from the throughput. Up
+    to 1024 assignments are all evaluated. For more, a local search takes single moves and exchanges, starting from the
+    previous assignment, from fastest-first and from an even division (`slomo.placement.chains.search`).
 
-    Raises InvalidValueError where there are no predictions.
+    Raises InvalidValueError if the judges have no predictions.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], 
 
 @dataclass(frozen=True)
 class _Worth:
-    """What choices of nodes are worth: what is served, less what moving costs [Mpps]; among equals, fewest moves."""
+    """Value of assignments: throughput less the cost of moves [Mpps]; of equal ones fewest moves."""
 
     chains: Sequence[RatedChain]
     interval: int
@@ -129,7 +129,7 @@ def _all_kept(chain: RatedChain, seats: Sequence[int]) -> float:
 def served_at(
     chains: Sequence[RatedChain], interval: int, choices: Sequence[Choice], estimate: Estimate, keeps: Keeps
 ) -> list[float]:
-    """Return what all chains together are predicted to serve under each choice of nodes [Mpps], in one question."""
+    """Return the predicted total throughput of each assignment [Mpps], predicted in one batch."""
     offered = [chain.offered_mpps(interval) for chain in chains]
     mix_numbers: dict[Mix, int] = {}
     needed: list[list[tuple[int, list[int]]]] = []
@@ -158,7 +158,7 @@ def served_at(
 def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
     """Return an estimate from predictions of every node as a whole, each as if it were the NIC's.
 
-    At the fixed point under the loads of now where all models have learned that; else as if all were saturated.
+    Present loads are taken into account if all models know part load; else every stage counts as saturated.
     """
 
     def rates(mixes: Sequence[Mix]) -> list[list[float]]:
@@ -174,7 +174,7 @@ def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
 
 
 def _under_loads(models: "Mapping[str, NFModel]", machine: str, mixes: Sequence[Mix]) -> list[list[float]]:
-    """Ask about every node at its loads."""
+    """Predict every node at its loads."""
     kinds = sorted({stage for _, stages in mixes for stage in stages})
     number = {stage: code for code, stage in enumerate(kinds)}
     tenants = [TenantModel(models[key].workload, models[key], mpps) for key, mpps in kinds]

@@ -1,4 +1,4 @@
-"""The policies for chains on NUMA nodes by name; each is imported when it is asked for."""
+"""Policies for chains on NUMA nodes by name; each is imported on first use."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from slomo.plugins import imported
 
 @dataclass(frozen=True)
 class ListedChainPolicy:
-    """Where a policy is, and what it does: place afresh in every interval, ask models what nodes serve, give parts."""
+    """Module of a policy, and its properties: places anew in every interval, needs predictions, allocates resources."""
 
     home: str
     places_afresh: bool = False

@@ -1,4 +1,4 @@
-"""NUMASFP's lookup table as a document: what a network function needs to serve a traffic rate.
+"""NUMASFP's lookup table as a document: resources that a network function needs to serve a traffic rate.
 
 NUMASFP (COMSNETS'22), "VNF profiler": VNF x traffic rate -> cores, LLC ways, memory bandwidth. `slomo profile --plan
 resource-table` measures it (`slomo.workflow.chains.resource_table`), policy `numasfp` places and allocates by it.
@@ -24,20 +24,20 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """What one network function needs at one rate."""
+    """Needs of one network function at one rate."""
 
     #: Workload key.
     workload: Name
-    #: The rate, with preamble and gap [Gbit/s], and in packets [Mpps].
+    #: The rate on the wire, with preamble and gap [Gbit/s], and in packets [Mpps].
     gbps: PositiveRate
     mpps: PositiveRate
-    #: Instances, each with a core and the same part of the rate.
+    #: Number of instances, each with one core and an equal part of the rate.
     cores: PositiveCount
     #: LLC ways of each.
     ways: Ways
-    #: Memory bandwidth throttle of each (MBA) [%].
+    #: Memory bandwidth throttle (MBA) of each instance [%].
     memory_percent: Percent
-    #: What each then moves to and from memory [GB/s].
+    #: Memory traffic of each instance at that rate [GB/s].
     memory_gb_s: Rate = 0.0
 
 
@@ -62,7 +62,7 @@ class ResourceTable:
     def row(self, workload: str, mpps: float) -> ResourceRow:
         """Return the first row of one core whose rate is not below `mpps` [Mpps], else the last.
 
-        Raises UnknownNameError for a network function that the table does not have.
+        Raises UnknownNameError for a network function missing from the table.
         """
         key = without_load(workload)
         if key not in self._by_nf:
@@ -89,6 +89,6 @@ def save_resource_table(table: ResourceTable, path: str | Path) -> Path:
 
 
 def load_resource_table(path: str | Path) -> ResourceTable:
-    """Read a table; ConfigurationError for a file that holds none, or another schema version."""
+    """Read a table; ConfigurationError for an invalid file or another schema version."""
     table = read(path, ResourceTableFile, hint="slomo profile NF... --plan resource-table --out FILE")
     return ResourceTable(table.machine, table.rows)

@@ -1,4 +1,4 @@
-"""Ways to seat chains on nodes: all of them for few chains, for many those that one move or one exchange leads to."""
+"""Assignments of chains to nodes: all of them for few chains; for many, neighbours by one move or exchange."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -9,14 +9,14 @@ from slomo.placement.chains.nodes import Node
 Choice = tuple[tuple[int, ...], ...]
 #: Choices -> what each is worth; more is better.
 Worth = Callable[[Sequence[Choice]], Sequence[float]]
-#: Up to so many ways to seat chains whole, all are looked at.
+#: Largest number of assignments of whole chains that are all evaluated.
 MOST_WAYS = 1024
-#: A climb ends after so many steps, wherever it is then.
+#: Largest number of steps of one local search.
 MOST_STEPS = 40
 
 
 def every_choice(lengths: Sequence[int], nodes: Sequence[Node]) -> list[Choice]:
-    """Return all ways to seat chains whole; where there are none, those that split one chain once."""
+    """Return all assignments of whole chains; if there are none, those that split one chain once."""
     whole = [[(node,) * length for node in range(len(nodes))] for length in lengths]
     fitting = [choice for choice in itertools.product(*whole) if fits(choice, nodes)]
     return fitting or list(_splitting(whole, lengths, nodes))
@@ -36,15 +36,15 @@ def _splitting(
 
 
 def fits(choice: Choice, nodes: Sequence[Node]) -> bool:
-    """Say whether every stage finds a core."""
+    """Return whether every stage has a core."""
     return all(sum(seats.count(number) for seats in choice) <= node.cores for number, node in enumerate(nodes))
 
 
 def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Choice:
-    """Return the best choice that steps lead to, each to the best of all choices that differ by one move or exchange.
+    """Return the best assignment found by local search: each step takes the best neighbour by one move or exchange.
 
-    A climb begins at each start and ends where no step gains, after `MOST_STEPS` at most: with n stages on two nodes
-    that is up to n + n * n / 4 choices a step.
+    The search starts at each of `starts` and ends when no step improves, after at most `MOST_STEPS`. With n stages on
+    two nodes a step evaluates up to n + n * n / 4 neighbours.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Ch
 
 
 def _climb(here: Choice, nodes: Sequence[Node], worth: Worth) -> tuple[Choice, float]:
-    """Return where a climb ends, and what that is worth."""
+    """Return the final assignment of one local search, and its value."""
     value = worth([here])[0]
     for _ in range(MOST_STEPS):
         near = [choice for choice in dict.fromkeys(_near(here, len(nodes))) if fits(choice, nodes)]
@@ -79,7 +79,7 @@ def _climb(here: Choice, nodes: Sequence[Node], worth: Worth) -> tuple[Choice, f
 
 
 def _near(choice: Choice, nodes: int) -> Iterator[Choice]:
-    """Yield what moving one chain whole, or exchanging the seats of two as long, makes of a choice."""
+    """Yield assignments that differ by moving one whole chain, or by exchanging two chains of equal length."""
     for place, seats in enumerate(choice):
         for node in range(nodes):
             if seats != (node,) * len(seats):

@@ -17,8 +17,8 @@ def octans(
 
     `octans`: give the node of the NIC to the chains with the highest rates.
 
-    Octans (Zheng et al., TPDS'21) as NUMASFP (COMSNETS'22) compares with it: chains with high traffic rates in the
-    local node until its resources are depleted; static. Octans' own optimisation, by predicted drops, is not rebuilt.
+    Octans (Zheng et al., TPDS'21) as NUMASFP (COMSNETS'22) describes it: chains with high traffic rates on the local
+    node until its resources are used up; static. Octans' own optimisation by predicted drops is not rebuilt.
     """
     del judges, before
     return filled(by_rate(chains, interval), nodes, whole=True)
@@ -27,9 +27,9 @@ def octans(
 def node_first(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Fill nodes stage by stage; the chain at the border is split.
+    """Fill nodes stage by stage; the chain at the boundary is split.
 
-    `node-first`: fill the node of the NIC, then the next, in the order chains come.
+    `node-first`: fill the NIC's node, then the next, in the chains' given order.
 
     NUMASFP (COMSNETS'22), "alternative placement mechanisms": on the local node first until all its resources are
     consumed, then on the remote node; static.
@@ -46,7 +46,8 @@ def node_balance(
     `node-balance`: divide the chains among the nodes so that cores are used evenly.
 
     NUMASFP (COMSNETS'22), "alternative placement mechanisms": chains are divided into all nodes to balance each node's
-    core utilisation; static. Whether chains are kept whole is not said; here they are, which is the kinder reading.
+    core utilisation; static. The paper does not say whether chains are kept whole; they are here, which is the more
+    favourable reading.
     """
     del interval, judges, before
     free = [node.cores for node in nodes]

@@ -1,1 +1,1 @@
-"""What a server can promise: throughput estimates, rates, verdicts over mixes."""
+"""Feasibility of mixes on a server: throughput estimates, rates, verdicts."""

@@ -1,9 +1,9 @@
-"""What is to be counted on: one-sided lower bounds of the tenants of a mix, so that servers break as often as asked.
+"""One-sided lower bounds of the tenants of a mix, so that servers break a promise as often as asked.
 
-A promise is broken on one side only. Tenants alike serve the same rate and break together; different ones err nearly
-independently (rank of the worst of m against m ranks, on the shipped calibration mixes). Each of m different ones may
-therefore break with 1 - (1 - p) ** (1 / m), where p is what the server may, as measured on whole calibration servers by
-their worst tenant (`slomo.training.conformal_fit`).
+Only throughput below the promise breaks it. Tenants of the same workload serve the same rate and break together; errors
+of different workloads are nearly independent (rank of the worst of m against m ranks, on the shipped calibration
+mixes). Each of m different tenants may therefore fail with probability 1 - (1 - p) ** (1 / m), where p is the server's
+probability, as measured on whole calibration servers by their worst tenant (`slomo.training.conformal_fit`).
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,10 @@ from slomo.vocabulary.vector import Floats
 
 
 def level_of(confidence: float, different: int, together: float = 1.0) -> float:
-    """Return the confidence of each bound where those of so many different tenants all hold with a confidence.
+    """Return the confidence of each single bound such that all `different` bounds hold together with `confidence`.
 
-    `together` is the calibration's: servers whose tenants were asked as if they broke with p do so with p ** together.
+    `together` comes from calibration: servers whose tenants' bounds are set for probability p fail with probability p
+    ** together.
 
     Examples
     --------
@@ -33,7 +34,7 @@ def level_of(confidence: float, different: int, together: float = 1.0) -> float:
 
 
 def different_in(members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many different tenants each mix has.
+    """Return the number of different tenants of each mix.
 
     Examples
     --------
@@ -93,7 +94,7 @@ def breaking(
     mpps: Floats,
     needed_mpps: Floats,
 ) -> float:
-    """Return the probability with which a server breaks a promise.
+    """Return the probability that a server breaks a promise.
 
     Parameters
     ----------

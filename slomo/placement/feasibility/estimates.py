@@ -1,7 +1,7 @@
-"""What a policy knows about network functions: solo rates, predicted rates in a mix, profiles over cache ways.
+"""Knowledge of policies about network functions: solo throughput, predictions in mixes, profiles over cache ways.
 
-The confidence is the probability with which all SLOs of a socket hold; what it leaves of each prediction is in
-`slomo.placement.feasibility.bounds`.
+The confidence is the probability that all SLOs of a socket hold; `slomo.placement.feasibility.bounds` turns it into
+lower bounds of predictions.
 """
 
 import math
@@ -47,9 +47,9 @@ Tenants = tuple[str, ...]
 
 
 class ThroughputEstimates:
-    """Models and profiles, asked by machine and workload key.
+    """Models and profiles by machine and workload key.
 
-    Raises InvalidValueError for a confidence outside 0.5 to 1, or another method.
+    Raises InvalidValueError for a confidence outside 0.5 to 1, or an unknown method.
 
     Parameters
     ----------
@@ -97,9 +97,10 @@ class ThroughputEstimates:
         self.library, self.model, self.confidence, self.method = library, model, confidence, method_named(method)
         self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
-        #: Whether network functions without a model are taken for the worst neighbour the library knows.
+        #: Whether network functions without a model count as the worst neighbour in the library.
         self.takes_strangers = False
-        #: Machine -> workload -> what its predictions are multiplied by, as outcomes taught (`slomo.drift.correction`).
+        #: Machine -> workload -> correction factor of its predictions, learned from outcomes
+        #: (`slomo.drift.correction`).
         self.factors: Mapping[str, Mapping[str, float]] = {}
         self._worst: dict[str, WorstCase | None] = {}
         self._strange: dict[tuple[str, str], bool] = {}
@@ -114,7 +115,7 @@ class ThroughputEstimates:
         return self.profiles.get((machine, without_load(workload)))
 
     def solo_mpps(self, machine: str, workload: str) -> float | None:
-        """Return the solo throughput [Mpps], or None where nothing is known on this machine."""
+        """Return the solo throughput [Mpps]; None if nothing is known on this machine."""
         key = (machine, workload)
         if key not in self._solo:
             model, profile = self._find(machine, workload), self.profile(machine, workload)
@@ -124,7 +125,7 @@ class ThroughputEstimates:
         return self._solo[key]
 
     def worst(self, machine: str) -> WorstCase | None:
-        """Return who stands in for network functions without a model on a machine; None where nobody does."""
+        """Return the worst case that represents network functions without a model on a machine; None if none does."""
         if machine not in self._worst:
             keys = [key for name, key in self.library if name == machine and self.predictable(machine, key)]
             solo = {key: self.library[machine, key].solo_mpps for key in keys}
@@ -136,7 +137,7 @@ class ThroughputEstimates:
         return self._worst[machine] if self.takes_strangers else None
 
     def is_stranger(self, machine: str, workload: str) -> bool:
-        """Say whether a network function runs for which another one stands in."""
+        """Return whether a network function has no model and is represented by the worst case."""
         if not self.takes_strangers:
             return False
         key = (machine, workload)
@@ -148,7 +149,7 @@ class ThroughputEstimates:
         return [{key: rate[0] for key, rate in each.items()} for each in self.rates(machine, mixes)]
 
     def predictable(self, machine: str, workload: str) -> bool:
-        """Say whether a mix with this workload can be predicted on this machine."""
+        """Return whether a mix with this workload can be predicted on this machine."""
         model = self._find(machine, workload)
         if model is None:
             return self.is_stranger(machine, workload) and self.worst(machine) is not None
@@ -157,25 +158,25 @@ class ThroughputEstimates:
         return model.named(self.model) in model.sensitivity
 
     def jointly(self, machine: str) -> bool:
-        """Say whether all mixes on a machine are predicted at their fixed point."""
+        """Return whether all mixes on a machine are predicted at their fixed point."""
         if machine not in self._jointly:
             models = [self.library[key] for key in self.library if key[0] == machine]
             self._jointly[machine] = bool(models) and self.how.jointly(models)
         return self._jointly[machine]
 
     def predictor_label(self, machine: str) -> str:
-        """Return what predicts on a machine, for people."""
+        """Return the name of the model that predicts on a machine, for display."""
         if self.jointly(machine):
             return "equilibrium"
         here = [self.library[key] for key in self.library if key[0] == machine]
         return ", ".join(sorted({model.named(self.model) for model in here})) or self.model
 
     def needed_mpps(self, request: Request, machine: str) -> float | None:
-        """Return what the request is promised [Mpps]; None where a share of an unknown solo rate is asked."""
+        """Return the throughput promised to a request [Mpps]; None for a share of an unknown solo throughput."""
         return 0.0 if request.slo.kind == "on-demand" else self.wanted_mpps(request, machine)
 
     def wanted_mpps(self, request: Request, machine: str) -> float | None:
-        """Return what the request asks for, promised or not, at most what it is offered [Mpps]; None as above."""
+        """Return the throughput that a request asks for, at most its offered load [Mpps]; None as above."""
         offered = min((w.traffic.offered_mpps for w in request.chain if w.traffic.offered_mpps), default=math.inf)
         if request.slo.min_share is None and any(self.is_stranger(machine, w.key) for w in request.chain):
             return None if request.slo.min_mpps else 0.0  # what it does alone is not known
@@ -186,7 +187,7 @@ class ThroughputEstimates:
         return min(request.slo.needed_mpps(min(modelled_solos)), offered) if len(modelled_solos) == len(solos) else None
 
     def rounded(self, request: Request, machine: str, mpps: float) -> float:
-        """Return a throughput rounded up to the grid of SLOs, but not beyond what one instance can [Mpps]."""
+        """Return a throughput rounded up to the grid of SLOs, at most one instance's solo throughput [Mpps]."""
         solos = [self.solo_mpps(machine, workload.key) for workload in request.chain]
         solo = min((solo for solo in solos if solo is not None), default=0.0)
         if not (self.slo_grid and solo and mpps):
@@ -209,7 +210,7 @@ class ThroughputEstimates:
                 check_profiled_on(profile, machines[profile.machine])
 
     def fingerprint(self, machines: tuple[str, ...]) -> str:
-        """Return what models and profiles say about some machines as 16 hexadecimal digits."""
+        """Return a fingerprint of the models and profiles of some machines, 16 hexadecimal digits."""
         if machines not in self._fingerprints:
             parts = [model_fingerprint(self.library[key], self.model) for key in self.library if key[0] in machines]
             parts += [canonical_json(stored(p)) for p in self.profiles.values() if p.machine in machines]
@@ -219,7 +220,7 @@ class ThroughputEstimates:
     def rates(
         self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int] | None = None
     ) -> list[dict[str, Rate]]:
-        """Predict every tenant of every mix, in one batch; tenants alike have the same rate.
+        """Predict every tenant of every mix in one batch; tenants of one workload have equal rates.
 
         Parameters
         ----------
@@ -250,7 +251,7 @@ class ThroughputEstimates:
         ]
 
     def breaking(self, machine: str, needs: Sequence[tuple[str, float]]) -> float:
-        """Return the probability with which a server breaks a promise, by the errors of calibration mixes.
+        """Return the probability that a server breaks a promise, from the errors of calibration mixes.
 
         Parameters
         ----------
@@ -272,7 +273,7 @@ class ThroughputEstimates:
         return breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
-        """Return the workloads of a request as they are predicted: what they are offered is rounded up to the grid."""
+        """Return the workloads of a request as they are predicted: offered loads are rounded up to the grid."""
         return tuple(self._on_grid(machine, workload) for workload in request.chain)
 
     def _on_grid(self, machine: str, workload: Workload) -> str:
@@ -286,7 +287,7 @@ class ThroughputEstimates:
         return workload.offered(up).key
 
     def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
-        """Return the numbers by which arrays of mixes name workloads."""
+        """Return the numbers of workloads in arrays of mixes."""
         kinds = self._kinds(machine)
         return [kinds.code(key) for key in workloads]
 
@@ -324,7 +325,7 @@ class ThroughputEstimates:
     def _rates_of(
         self, machine: str, members: NDArray[np.int64], different: NDArray[np.int64]
     ) -> tuple[Floats, Floats, Floats]:
-        """Predict mixes of models under loads."""
+        """Predict mixes of models at offered loads."""
         kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
         places = predict_places(kinds.tenants, members, machine, self.how)
@@ -342,7 +343,7 @@ class ThroughputEstimates:
         return tuple(np.fmin(part, offered) for part in parts)  # type: ignore[return-value]
 
     def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, different: NDArray[np.int64]) -> Floats:
-        """Return what each serves at the least, by the errors of what answered about its server [Mpps]."""
+        """Return each tenant's lower bound, from calibration errors of its server's method [Mpps]."""
         bound = np.zeros(who.shape)
         for jointly in (True, False):
             rows = np.flatnonzero(places.jointly == jointly)
@@ -367,16 +368,16 @@ class ThroughputEstimates:
         return kinds
 
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
-        """Refuse network functions that no machine of the cluster has a model or a profile of.
+        """Refuse network functions without a model or profile on any machine of the cluster.
 
-        Raises UnknownNameError for one that no machine at all has, with the nearest name; UnsupportedPredictionError
-        for one that other machines have.
+        Raises UnknownNameError, with the nearest name, for one unknown on every machine; UnsupportedPredictionError for
+        one known only on other machines.
         """
         for error in self.unknown(requests, machines).values():
             raise error
 
     def unknown(self, requests: Sequence[Request], machines: Sequence[str]) -> dict[str, SlomoError]:
-        """Return why some requests cannot be placed anywhere: nothing is known of a network function of theirs."""
+        """Return why some requests cannot be placed anywhere: a network function of theirs has no model or profile."""
         keys = {workload.key for request in requests for workload in request.chain}
         strange = {key for key in keys if all(self.solo_mpps(machine, key) is None for machine in machines)}
         errors: dict[str, SlomoError] = {}

@@ -1,4 +1,4 @@
-"""Whether models and machines are those they are called: fingerprints of what they hold, not of their names."""
+"""Compare models and machines by fingerprints of their content, not by name."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def model_fingerprint(model: "NFModel", family: str) -> str:
-    """Return what a model says as 16 hexadecimal digits: solo throughput, response, one sensitivity model, widths."""
+    """Return a model's fingerprint: solo throughput, response, sensitivity model, widths (16 hexadecimal digits)."""
     parts: list[Any] = [model.machine, model.workload.key, model.solo_mpps, model.solo_vector.to_dict()]
     parts.append(None if model.response is None else model.response.to_dict())
     parts.append(model.contentiousness.to_dict())
@@ -27,13 +27,13 @@ def model_fingerprint(model: "NFModel", family: str) -> str:
 
 
 def joined_fingerprint(parts: Iterable[str]) -> str:
-    """Return one fingerprint for several, whatever their order."""
+    """Return one fingerprint for several, independent of their order."""
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
 
 
 def check_profiled_on(profile: InstanceProfile, machine: Machine) -> None:
     """Refuse a profile over cache ways that was measured on another machine of the same name.
 
-    Raises ConfigurationError where the fingerprints differ.
+    Raises ConfigurationError if the fingerprints differ.
     """
     require_same(machine.name, profile.fingerprint, machine.fingerprint, "the cluster's")

@@ -1,4 +1,4 @@
-"""The network functions of one machine by number: a model, and what it is offered where that is not everything."""
+"""Network functions of one machine by number: a model, and an offered load unless saturated."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -19,22 +19,22 @@ Numbers = NDArray[np.int64]
 
 
 class Kinds:
-    """Numbers workloads as they are asked about."""
+    """Numbers workloads by model and offered load."""
 
     def __init__(self, models: "Sequence[NFModel]") -> None:
         self.models = list(models)
         self.solo_mpps = np.array([model.solo_mpps for model in models])
         self._index = {model.workload.key: number for number, model in enumerate(models)}
         self._codes = dict(self._index)
-        #: What the numbers stand for, as prediction is asked about it, and the model of each.
+        #: Tenant and model of each number.
         self.tenants = [TenantModel(model.workload, model) for model in models]
         self._model = list(range(len(models)))
         self._strange = -2
-        #: Model of whom network functions without one suffer like; -1 where nobody is.
+        #: Number of the model whose sensitivity represents network functions without a model; -1 for none.
         self.sensitive = -1
 
     def name_worst(self, workload: str, contentious: str, sensitive: str) -> None:
-        """Let a name stand for network functions without a model: press like one workload, suffer like another."""
+        """Let a name represent network functions without a model: contentious as one workload, sensitive as another."""
         self._strange = len(self._model)
         self._model.append(self._index[contentious])
         self.tenants.append(self.tenants[self._index[contentious]])
@@ -42,7 +42,7 @@ class Kinds:
         self.sensitive = self._index[sensitive]
 
     def strange(self, members: Numbers) -> NDArray[np.bool_]:
-        """Return which places have a network function without a model."""
+        """Return which positions have a network function without a model."""
         return np.equal(members, self._strange)
 
     def code(self, workload: str) -> int:
@@ -55,16 +55,16 @@ class Kinds:
         return self._codes[workload]
 
     def models_of(self, members: Numbers) -> Numbers:
-        """Return the model of each place, -1 for nobody."""
+        """Return the model of each position, -1 for empty ones."""
         return np.append(self._model, -1)[members]
 
     def loads_of(self, members: Numbers) -> Floats:
-        """Return what each place is offered [Mpps], NaN where that is everything."""
+        """Return the offered load of each position [Mpps], NaN if saturated."""
         loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in self.tenants]
         return np.array([*loads, np.nan])[members]
 
     def factors_of(self, who: Numbers, factors: Mapping[str, float]) -> Floats:
-        """Return what predictions of each place are multiplied by, given workload -> factor; 1 for all others."""
+        """Return the correction factor of each position, given workload -> factor; 1 for all others."""
         model_factors = [factors.get(model.workload.key, 1.0) for model in self.models]
         return np.array([*model_factors, 1.0])[who]
 
@@ -78,7 +78,7 @@ class Kinds:
 
 @lru_cache(maxsize=65_536)
 def without_load(workload: str) -> str:
-    """Return a workload's key without what it is offered.
+    """Return a workload's key without its offered load.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What latency asks of capacity: an instance must be quicker than its packets come, and quick enough for each of them.
+"""Capacity that a latency SLO requires: utilisation low enough, and time per packet short enough.
 
-ResQ (NSDI'18) section 5.2 keeps latency by load, measured alone with the whole cache. An instance that others slow
-down is loaded more by the same throughput, and takes longer for every packet besides.
+ResQ (NSDI'18) section 5.2 keeps latency by limiting load, measured alone with the whole cache. An instance slowed down
+by others has a higher utilisation at the same throughput, and takes longer for every packet.
 """
 
 from slomo.placement.feasibility.estimates import ThroughputEstimates
@@ -9,7 +9,7 @@ from slomo.placement.problem.request import Request
 
 
 def promises_latency(request: Request) -> bool:
-    """Say whether a request is promised a latency."""
+    """Return whether a request has a latency SLO."""
     slo = request.slo
     return slo.kind == "reserved" and (slo.p95_us is not None or slo.p99_us is not None)
 
@@ -17,7 +17,7 @@ def promises_latency(request: Request) -> bool:
 def each_mpps(
     estimates: ThroughputEstimates, request: Request, machine: str, needed_mpps: float, count: int
 ) -> float | None:
-    """Return what each of some instances alike must be able to serve [Mpps]; None where no capacity keeps latency.
+    """Return the throughput that each of equal instances must be able to serve [Mpps]; None if none keeps latency.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is remembered, up to a number of entries: the one that was not used for longest goes first."""
+"""A bounded cache of results; the least recently used entry is dropped first."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -40,7 +40,7 @@ class Memo(OrderedDict[Key, Value]):
                 return
 
     def recall(self, key: Key) -> Value | None:
-        """Return what is kept under a key, which counts as a use of it, or None."""
+        """Return the value of a key and mark it as used, or None."""
         value = self.get(key)
         if value is not None:
             try:

@@ -1,7 +1,6 @@
-"""Mixes by signature: which pieces share a socket, as sorted numbers, so that sockets alike are judged once.
+"""Mixes by signature, the sorted numbers of the pieces on a socket: equal sockets are judged once.
 
-The servers of a cluster differ in few ways and its network functions repeat; that is what makes bin packing with
-predictions in the loop quick.
+Servers of a cluster are of few types and network functions repeat, which makes bin packing by predictions fast.
 """
 
 import math
@@ -14,35 +13,35 @@ from slomo.placement.problem.cluster import Server
 
 #: Numbers of pieces, in ascending order; () is an empty socket.
 Signature = tuple[int, ...]
-#: Signatures about which something is remembered, at most.
+#: Largest number of signatures with remembered results.
 MOST_SIGNATURES = 400_000
 
 
 @dataclass(frozen=True)
 class Host:
-    """A kind of socket: what the sockets of all servers of one type and set-up have."""
+    """A kind of socket: the common properties of the sockets of equal servers."""
 
     #: Machine type.
     machine: str
-    #: Cores and cache ways for NFs.
+    #: Cores and cache ways available to NFs.
     cores: int
     ways: int
-    #: What it costs to use one.
+    #: Cost of using one socket.
     cost: float = 1.0
-    #: Hyper-threads of each core that are places.
+    #: Usable hyper-threads of each core.
     threads: int = 1
-    #: Line rate of the NIC port that all share [Gbit/s]; None where each has one.
+    #: Line rate of the NIC port shared by all NFs [Gbit/s]; None if each has its own.
     port_gbps: float | None = None
-    #: What all ports of the machine carry together [Gbit/s]; None where they limit nothing, or that is not known.
+    #: Total line rate of the machine's ports [Gbit/s]; None if unlimited or unknown.
     wire_gbps: float | None = None
 
     @property
     def places(self) -> int:
-        """Network functions it has room for: as many as cores, of those without a promise as many as hyper-threads."""
+        """Number of NFs that it holds: one per core, or one per hyper-thread for NFs without a promise."""
         return self.cores * self.threads
 
     def order(self) -> tuple[float, int, str, int, int, float]:
-        """Return what kinds are sorted by, whatever the order of the servers: the cheapest core first."""
+        """Return the sort key of kinds, independent of the order of servers: cheapest core first."""
         return self.cost / self.cores, -self.cores, self.machine, -self.ways, self.threads, self.port_gbps or 0.0
 
 
@@ -63,19 +62,19 @@ def host_of(server: Server) -> Host:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is placed as one: an NF, or the stages of a chain, on cores of one socket."""
+    """Unit of placement: one NF or the stages of a chain, on cores of one socket."""
 
     #: Workload keys, one core each.
     workloads: tuple[str, ...]
-    #: What every stage must serve [Mpps].
+    #: Throughput that every stage must serve [Mpps].
     needed_mpps: float = 0.0
-    #: Cache ways of each stage's own; empty where the cache is shared.
+    #: Exclusive cache ways of each stage; empty if the cache is shared.
     ways: tuple[int, ...] = ()
-    #: Must have the socket for itself.
+    #: Whether it needs the socket for itself.
     exclusive: bool = False
-    #: Instances of the request it holds; each has all stages.
+    #: Number of instances of the request in this piece; each has all stages.
     instances: int = 1
-    #: Instances the request may be cut into; tells apart pieces of requests that may be cut in different ways.
+    #: Largest number of instances of the request; distinguishes pieces of requests that can be split differently.
     replicas: int = 1
 
 
@@ -97,11 +96,11 @@ class Pieces:
         self._numbering = threading.Lock()
 
     def sizes(self) -> dict[str, int]:
-        """Return how many entries each memory holds."""
+        """Return the number of entries of each memory."""
         return {"signatures": len(self._cores), "grown signatures": len(self._grown)}
 
     def number(self, piece: Piece) -> int:
-        """Return the number of `piece`, a new one for a piece not seen before."""
+        """Return the number of `piece`, a new one if not seen before."""
         number = self._known.get(piece)
         if number is None:
             with self._numbering:  # a plan outside the placer's lock numbers pieces, too
@@ -130,7 +129,7 @@ class Pieces:
         return tuple(self._list[number] for number in signature)
 
     def cores(self, signature: Signature) -> int:
-        """Return the cores a signature takes."""
+        """Return the number of cores that a signature takes."""
         cores = self._cores.recall(signature)
         if cores is None:
             cores = self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)

@@ -1,8 +1,8 @@
-"""Share a server's cache among on-demand network functions, max-min fair, isolating only those that must be.
+"""Divide a server's cache among on-demand network functions, max-min fair, isolating only those that need it.
 
-ResQ (NSDI'18) section 5.3.2: all begin in one class. While SLOs break, the violators that miss much though they hold
-less than a fair share get a class of their own of about that share; those that keep their SLO, or break it without
-missing, and hold less than a fair share get a class the size of what they hold; the rest go on in what is left.
+ResQ (NSDI'18) section 5.3.2: all start in one class. While SLOs are violated, a violator with a high miss ratio and
+less than a fair share gets a class of about that share. A function that keeps its SLO, or violates it without missing,
+and holds less than a fair share gets a class of its present size. The others share the remaining ways.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.way_profiles import InstanceProfile
 
-#: Above this share of LLC references missed, more cache would help.
+#: Share of LLC references that miss, above which more cache helps.
 HIGH_MISS_RATIO = 0.1
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What was measured of one network function."""
+    """Measurements of one network function."""
 
     #: Whether its SLO is broken.
     violated: bool
@@ -37,7 +37,7 @@ class CacheClass:
 
 @dataclass(frozen=True)
 class Shares:
-    """How the cache is shared out, and whose SLO is still broken; those go to the central scheduler."""
+    """The division of the cache, and the functions whose SLOs remain violated; those go to the central scheduler."""
 
     classes: tuple[CacheClass, ...]
     unmet: tuple[str, ...]
@@ -86,7 +86,7 @@ def share_out(
 
 
 def _split(shared: Sequence[str], ways: int, seen: Mapping[str, Observed]) -> list[CacheClass]:
-    """Return the classes to set apart from the shared one, or none where nothing more can be."""
+    """Return the classes to separate from the shared one; none if nothing more can be separated."""
     fair = ways / len(shared)
     modest = [name for name in shared if seen[name].occupancy_ways < fair]
     starved = [name for name in modest if seen[name].violated and seen[name].miss_ratio > HIGH_MISS_RATIO]
@@ -102,11 +102,11 @@ def _split(shared: Sequence[str], ways: int, seen: Mapping[str, Observed]) -> li
 
 @dataclass(frozen=True)
 class Want:
-    """What an on-demand network function would like, and what is known of it."""
+    """Demand and profile of an on-demand network function."""
 
     #: Throughput over cache ways, latency over load.
     profile: InstanceProfile
-    #: Throughput aimed at [Mpps]; 0 for none.
+    #: Target throughput [Mpps]; 0 for none.
     needed_mpps: float = 0.0
     #: Latencies aimed at [us].
     p95_us: float | None = None
@@ -114,26 +114,26 @@ class Want:
 
     @property
     def demand_ways(self) -> int:
-        """Ways it would hold if nobody else were there: beyond them it gains less than 1 %."""
+        """Ways it would use alone; more ways gain less than 1 %."""
         best = self.profile.ways[-1]
         return next(ways for ways in range(self.profile.ways[0][0], best[0] + 1) if self.mpps(ways) >= 0.99 * best[1])
 
     def mpps(self, ways: float) -> float:
-        """Return the throughput with so many ways [Mpps]; never fewer than the profile begins with."""
+        """Return the throughput with `ways` ways [Mpps], at least the fewest ways of the profile."""
         return self.profile.mpps(max(ways, self.profile.ways[0][0]))
 
     def misses(self, mpps: float) -> bool:
-        """Say whether its target is missed at a throughput."""
+        """Return whether a throughput misses its target."""
         load = self.profile.load_for(self.p95_us, self.p99_us, mpps / self.profile.solo_mpps)
         late = (self.p95_us is not None or self.p99_us is not None) and load is None
         return late or mpps < self.needed_mpps
 
 
 def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict[str, Observed]]:
-    """Return an `observe` for :func:`share_out` that foresees from profiles what an agent would measure.
+    """Return an `observe` for :func:`share_out` that predicts, from profiles, what an agent would measure.
 
-    Members of a class hold what they would like, or, where the class is too small, shares of it in proportion. The
-    share of throughput lost for want of cache stands in for the miss ratio.
+    Members of a class hold their demand or, if the class is too small, parts in proportion to demand. The share of
+    throughput lost for lack of cache replaces the miss ratio.
     """
 
     def observe(classes: Sequence[CacheClass]) -> dict[str, Observed]:
@@ -152,7 +152,7 @@ def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict
 
 
 def class_masks(classes: Sequence[CacheClass], first_way: int) -> dict[str, int]:
-    """Return the way mask of every member, classes side by side from `first_way` upwards.
+    """Return every member's way mask, classes side by side from `first_way` upwards.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Whether a mix keeps every SLO: cores, cache ways, and the predicted throughput of everybody at a confidence.
+"""Judge whether a mix keeps every SLO: cores, cache ways, and predicted throughput at a confidence.
 
-SLOMO (SIGCOMM'20) section 2: placement asks what a network function loses beside others before it is put there. A mix
-counts as safe only if each of its parts is: then no tenant's departure puts a promise at risk. Verdicts are kept per
-kind of socket and signature; rates per mix, whatever it was promised, new ones in one batch.
+SLOMO (SIGCOMM'20) section 2: predict the loss of a network function beside others before placing it there. A mix counts
+as feasible only if all its sub-mixes are: then no departure of a tenant breaks a promise. Verdicts are cached per kind
+of socket and signature; rates per mix, independent of promises, new ones in one batch.
 """
 
 import math
@@ -17,21 +17,21 @@ from slomo.placement.feasibility.parts import LeastRates
 from slomo.placement.feasibility.port import Solo, behind_port, port_shares
 from slomo.placement.feasibility.rates import RateBook, RateTable
 
-#: What binds where a promise would have to be kept beside network functions that share a core.
+#: Reported limit if a promise would have to hold beside a hyper-thread neighbour.
 HYPER_THREADS = "cores of their own beside hyper-threads"
-#: What binds where a shared port lets too little through.
+#: Reported limit if a shared port lets too little through.
 PORT = "share of the NIC port"
-#: Mixes of some network functions that are predicted ahead, at most. All mixes of nine kinds on nine cores are 48 619.
+#: Largest number of mixes predicted ahead. All mixes of nine kinds on nine cores are 48 619.
 MOST_MIXES = 150_000
-#: Verdicts that are remembered per kind of socket, at most.
+#: Largest number of cached verdicts per kind of socket.
 MOST_VERDICTS = 200_000
-#: Mixes with one piece more that are remembered; beyond, all are forgotten.
+#: Largest number of cached mixes with one piece more; beyond, all are dropped.
 MOST_GROWN = 400_000
 
 
 @dataclass(frozen=True)
 class Breach:
-    """The first thing a mix would break: whose (the piece), which workload, what, needed and possible."""
+    """The first promise that a mix would break: piece, workload, resource, needed and possible amount."""
 
     piece: Piece
     workload: str
@@ -44,11 +44,11 @@ class Breach:
 class MixVerdict:
     """Whether a mix holds."""
 
-    #: Least share by which a promised throughput is exceeded; infinite where nothing is promised.
+    #: Smallest relative margin above a promised throughput; infinite without promises.
     headroom: float
-    #: What breaks; None where all holds.
+    #: The broken promise; None if all hold.
     breach: Breach | None
-    #: Predicted throughput per workload; empty where nothing is predicted.
+    #: Predicted throughput per workload; empty if nothing is predicted.
     rates: dict[str, Rate]
 
     @property
@@ -58,7 +58,7 @@ class MixVerdict:
 
 
 class Grown(NamedTuple):
-    """A mix that holds with a piece more: the mix before, its cores and least headroom after."""
+    """A mix that holds with one piece more: the mix before, its cores and smallest headroom after."""
 
     base: Signature
     cores: int
@@ -88,7 +88,7 @@ class Oracle:
         self._grown_count = 0
 
     def sizes(self) -> dict[str, int]:
-        """Return how many entries each memory holds."""
+        """Return the number of entries of each memory."""
         return {
             "verdicts": sum(map(len, self._known.values())),
             "hopeless mixes": sum(map(len, self._hopeless.values())),
@@ -107,7 +107,7 @@ class Oracle:
         return self._known[host]
 
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
-        """Judge many mixes, predicting those not seen before in one batch."""
+        """Judge many mixes; those not seen before are predicted in one batch."""
         memo = self._verdicts(host)
         judged = {signature: memo.recall(signature) for signature in dict.fromkeys(signatures)}
         missing = [signature for signature, verdict in judged.items() if verdict is None]
@@ -117,9 +117,9 @@ class Oracle:
         return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
     def holding(self, host: Host, piece: int, signatures: Iterable[Signature], *, hopeful: bool) -> list[Grown]:
-        """Return the mixes that still hold with a piece more; those of them not seen before are judged in one batch.
+        """Return the mixes that still hold with one piece more; those not seen before are judged in one batch.
 
-        With `hopeful`, mixes of which a part is known to break are left out unjudged.
+        With `hopeful`, mixes with a sub-mix known to break a promise are skipped.
         """
         if self._grown_count > MOST_GROWN:
             self._grown, self._grown_count = {}, 0
@@ -137,11 +137,11 @@ class Oracle:
         return [grown for signature in signatures if (grown := here[signature]) is not None]
 
     def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
-        """Return the rates of all mixes of use for these least rates, as far as `most` mixes reach."""
+        """Return the rates of all useful mixes for these lower bounds, at most `most` mixes."""
         return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
-        """Say whether a mix needs no judging: a part of it was seen to break when mixes were told ahead."""
+        """Return whether a mix is known to break without judging it: a sub-mix broke when mixes were tabulated."""
         if host not in self._hopeless:
             self._hopeless[host] = Memo(MOST_VERDICTS)
         hopeless = self._hopeless[host]
@@ -198,7 +198,7 @@ class Oracle:
 
 
 def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
-    """Return what a piece is short of in a mix that does not hold, or None where it has what it needs."""
+    """Return the missing resource of a piece in an infeasible mix; None if it lacks nothing."""
     if not verdict.rates:
         return verdict.breach
     if piece.needed_mpps <= 0.0 or piece.ways:
@@ -208,7 +208,7 @@ def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | N
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
-    """Return what is short of cores, ways or solitude."""
+    """Return a breach of cores, ways or exclusiveness."""
     cores = sum(len(piece.workloads) for piece in pieces)
     if cores > host.places:
         return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.places)
@@ -229,9 +229,9 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
 
 
 def _cut_short(host: Host, pieces: tuple[Piece, ...], solo_mpps: Solo) -> Breach | None:
-    """Return who is promised more than its part of a shared port; with ways of one's own, of the machine's ports.
+    """Return a breach of a shared port's parts (with exclusive ways, of the machine's ports).
 
-    Predictions of a shared cache know the machine's ports.
+    Predictions for a shared cache include the machine's ports.
     """
     if host.port_gbps is None and any(piece.ways for piece in pieces):
         host = replace(host, port_gbps=host.wire_gbps)

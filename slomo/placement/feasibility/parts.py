@@ -1,8 +1,8 @@
-"""What is to be counted on in every part of a mix: bounds that never fall when somebody leaves.
+"""Lower bounds over all sub-mixes of a mix, which never fall when a tenant leaves.
 
-Bounds of single mixes come from scores of each mix's own kind of neighbourhood and are not ordered among each other.
-More competitors never raise what one serves (law 3), so that a promise has to hold with all neighbours and with any of
-them gone: the bound of a tenant is the least over all parts of the mix that have it (isotonic over sub-mixes).
+Bounds of single mixes come from each mix's own kind of neighbourhood, and are not ordered among each other. More
+competitors never raise a tenant's throughput (law 3), so a promise must hold with all neighbours and without any of
+them. The bound of a tenant is the least over all sub-mixes that contain it (isotonic over sub-mixes).
 """
 
 import math
@@ -13,27 +13,27 @@ from slomo.placement.feasibility.estimates import Rate, Tenants
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.rates import RateBook
 
-#: Parts that are looked at for one mix, at most; of mixes with more, only those with one or two tenants less.
+#: Largest number of sub-mixes examined; for larger mixes, only those with one or two tenants less.
 MOST_PARTS = 30_000
-#: Mixes of which the least is remembered, at most.
+#: Largest number of mixes with a cached minimum.
 MOST_LEAST = 200_000
-#: A mix and how many different ones of it are promised something.
+#: A mix, and the number of its different workloads with a promise.
 _Key = tuple[Tenants, int]
 
 
 class LeastRates:
-    """The least rate of each tenant of a mix over all parts of the mix."""
+    """The least rate of each tenant over all sub-mixes."""
 
     def __init__(self, book: RateBook) -> None:
         self._book = book
         self._seen: Memo[tuple[str, Tenants, int], dict[str, float]] = Memo(MOST_LEAST)
 
     def sizes(self) -> dict[str, int]:
-        """Return how many mixes are remembered."""
+        """Return the number of cached mixes."""
         return {"mixes looked at in every part": len(self._seen)}
 
     def below(self, machine: str, mix: Tenants, promised: int, rates: dict[str, Rate]) -> dict[str, Rate]:
-        """Return the rates of a mix with the lower ends of its parts.
+        """Return the rates of a mix, with lower ends over its sub-mixes.
 
         Parameters
         ----------
@@ -87,5 +87,5 @@ def _one_less(mix: Tenants, promised: int) -> list[_Key]:
 
 
 def _lower(one: float, other: float) -> float:
-    """Return the lower of two rates; NaN, where nothing is known of a part, does not speak of the whole."""
+    """Return the lower of two rates; NaN, an unknown sub-mix, is ignored."""
     return one if not other < one else other

@@ -1,6 +1,6 @@
-"""What a NIC port that all network functions of a socket share lets through to each.
+"""Share of a NIC port that each network function of a socket gets, if all share one port.
 
-A network function without a stated offered load takes as much as it serves alone; a stage of a chain counts as one.
+A network function without a stated load takes its solo throughput; a stage of a chain counts as one.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ Solo = Callable[[str, str], float | None]
 
 
 def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, float]:
-    """Return what reaches each workload of a mix [Mpps]; nothing where no port is told.
+    """Return the load that reaches each workload of a mix [Mpps]; empty without a port.
 
     Examples
     --------
@@ -45,10 +45,10 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
 
 
 def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimates) -> dict[str, str]:
-    """Return every workload of a mix as it is offered traffic through the port that all share, if they do.
+    """Return every workload of a mix with its load behind the shared port, if there is one.
 
-    Where all have models, the port is divided as in every question (`slomo.prediction.question.behind_ports`); else by
-    what each serves alone. Who could not serve its part is left as it is: its ring is full either way.
+    If all have models, the port is divided as for every question (`slomo.prediction.question.behind_ports`); else by
+    solo throughputs. A workload that cannot serve its part is left unchanged: its ring is full in both cases.
     """
     loaded, solo_mpps = {key: key for key in tenants}, estimates.solo_mpps
     if host.port_gbps is None:

@@ -1,10 +1,9 @@
-"""Rates of whole mixes, remembered by who runs together: promises differ more often than mixes do.
+"""Rates of whole mixes, cached by their tenants: promises vary more than mixes.
 
-SLOMO (SIGCOMM'20) predicts throughput from who runs beside whom; what each was promised only says whether that is
-enough. A socket has few cores and a cluster few kinds of network functions, so that all mixes of use can be predicted
-ahead, in few batches. A mix is of use if each of its parts keeps its promises, too: then no tenant's departure breaks
-another's promise. Such mixes grow tenant by tenant out of each other, as frequent item sets do (Agrawal and Srikant,
-VLDB'94).
+SLOMO (SIGCOMM'20) predicts throughput from the mix alone; a promise only decides whether that is enough. A socket has
+few cores and a cluster few kinds of network functions, so all useful mixes can be predicted ahead, in few batches. A
+mix is useful if it and all its sub-mixes keep their promises: then no departure breaks another tenant's promise. Such
+mixes grow from each other tenant by tenant, like frequent item sets (Agrawal and Srikant, VLDB'94).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,31 +19,29 @@ from slomo.placement.feasibility.memo import Memo
 from slomo.vocabulary.vector import Floats
 
 Mix = tuple[int, ...]
-#: Mixes whose rates are remembered, at most.
+#: Largest number of mixes with cached rates.
 MOST_RATES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
 class RateTable:
-    """The rates of the mixes of use of some network functions, all of them promised something."""
+    """Rates of the useful mixes of some network functions, all with promises."""
 
-    #: Workload key, in ascending order -> the least rate that is of use [Mpps].
+    #: Workload key, in ascending order -> least useful rate [Mpps].
     floors: dict[str, float]
     #: Tenants of a mix, at most.
     cores: int
-    #: Tenants up to which no mix is missing in which, in every part, everybody reaches its floor; below `cores` where
-    #: growing was cut off.
+    #: Number of tenants up to which all useful mixes are present; below `cores` if growing was cut off.
     reach: int
-    #: Mixes after which growing is cut off.
+    #: Number of mixes after which growing is cut off.
     most: int
-    #: How many of each run, shape (mixes, workloads).
+    #: Number of instances of each workload, shape (mixes, workloads).
     counts: NDArray[np.int8]
-    #: Predicted throughput of each and the ends of its interval [Mpps]; NaN for who is not there, shape (mixes,
-    #: workloads).
+    #: Predicted throughput and interval of each [Mpps]; NaN for absent workloads, shape (mixes, workloads).
     mpps: Floats
     low: Floats
     high: Floats
-    #: The lowest `low` in any part of the mix [Mpps], shape (mixes, workloads).
+    #: Smallest `low` over all sub-mixes [Mpps], shape (mixes, workloads).
     least: Floats
     #: Workload numbers in ascending order -> mix.
     rows: dict[Mix, int]
@@ -55,7 +52,7 @@ class RateTable:
         return {key: number for number, key in enumerate(self.floors)}
 
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
-        """Say whether every mix of use for other floors is here, too, or as many as asked for."""
+        """Return whether the table contains every useful mix for other floors, or as many as asked for."""
         floors_covered = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
         return floors_covered and (cores <= self.reach or (cores <= self.cores and most <= self.most))
 
@@ -88,22 +85,15 @@ class RateBook:
         return [rates for key in keys if (rates := rates_by_key[key]) is not None]
 
     def sizes(self) -> dict[str, int]:
-        """Return how many mixes are remembered."""
+        """Return the number of cached mixes."""
         return {"rates": len(self._seen), "tabulated mixes": sum(len(table.rows) for table in self._tables.values())}
 
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
-        """Return the mixes of use of some network functions, as far as `most` reaches.
+        """Return the useful mixes of some network functions, at most `most`.
 
-        Parameters
-        ----------
-        machine : str
-            Machine type.
-        floors : mapping of str to float
-            Workload key -> the least rate that is of use [Mpps].
-        cores : int
-            Tenants of a mix, at most.
-        most : int
-            Mixes to predict, at most.
+        Parameters ---------- machine : str Machine type. floors : mapping of str to float Workload key -> the least
+        rate that is of use [Mpps]. cores : int Largest number of tenants of a mix. most : int Mixes to predict, at
+        most.
         """
         earlier_table = self._tables.get(machine)
         if earlier_table is not None and earlier_table.covers(floors, cores, most):
@@ -114,14 +104,14 @@ class RateBook:
         return made
 
     def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
-        """Say whether a mix, everybody in it promised something, is known to break a promise in some part."""
+        """Return whether a mix whose tenants all have promises is known to break one in some sub-mix."""
         table = self._tables.get(machine)
         if table is None or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
             return False
         return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
     def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
-        """Return the least rate of each of a mix in any of its parts, if it is tabulated [Mpps]."""
+        """Return each tenant's least rate over all sub-mixes, if tabulated [Mpps]."""
         table = self._tables.get(machine)
         if table is None or promised != len(set(mix)):
             return None
@@ -174,7 +164,7 @@ def _tabulated(
 
 
 def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix, int]) -> Floats:
-    """Return the lowest rate of each tenant in any part of a mix, given those of mixes with a tenant less."""
+    """Return each tenant's least rate over all sub-mixes, given those of mixes with one tenant less."""
     whole = [(number, mix[:at] + mix[at + 1 :]) for number, mix in enumerate(mixes) for at in _firsts(mix)]
     result = low.copy()
     if rows:
@@ -185,14 +175,14 @@ def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix,
 
 
 def _firsts(mix: Mix) -> list[int]:
-    """Return a place of every kind of tenant in a mix."""
+    """Return one position of every kind of tenant in a mix."""
     return [at for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
 
 
 def _rates(
     estimates: ThroughputEstimates, machine: str, codes: NDArray[np.int64], members: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], Floats]:
-    """Return who runs, shape (mixes, workloads), and rate, low, high and room for one more, (4, mixes, workloads)."""
+    """Return counts, shape (mixes, workloads), and rate, low, high and room for one more, (4, mixes, workloads)."""
     tally = np.zeros((len(members), len(codes)), dtype=np.int8)
     table = np.full((4, *tally.shape), np.nan)
     everyone = np.arange(len(members))
@@ -205,7 +195,7 @@ def _rates(
 
 
 def _grown(mixes: Sequence[Mix], holding: Mapping[Mix, int]) -> Iterator[Mix]:
-    """Yield mixes with one tenant more of which every part is known to hold."""
+    """Yield mixes with one tenant more whose sub-mixes are all known to hold."""
     kinds = sorted({mix[-1] for mix in mixes})
     for mix in mixes:
         for kind in kinds:

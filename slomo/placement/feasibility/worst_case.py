@@ -1,8 +1,8 @@
-"""The worst neighbour a library knows, which stands in for a network function that nobody has profiled.
+"""The worst case of a library, which represents network functions without a profile.
 
-What it does to others is what the most contentious profile does, what it suffers is what the most sensitive one does
-(SLOMO, SIGCOMM'20, tells the two apart: they are seldom the same). Each is found by trying every pair: a socket full of
-one around the other.
+It is as contentious as the most contentious profile and as sensitive as the most sensitive one (SLOMO, SIGCOMM'20,
+distinguishes the two: they are seldom the same function). Both are found by trying every pair: a socket full of one
+function around the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Key that stands for a network function without a model.
+#: Key of network functions without a model.
 STRANGER = "worst-case"
 
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Workload keys: who takes most from others, and who loses most to others."""
+    """Workload keys of the most contentious and the most sensitive function."""
 
     contentious: str
     sensitive: str

@@ -1,1 +1,1 @@
-"""One cluster kept over many requests: admit, remove, seat, move, persist."""
+"""One cluster over time: admit, remove, move, persist."""

@@ -1,7 +1,7 @@
-"""How one request or a batch finds its place: cut it, find the best socket for each piece, or plan as a whole.
+"""Find places for a request or a batch: split it, choose the best socket for each piece, or plan the whole.
 
-ResQ (NSDI'18) section 5: admission places at once and greedily; a batch is planned afresh. The caller holds the lock
-or works on a copy.
+ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch is planned as a whole. The caller holds the lock or
+works on a copy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ from slomo.placement.policies.base import Asked, Policy, SocketChoice
 from slomo.placement.problem.decision import Decision, Refusal
 from slomo.placement.problem.request import Request
 
-#: Batches from this size on are followed by a look ahead, over so many mixes at most.
+#: Batch size from which mixes are predicted ahead, and the largest number of these mixes.
 LARGE_BATCH, _MOST_AHEAD = 500, 20_000
-#: Share of a need to which what an instance is promised is rounded down, where there is no grid of SLOs.
+#: Share of a need to which an instance's promise is rounded down, without a grid of SLOs.
 _GRID = 0.01
-#: Kinds of requests whose cuts are remembered.
+#: Largest number of request kinds with cached splits.
 _MOST_CUTS = 20_000
 Cuts = dict[Host, tuple[Piece, ...]]
 
@@ -55,19 +55,19 @@ class Admission:
         self.cut: Memo[object, list[tuple[Piece, ...]]] = Memo(_MOST_CUTS)
 
     def with_state(self, state: ClusterState) -> "Admission":
-        """Return the same on another state; what is remembered is shared."""
+        """Return a copy that works on another state and shares caches."""
         other = Admission(state, self.policy, self.estimates, self.fallback)
         other.cut = self.cut
         return other
 
     def admit(self, request: Request) -> Decision:
-        """Place one request, or say why not."""
+        """Place one request, or return the refusal."""
         tried: list[Refusal] = []
         options = self.cuts(request, tried)
         alone = request.min_replicas == 1 and request.survives is None
         if self.policy.in_turn and alone and self._put_in_turn(request, options):
             return self.writer.decision(request.id)
-        # a socket in use goes before a new one, even where that takes another instance
+        # prefer sockets in use to an empty one, even at the price of another instance
         for used_only in (True, False) if self.policy.picks == "best" and len(options) > 1 else (False,):
             for cuts in options:
                 if self._put_all(request, cuts, used_only=used_only):
@@ -75,7 +75,7 @@ class Admission:
         return self.writer.refusal(request, tried, options[0] if options else {})
 
     def admitted(self, request: Request) -> Decision:
-        """Place one request and check what was decided, or say why not."""
+        """Place one request and check the result against all constraints, or return the refusal."""
         with self.state.trial() as trial:
             decision = self.admit(request)
             broken = broken_constraints(self, [request.id])
@@ -84,7 +84,7 @@ class Admission:
         return self._does_not_stand(request, broken) if broken else decision
 
     def withdrawn(self, batch: Sequence[Request]) -> dict[str, Decision]:
-        """Check what was placed of a batch, take off what breaks a constraint; return those refusals."""
+        """Check a placed batch, remove requests that break a constraint, and return their refusals."""
         refused: dict[str, Decision] = {}
         for request in batch:
             if request.id in self.state.spots:
@@ -99,7 +99,7 @@ class Admission:
         return Decision(request.id, False, self.policy.name, refused=reasons[0], reasons=told(reasons))
 
     def gangs_whole(self, batch: Sequence[Request], refused: Mapping[str, Decision]) -> dict[str, Decision]:
-        """Take off who is in a gang of which somebody was refused; return those refusals."""
+        """Remove the other members of a gang of which one was refused; return their refusals."""
         missing = {request.gang: request.id for request in batch if request.gang and request.id in refused}
         withdrawn: dict[str, Decision] = {}
         for request in batch:
@@ -117,7 +117,7 @@ class Admission:
         return withdrawn
 
     def broken(self) -> dict[str, Breach]:
-        """Return the requests whose promise does not hold where they are, and what is short."""
+        """Return the requests whose promise does not hold in their place, and the missing resource."""
         short: dict[str, Breach] = {}
         for place in self.state.sockets:
             verdict = self.policy.oracle.verdict(place.host, place.signature) if place.signature else None
@@ -131,7 +131,7 @@ class Admission:
         return short
 
     def place(self, batch: Sequence[Request]) -> dict[str, Decision]:
-        """Place a batch, higher priorities first; return the decisions of those refused."""
+        """Place a batch, higher priorities first; return the refusals."""
         refused: dict[str, Decision] = {}
         for level in sorted({request.priority for request in batch}, reverse=True):
             waiting = [request for request in batch if request.priority == level]
@@ -144,7 +144,7 @@ class Admission:
         return refused
 
     def _put_in_turn(self, request: Request, options: Sequence[Cuts]) -> bool:
-        """Place instances that need not serve a request alone, where it is promised throughput and may have several."""
+        """Place instances that serve a request only together, if it has a throughput SLO and may have several."""
         whole = [{host: pieces[0] for host, pieces in cuts.items() if len(pieces) == 1} for cuts in options]
         pieces = next((each for each in whole if each), {})
         if request.replicas == 1 or any(piece.needed_mpps <= 0.0 or piece.exclusive for piece in pieces.values()):
@@ -153,7 +153,7 @@ class Admission:
         return bool(pieces) and put_in_turn(self.state, self.policy.oracle, self.best, request, pieces, grid)
 
     def _put_all(self, request: Request, cuts: Cuts, *, used_only: bool) -> bool:
-        """Put all pieces of a request somewhere and keep it, or none."""
+        """Place all pieces of a request, or none."""
         with self.state.trial() as trial:
             spots: list[Spot] = []
             for index in range(max(len(pieces) for pieces in cuts.values())):
@@ -177,10 +177,10 @@ class Admission:
         *,
         used_only: bool = False,
     ) -> Spot | None:
-        """Return the socket for one piece, by the policy's rule; `numbers` has the piece for each kind of socket.
+        """Return the socket for one piece by the policy's rule; `numbers` has its number per kind of socket.
 
-        What a request would rather have goes first. Where several kinds of sockets are empty, the piece opens the one
-        of which it takes the cheapest share. A policy that ranks servers itself is asked about all that hold.
+        Preferences of the request count first. If several kinds have empty sockets, the one is opened of which the
+        piece takes the cheapest share. A policy that ranks servers itself is given all feasible sockets.
         """
         if self.policy.ranks:
             return self._ranked(request, numbers, allowed, rather)
@@ -211,7 +211,7 @@ class Admission:
         allowed: Allowed | None,
         rather: Callable[[Socket], float] | None,
     ) -> Spot | None:
-        """Return the socket that a policy takes among all that hold; InvalidValueError for one that was not offered."""
+        """Return the policy's choice among feasible sockets; InvalidValueError for one that was not offered."""
         choices: dict[SocketChoice, Spot] = {}
         for host, piece in numbers.items():
             fitting = self._fitting(request, piece, allowed)
@@ -238,7 +238,7 @@ class Admission:
         return None if taken is None else choices[taken]
 
     def _fitting(self, request: Request, piece: int, allowed: Allowed | None) -> Callable[[Socket], bool] | None:
-        """Return which sockets constraints and amounts leave to a piece."""
+        """Return the sockets that constraints and amounts allow for a piece."""
         instances = self.pieces[piece].instances
         if not self.state.limited:
             return None if allowed is None else lambda place: allowed(place, instances)
@@ -249,9 +249,9 @@ class Admission:
     def _levels(
         self, host: Host, piece: int, groups: Mapping[Signature, int] | None, *, used_only: bool
     ) -> Iterator[list[Signature]]:
-        """Yield mixes that have the cores for a piece more, to be judged batch after batch until one holds something.
+        """Yield mixes with enough free cores for one more piece, batch by batch, until one is feasible.
 
-        Under best fit the fullest come first.
+        Best fit yields the fullest first.
         """
         levels: dict[int, list[Signature]] = {}
         for cores in range(host.places - len(self.pieces[piece].workloads), -1 + used_only, -1):
@@ -268,7 +268,7 @@ class Admission:
     def _candidates(
         self, host: Host, allowed: Callable[[Socket], bool] | None, rather: Callable[[Socket], float] | None
     ) -> dict[Signature, int]:
-        """Return each mix on the sockets of a kind that are allowed, with the best liked, then lowest, that has it."""
+        """Return, for each mix on allowed sockets of a kind, the most preferred socket, then the lowest."""
         taken: dict[Signature, tuple[float, int]] = {}
         for number, place in enumerate(self.state.sockets):
             if place.host != host or place.server in self.state.closed:
@@ -280,7 +280,7 @@ class Admission:
         return {signature: number for signature, (_, number) in taken.items()}
 
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
-        """Return the ways to split a request into pieces, the preferred first; add to `tried` where none fits."""
+        """Return the ways to split a request into pieces, preferred first; add to `tried` if none fits."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
         alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
         rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)
@@ -314,7 +314,7 @@ class Admission:
         return [pieces for pieces in cuts if self.policy.oracle.verdict(host, (self.pieces.number(pieces[0]),)).ok]
 
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
-        """Place what the policy plans as a batch; return the rest, in the order to admit it one by one."""
+        """Place the part of a batch that the policy plans; return the rest, in order of admission."""
         one_by_one = self.state.limited or any(host.port_gbps for host in self.state.hosts)
         plain = [] if one_by_one else [r for r in requests if self._is_plain(r)]
         taken = self._planned_over_kinds(plain) if len(self.state.hosts) > 1 else set()
@@ -338,7 +338,7 @@ class Admission:
         return sorted(rest, key=self.weight, reverse=True) if self.policy.sorts else rest
 
     def _planned_over_kinds(self, requests: Sequence[Request]) -> set[str]:
-        """Plan a batch over all kinds of servers at once, where the policy can; return who is placed."""
+        """Plan a batch over all kinds of servers at once, if the policy can; return the placed requests."""
         cuts = {request.id: self.cuts(request, []) for request in requests}
         alike: dict[tuple[tuple[Host, int], ...], list[Request]] = {}
         for request in requests:
@@ -368,14 +368,14 @@ class Admission:
         return taken
 
     def _is_plain(self, request: Request) -> bool:
-        """Say whether nothing but its SLO tells where a request may go."""
+        """Return whether only its SLO limits where a request may go."""
         bound = (request.affinity, request.anti_affinity, request.spread, request.max_per_host, request.prefer)
         free = not any(bound) and request.min_replicas == 1 and request.survives is None
         anywhere = self.state.allowed(request) is None and self.state.score(request) is None
         return free and anywhere and request.slo.kind == "reserved" and not self.policy.ranks
 
     def weight(self, request: Request) -> float:
-        """Return how demanding a request is, for the order of a batch."""
+        """Return how demanding a request is, which orders a batch."""
         cuts = self.cuts(request, [])
         if not cuts:
             return 0.0
@@ -383,7 +383,7 @@ class Admission:
         return self.policy.weight(host, self.pieces.number(pieces[0])) * len(pieces[0].workloads)
 
     def _look_ahead(self) -> None:
-        """Judge what one piece more would do to every mix there is, in one batch; that makes admissions quick."""
+        """Judge every present mix with one more piece, in one batch; later admissions are then fast."""
         oracle = self.policy.oracle
         if self.policy.predicts:
             for host in self.state.hosts:
@@ -399,7 +399,7 @@ class Admission:
             oracle.verdicts(host, mixes[:_MOST_AHEAD])
 
     def _floors(self, host: Host) -> dict[str, float]:
-        """Return the least rate that was asked of each network function that can be predicted [Mpps]."""
+        """Return the least rate asked of each predictable network function [Mpps]."""
         floors: dict[str, float] = {}
         for piece in (self.pieces[number] for number in range(len(self.pieces))):
             for key in piece.workloads:

@@ -1,4 +1,4 @@
-"""What a change of a placed cluster did, or would do: moves, refusals, who is in the way, promises at risk."""
+"""Result of a change to the cluster, carried out or hypothetical: moves, refusals, obstacles, promises at risk."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from slomo.placement.problem.decision import Decision
 
 @dataclass(frozen=True)
 class AtRisk:
-    """A promise that, by the models of now, does not hold at the confidence asked for."""
+    """A promise that does not hold by the present models at the confidence asked for."""
 
     #: Whose, which network function, where.
     request: str
@@ -17,30 +17,30 @@ class AtRisk:
     server: str
     #: ``"throughput"``, ``"cores"`` or ``"ways"``.
     what: str
-    #: What it needs, and what is to be counted on [Mpps].
+    #: The promised throughput, and its predicted lower bound [Mpps].
     needed: float
     possible: float
 
 
 @dataclass(frozen=True)
 class ClusterChange(Stored):
-    """What a change of the cluster did, or would do."""
+    """Result of a change to the cluster, carried out or hypothetical."""
 
     #: The change in words, for instance ``"drain rack-3"``.
     what: str
-    #: It was carried out (asked with `what_if`: could be). Where not, everything is as it was.
+    #: Whether it was carried out (with `what_if`: whether it could be). If not, nothing has changed.
     done: bool
     #: Pieces that run elsewhere now.
     moves: tuple[Move, ...] = ()
-    #: Requests that lost their place, or did not get one, and why.
+    #: Requests that lost their place or did not get one, with reasons.
     refused: tuple[Decision, ...] = ()
-    #: Requests that stand in the way.
+    #: Requests that prevent the change.
     left: tuple[str, ...] = ()
-    #: Promises that do not hold any more.
+    #: Promises that no longer hold.
     at_risk: tuple[AtRisk, ...] = ()
-    #: Requests that run on with an instance less, their promises kept; the next failure they may not survive.
+    #: Requests that continue with one instance less and keep their promises, but may not survive the next failure.
     degraded: tuple[str, ...] = ()
-    #: Constraints that stand in the way, in words.
+    #: Constraints that prevent the change, in words.
     why: tuple[str, ...] = ()
 
     @property

@@ -1,8 +1,7 @@
-"""The one checker of every decision: what runs where, held against every constraint, from nothing but the layout.
+"""Check a layout against every constraint, from the layout alone.
 
-It shares no bookkeeping with the search: what is taken of a server is added up anew, domains are counted anew. Every
-placement is checked before it counts, be it by a policy of slomo, a plug-in, a verb of the lifecycle or a
-re-optimisation.
+The checker shares no bookkeeping with the search: it computes the use of servers and domains anew. Every placement is
+checked before it takes effect, whether made by a built-in policy, a plug-in, a lifecycle verb or a re-optimisation.
 """
 
 from collections import Counter
@@ -28,17 +27,17 @@ if TYPE_CHECKING:
     from slomo.placement.online.state import ClusterState
     from slomo.placement.policies.base import Policy
 
-#: Share of a need by which rounding may leave instances short of it together.
+#: Share of a need by which rounding may leave the instances short in sum.
 _ROUNDING = 1e-6
 Spots = Mapping[str, tuple[Spot, ...]]
-#: What a request says about where it runs.
+#: Fields of a request that restrict where it runs.
 _WHEREABOUTS = (
     "selector", "tolerations", "spread", "max_per_host", "survives", "affinity", "anti_affinity", "labels",
 )  # fmt: skip
 
 
 class Deciding(Protocol):
-    """Who decides: its state, by which policy, and what each request needs."""
+    """Context of a decision: state, policy, and each request's need."""
 
     state: "ClusterState"
     policy: "Policy"
@@ -47,7 +46,7 @@ class Deciding(Protocol):
 
 @dataclass(frozen=True)
 class BrokenConstraint:
-    """A constraint that a layout does not keep."""
+    """A constraint that a layout breaks."""
 
     #: Whose.
     request: str
@@ -55,11 +54,12 @@ class BrokenConstraint:
     constraint: str
     #: What is wrong, in words.
     problem: str
-    #: It holds while a request runs, not only when it is put somewhere: neighbours leave, taints and racks come.
+    #: Whether it also applies while a request runs, and not only at placement: neighbours leave, taints and racks are
+    #: added.
     lasts: bool = False
 
     def refusal(self, request: Request, policy: str) -> Refusal:
-        """Return it as the reason why a decision of a policy does not stand."""
+        """Return the broken constraint as the reason why a policy's decision is rejected."""
         machine = "any machine"
         why = f"policy '{policy}' put it where {self.problem}"
         return Refusal(self.request, request.label, machine, self.constraint, constraint=self.constraint, here=why)
@@ -67,13 +67,13 @@ class BrokenConstraint:
 
 @dataclass(frozen=True)
 class Before:
-    """Requests and where they were before a change: what stayed where it was was decided then."""
+    """Requests and their places before a change; unchanged places are not checked again."""
 
     requests: Mapping[str, Request]
     spots: Spots
 
     def stayed(self, state: "ClusterState", request: Request) -> Collection[int] | None:
-        """Return servers of a request that were decided before; None where all of its whereabouts were."""
+        """Return the unchanged servers of a request; None if all its constraints are unchanged."""
         was = self.requests.get(request.id)
         if was is None or any(getattr(was, field) != getattr(request, field) for field in _WHEREABOUTS):
             return ()
@@ -85,7 +85,7 @@ class Before:
 def broken_constraints(
     core: "Deciding", names: Iterable[str] | None = None, before: Before | None = None
 ) -> list[BrokenConstraint]:
-    """Return what the layout of some requests breaks, of all by default.
+    """Return the constraints broken by the layout of some requests, by default of all.
 
     Parameters
     ----------
@@ -183,18 +183,18 @@ def _of_instances(core: "Deciding", request: Request, homes: list[int]) -> Itera
 
 
 def keeps_promise(core: "Deciding", request: Request) -> bool:
-    """Say whether the instances that a request has left are promised all that it needs."""
+    """Return whether the remaining instances of a request cover its whole promise."""
     return sum(_shares(core, request, core.state.spots[request.id]).values()) >= 1.0 - _ROUNDING
 
 
 def left_share(core: "Deciding", request: Request, spots: Collection[Spot]) -> float:
-    """Return the share of its need that a request is promised while any one domain that it survives is down."""
+    """Return the share of a request's need that stays covered if any one domain that it must survive fails."""
     shares = _shares(core, request, spots)
     return sum(shares.values()) - max(shares.values(), default=0.0)
 
 
 def _shares(core: "Deciding", request: Request, spots: Collection[Spot]) -> dict[str | None, float]:
-    """Return the share of its need that a request is promised on each domain that it survives."""
+    """Return the share of a request's need in each domain that it must survive."""
     state, down = core.state, request.survives or HOST
     shares: dict[str | None, float] = {}
     for number, piece in spots:
@@ -223,13 +223,13 @@ def _of_server(state: "ClusterState", number: int) -> Iterator[BrokenConstraint]
 
 
 def worsened(core: "Deciding", before: Before, owner: str | None = None) -> list[BrokenConstraint]:
-    """Return what a change of the layout breaks: constraints of who moved, and disruption budgets but an owner's."""
+    """Return what a change breaks: constraints of moved requests, and disruption budgets except the owner's."""
     moved = [name for name, spots in core.state.spots.items() if before.spots.get(name) != spots]
     return [*broken_constraints(core, moved, before), *_over_budget(core.state, before, owner)]
 
 
 def _over_budget(state: "ClusterState", before: Before, owner: str | None) -> Iterator[BrokenConstraint]:
-    """Yield whose disruption budget a change exceeds: instances that left the server they were on."""
+    """Yield requests whose disruption budget a change exceeds: too many instances left their servers."""
     for name, spots in before.spots.items():
         most = before.requests[name].max_disrupted
         if most is None or name == owner or state.spots.get(name) == spots:

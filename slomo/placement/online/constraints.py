@@ -1,7 +1,8 @@
-"""Where a request may go: affinity both ways, labels and taints, spread, and what a server has a limited amount of.
+"""Constraints on servers: affinity both ways, labels and taints, spread, and limited amounts.
 
-The words are those of Kubernetes' scheduler; (anti-)affinity holds whatever the order of arrival, as who is placed
-already keeps what it asked for. Each constraint is a :class:`PlaceRule`, which says itself why a server will not do.
+The terms are those of Kubernetes' scheduler. (Anti-)affinity holds whatever the order of arrival: constraints of placed
+requests apply to new ones too. Each constraint is a :class:`PlaceRule`, which gives the reason for a rejected server
+itself.
 """
 
 from collections import Counter
@@ -16,50 +17,50 @@ from slomo.placement.problem.request import Request, Wanted
 from slomo.placement.problem.whereabouts import HOST, Neighbours, Spread, untolerated
 from slomo.vocabulary.wire import wire_gbps
 
-#: Effects that keep a request away, and the one that is only avoided.
+#: Effects that exclude a request, and the effect that is only a preference.
 HARD, AVOIDED = ("NoSchedule", "NoExecute"), ("PreferNoSchedule",)
-#: What a server may be short of where it keeps cores for others.
+#: Name of the missing amount if cores are reserved for other requests.
 RESERVED = "cores not reserved"
 
 
 class Placed(Protocol):
-    """What constraints ask of the state."""
+    """Part of the state that constraints read."""
 
     servers: list[Server]
     requests: dict[str, Request]
     tainted: set[int]
 
     def servers_of(self, request: str) -> set[int]:
-        """Return the servers a request runs on; none for one that is not placed."""
+        """Return the servers of a request; none if it is not placed."""
         ...
 
     def open_servers(self) -> Iterable[int]:
-        """Return the servers that take something."""
+        """Return the servers open to new requests."""
         ...
 
 
-#: Whether a server, by number, will do for so many instances.
+#: Whether a server, by number, is acceptable for a number of instances.
 Test = Callable[[int, int], bool]
 
 
 @dataclass(frozen=True)
 class PlaceRule:
-    """One constraint of a request, as it stands with what is placed."""
+    """One constraint of a request, evaluated against the present placement."""
 
     #: Its field, for instance ``"selector"``.
     what: str
-    #: It in words, with its label.
+    #: The constraint in words, with its label.
     words: str
-    #: Whether a server, by number, will do for so many instances.
+    #: Whether a server, by number, is acceptable for a number of instances.
     holds: Test
-    #: What is the matter with a server that will not do.
+    #: Reason why a server is rejected.
     here: Callable[[int], str]
     #: What would have to give.
     give: str
 
 
 class Constraints:
-    """What is taken of each server's amounts, who wants whom near or away, and who carries which label."""
+    """Index of used amounts, affinity terms and labels of the placed requests."""
 
     def __init__(self) -> None:
         self.used: dict[int, dict[str, float]] = {}
@@ -68,7 +69,7 @@ class Constraints:
         self._labelled: dict[tuple[str, str], set[str]] = {}
 
     def copy(self) -> "Constraints":
-        """Return the same, to go on with apart."""
+        """Return an independent copy."""
         other = Constraints()
         other.used = {number: dict(held) for number, held in self.used.items()}
         other._near = {name: set(who) for name, who in self._near.items()}
@@ -77,7 +78,7 @@ class Constraints:
         return other
 
     def enter(self, request: Request) -> None:
-        """Note whom a request that is placed wants near, and whom away."""
+        """Record the affinity and anti-affinity terms of a placed request."""
         for table, key in self._entries(request):
             table.setdefault(key, set()).add(request.id)
 
@@ -94,7 +95,7 @@ class Constraints:
         yield from ((self._labelled, pair) for pair in request.labels)
 
     def _wanting(self, table: Mapping[Wanted, set[str]], request: Request) -> list[tuple[Wanted, set[str]]]:
-        """Return who else asks for a request, by what."""
+        """Return the other requests whose affinity terms name a request, by term."""
         by_id = [(request.id, table[request.id])] if request.id in table else []
         by_label: list[tuple[Wanted, set[str]]] = [
             (item, who)
@@ -104,13 +105,13 @@ class Constraints:
         return [(item, others) for item, who in (*by_id, *by_label) if (others := who - {request.id})]
 
     def carrying(self, wanted: Wanted) -> set[str]:
-        """Return who is placed and meant by an id or by labels."""
+        """Return the placed requests that an id or labels match."""
         if isinstance(wanted, str):
             return {wanted}
         return set.intersection(*(self._labelled.get(pair, set()) for pair in wanted.labels))
 
     def take(self, number: int, server: Server, request: Request, piece: Piece, sign: int = 1) -> None:
-        """Count what a piece takes of a server; with sign -1, what it gives back."""
+        """Add the amounts that a piece uses of a server; with sign -1, subtract them."""
         if not server.resources and server.reserved is None:
             return
         held = self.used.setdefault(number, {})
@@ -118,7 +119,7 @@ class Constraints:
             held[name] = held.get(name, 0.0) + sign * amount
 
     def short_of(self, number: int, server: Server, request: Request, piece: Piece) -> str | None:
-        """Return what a server has too little of for a piece, or None."""
+        """Return the amount that a server lacks for a piece, or None."""
         if not server.resources and server.reserved is None:
             return None
         needed, held = taken_of(server, request, piece), self.used.get(number, {})
@@ -128,9 +129,9 @@ class Constraints:
         )
 
     def allowed(self, request: Request, own: Sequence[int], state: Placed) -> Test | None:
-        """Return which servers a request may go on that has `own` already, or None where any will do.
+        """Return the servers allowed for a request that already has `own`, or None if all are.
 
-        Amounts are not looked at: they depend on the piece.
+        Amounts are not considered: they depend on the piece.
         """
         tests = [rule.holds for rule in self.rules(request, own, state)]
         if not tests:
@@ -138,7 +139,7 @@ class Constraints:
         return lambda number, instances: all(test(number, instances) for test in tests)
 
     def rules(self, request: Request, own: Sequence[int], state: Placed) -> list[PlaceRule]:
-        """Return the constraints that leave a request not every server."""
+        """Return the constraints that exclude some servers for a request."""
         return [
             *self._near_rules(request, own, state),
             *self._away_rules(request, own, state),
@@ -176,14 +177,14 @@ class Constraints:
                 yield _away_rule(on, here, state, f"anti-affinity of '{name}', which wants it away")
 
     def _domains(self, wanted: Wanted, request: Request, state: Placed) -> set[str]:
-        """Return where those are who are wanted, but for the request itself."""
+        """Return the domains of the wanted neighbours, except the request itself."""
         others = self.carrying(wanted) - {request.id}
         return set[str]().union(*(_domains(state.servers_of(name), _on(wanted), state) for name in others))
 
     def score(self, request: Request, own: Sequence[int], state: Placed) -> Callable[[int], float] | None:
-        """Return how much a request would rather be on a server than on one without any merit, or None for no matter.
+        """Return the preference of a request for a server against one without merit; None if it has none.
 
-        Preferences add their weights; avoided taints count as a weight of 1 each.
+        Weights of preferences add up; avoided taints have weight 1 each.
         """
         merits: list[tuple[str, Mapping[str | None, float]]] = []
         for spread in request.spread:
@@ -210,12 +211,12 @@ class Constraints:
 
 
 def is_must(wanted: Wanted) -> bool:
-    """Say whether a neighbour is more than a preference."""
+    """Return whether a neighbour term is mandatory."""
     return isinstance(wanted, str) or wanted.weight is None
 
 
 def means(wanted: Wanted, request: Request) -> bool:
-    """Say whether an id or labels mean a request."""
+    """Return whether an id or labels match a request."""
     return wanted == request.id if isinstance(wanted, str) else wanted.names(request.labels)
 
 
@@ -309,7 +310,7 @@ def _skew_rule(spread: Spread, most: int, counts: Counter[str], servers: Sequenc
 
 
 def eligible_domains(request: Request, label: str, state: Placed) -> set[str]:
-    """Return the domains of a label that a request could use at all: open, with its labels, its taints tolerated."""
+    """Return the domains of a label that a request could use: open, with its labels, taints tolerated."""
     numbers = [
         number
         for number in state.open_servers()
@@ -320,7 +321,7 @@ def eligible_domains(request: Request, label: str, state: Placed) -> set[str]:
 
 
 def _skew(counts: Counter[str], domain: str | None, more: int) -> float:
-    """Return by how much a domain would exceed the emptiest with some instances more."""
+    """Return by how much a domain would exceed the emptiest one after adding some instances."""
     if domain is None:
         return float("inf")
     others = [count for name, count in counts.items() if name != domain]
@@ -328,14 +329,14 @@ def _skew(counts: Counter[str], domain: str | None, more: int) -> float:
 
 
 def limits_of(server: Server) -> Iterator[tuple[str, float]]:
-    """Yield what a server has a limited amount of."""
+    """Yield the limited amounts of a server."""
     yield from server.resources
     if server.reserved is not None:
         yield RESERVED, float(server.cores * len(server.nics) - server.reserved.cores)
 
 
 def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]:
-    """Return what a piece takes of a server's amounts, those cores included that are kept for others."""
+    """Return the amounts that a piece uses of a server, including cores reserved for others."""
     amounts = amounts_of(request, piece) if server.resources else {}
     if server.reserved is not None and not set(server.reserved.labels) <= set(request.labels):
         amounts[RESERVED] = float(len(piece.workloads))
@@ -343,7 +344,7 @@ def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]
 
 
 def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
-    """Return what a piece takes of a server's amounts.
+    """Return the amounts that a piece uses of a server.
 
     Examples
     --------
@@ -361,9 +362,10 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
 
 
 def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> None:
-    """Refuse affinity with a name that is neither placed nor asked for, or with one that cannot be on the same server.
+    """Refuse affinity with an unknown request, or with one that cannot be on the same server.
 
-    Raises UnknownNameError with the nearest name; InvalidValueError for two of a batch that contradict each other.
+    Raises UnknownNameError with the nearest name; InvalidValueError for two requests of a batch that contradict each
+    other.
     """
     asked = {request.id: request for request in requests}
     names = {*placed, *asked}
@@ -377,7 +379,7 @@ def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> No
 
 
 def _check_together(request: Request, other: Request) -> None:
-    """Refuse a request that wants to be on the server of another one that must not, or cannot, be there."""
+    """Refuse affinity between two requests of which one must not or cannot be on the other's server."""
     why = ""
     if request.id in other.anti_affinity:
         why = f"'{other.id}' has anti_affinity to '{request.id}'"
@@ -393,10 +395,10 @@ def _check_together(request: Request, other: Request) -> None:
 
 
 def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
-    """Refuse constraints that no state of a cluster can meet, before anything is placed.
+    """Refuse constraints that no state of the cluster can meet, before placing anything.
 
-    Raises UnknownNameError for a label that no server carries, with the nearest one; InvalidValueError for more
-    instances than servers or domains take.
+    Raises UnknownNameError, with the nearest label, for a label that no server carries; InvalidValueError for more
+    instances than servers or domains allow.
     """
     values = cluster.label_values
     for request in requests:

@@ -1,7 +1,6 @@
-"""Say what was decided: assignments with cores, ways, buffers and predictions, or the first SLO that would have broken.
+"""Describe decisions: assignments with cores, ways, buffers and predictions, or the first SLO that would break.
 
-Buffers follow ResQ (NSDI'18) section 4.3: all packet buffers of a socket together must fit the cache space devices
-fill.
+Buffers follow ResQ (NSDI'18) section 4.3: all packet buffers of a socket together must fit into the DDIO ways.
 """
 
 import math
@@ -23,7 +22,7 @@ from slomo.placement.problem.request import Request
 from slomo.vocabulary.packet_buffers import buffers_per_nf
 from slomo.vocabulary.workload import Workload
 
-#: Ways of sharing a cache that are remembered, at most.
+#: Largest number of cached divisions of a cache.
 _MOST_SHARES = 20_000
 
 
@@ -35,11 +34,11 @@ class DecisionWriter:
         self._shared: Memo[object, Shares] = Memo(_MOST_SHARES)
 
     def sizes(self) -> dict[str, int]:
-        """Return how many entries are remembered."""
+        """Return the number of cached entries."""
         return {"cache shares": len(self._shared)}
 
     def decision(self, request: str) -> Decision:
-        """Return where a placed request is."""
+        """Return the assignments of a placed request."""
         state = self._state
         assignments: list[Assignment] = []
         reasons: dict[str, None] = {}
@@ -56,7 +55,7 @@ class DecisionWriter:
 
     @property
     def _model(self) -> str:
-        """What predicts, for people; empty where nothing does."""
+        """Return the name of the predicting model, for display; empty without one."""
         return self._estimates.predictor_label(self._state.sockets[0].host.machine) if self._policy.predicts else ""
 
     @property
@@ -64,7 +63,7 @@ class DecisionWriter:
         return self._estimates.confidence if self._policy.predicts else None
 
     def needed_here(self, request: str) -> float:
-        """Return what a placed request's instances need together where they run [Mpps]."""
+        """Return the total need of a placed request's instances in their places [Mpps]."""
         host = self._state.sockets[self._state.spots[request][0][0]].host
         return self.capacity_needed(self._state.requests[request], host) or 0.0
 
@@ -89,7 +88,7 @@ class DecisionWriter:
         return total
 
     def breaking(self) -> dict[str, float]:
-        """Return the probability with which each server in use breaks a promise in its shared cache."""
+        """Return the probability, for each server in use, that a promise in its shared cache is broken."""
         holds: dict[str, float] = {}
         for place in self._state.sockets if self._policy.predicts else ():
             tenants, needs = [], []
@@ -119,7 +118,7 @@ class DecisionWriter:
         return layout
 
     def refusal(self, request: Request, tried: Sequence[Refusal], cuts: Mapping[Host, tuple[Piece, ...]]) -> Decision:
-        """Return why a request is not placed, per kind of server: those it could run on first."""
+        """Return why a request is not placed, per kind of server, feasible kinds first."""
         binding = Binding(self._state, self._policy)
         reasons = [*(binding.on(request, host, pieces[0]) for host, pieces in cuts.items()), *tried]
         if not reasons:
@@ -153,9 +152,9 @@ class DecisionWriter:
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 
     def capacity_needed(self, request: Request, host: Host) -> float | None:
-        """Return the throughput all instances need together [Mpps]; None where latency cannot be promised.
+        """Return the total throughput that all instances need [Mpps]; None if latency cannot be promised.
 
-        What latency asks beyond it depends on the number of instances, see `slomo.placement.feasibility.latency`.
+        Extra capacity for latency depends on the number of instances, see `slomo.placement.feasibility.latency`.
         """
         machine = host.machine
         needed = self._estimates.needed_mpps(request, machine)
@@ -202,7 +201,7 @@ class DecisionWriter:
         )
 
     def _exact(self, name: str, host: Host) -> float:
-        """Return what was promised as a share of what it was rounded up to."""
+        """Return the exact promise, given as a share of its rounded value."""
         request = self._state.requests[name]
         exact, up = self.capacity_needed(request, host), self.capacity_rounded(request, host)
         return exact / up if exact and up else 1.0
@@ -219,7 +218,7 @@ class DecisionWriter:
         return (None, None, None) if rate is None else rate
 
     def _masks(self, place: Socket) -> dict[int, int]:
-        """Return the way mask of every core: blocks of their own from way 0 upwards, the rest for those who share."""
+        """Return the way mask of every core: exclusive blocks from way 0 upwards, the rest for cores that share."""
         masks: dict[int, int] = {}
         taken = 0
         for core in sorted(place.cores):
@@ -238,9 +237,9 @@ class DecisionWriter:
         return masks
 
     def _shares(self, place: Socket, ways: int) -> Shares | None:
-        """Share the ways left among on-demand network functions, where everybody else owns ways and profiles are known.
+        """Divide the remaining ways among on-demand functions, if all others have exclusive ways and profiles.
 
-        Their names are the numbers of their cores.
+        Functions are named by their core numbers.
         """
         wants: dict[str, Want] = {}
         for core in sorted(place.cores):
@@ -259,7 +258,7 @@ class DecisionWriter:
         return shares if wants else None
 
     def _want(self, request: Request | None, machine: str, workload: str) -> Want | None:
-        """Return what one stage of an on-demand request would like; None for others, and without a profile."""
+        """Return the demand of one stage of an on-demand request; None for others, and without a profile."""
         profile = self._estimates.profile(machine, workload)
         if request is None or request.slo.kind != "on-demand" or profile is None:
             return None
@@ -290,7 +289,7 @@ class DecisionWriter:
         return f"{where}: {beside}{self._stand_in(place.host.machine, request)}"
 
     def _stand_in(self, machine: str, request: str) -> str:
-        """Say who stands in for a network function without a model; nothing for others."""
+        """Return the worst-case functions that represent one without a model; empty for others."""
         keys = [workload.key for workload in self._state.requests[request].chain]
         strangers = [key for key in keys if self._policy.predicts and self._estimates.is_stranger(machine, key)]
         worst = self._estimates.worst(machine) if strangers else None
@@ -300,7 +299,7 @@ class DecisionWriter:
         return f"; there is no model of '{strangers[0]}' on {machine}, it is taken for one that {who}"
 
     def _lease(self, place: Socket, request: str) -> str:
-        """Say which part of the cache an on-demand request has."""
+        """Return the cache class of an on-demand request, in words."""
         taken = sum(sum(self._state.pieces[number].ways) for number in place.signature)
         if len(place.cores) > place.host.cores:
             return "nothing promised; hyper-threads of a core are shared, which is not predicted (not supported)"

@@ -1,7 +1,8 @@
-"""Put instances down one after the other, each on the first server whose promises it does not break.
+"""Place instances one after the other, each on the first server where it breaks no promise.
 
-ResQ (NSDI'18, section 6.2) builds Dobrescu et al.'s predictor into a scheduler so: what an instance will serve there is
-looked at only then, and another one is packed for what it falls short of. Every instance is taken to be saturated.
+ResQ (NSDI'18, section 6.2) uses Dobrescu et al.'s predictor in a scheduler this way: an instance's throughput is
+predicted after its server is chosen, and another instance is added for the shortfall. Every instance counts as
+saturated.
 """
 
 import math
@@ -13,16 +14,16 @@ from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import Allowed, ClusterState
 from slomo.placement.problem.request import Request
 
-#: A promise too small to bind [Mpps]: with it an instance counts as one that is promised something.
+#: A promise too small to bind [Mpps]; it marks an instance as one with a promise.
 _HARDLY_MPPS = 1e-9
-#: Finds a socket for a piece of a request, by its number on each kind of socket.
+#: Finds a socket for a piece of a request, given its number on each kind of socket.
 Best = Callable[[Request, Mapping[Host, int], Allowed | None, Callable[[Socket], float] | None], Spot | None]
 
 
 def put_in_turn(
     state: ClusterState, oracle: Oracle, best: Best, request: Request, pieces: Mapping[Host, Piece], grid: float
 ) -> bool:
-    """Place a request by instances that need not serve it alone; say whether they do together, else nothing is placed.
+    """Place a request as instances that serve it together; return whether they do, else place nothing.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def _promised(piece: Piece, mpps: float) -> Piece:
 
 
 def _share(state: ClusterState, oracle: Oracle, spot: Spot, piece: Piece, grid: float) -> float:
-    """Return the share of its request's need that an instance can be counted on for on a socket, on the grid."""
+    """Return the share of its request's need that an instance reliably serves on a socket, on the grid."""
     place = state.sockets[spot[0]]
     rates = oracle.verdict(place.host, state.pieces.grown(place.signature, spot[1])).rates
     share = min((rates[key][1] for key in piece.workloads), default=0.0) / piece.needed_mpps

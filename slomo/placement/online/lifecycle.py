@@ -1,7 +1,7 @@
-"""What happens to a cluster while it runs: servers come, go, fail and are drained; requests and models change.
+"""Changes to a running cluster: servers are added, removed, drained or fail; requests and models change.
 
-The words are those of Kubernetes (cordon, drain, priority, surge). Every step is whole or not at all, and each can be
-asked about first (``what_if=True``), which leaves everything as it is.
+The terms are those of Kubernetes (cordon, drain, priority, surge). Every change is applied completely or not at all,
+and can be previewed (``what_if=True``) without effect.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """Who has the state: a placer."""
+    """Object that holds the state: a placer."""
 
     settings: "PlacerSettings"
     _lock: Any
@@ -39,7 +39,7 @@ class Holder(Protocol):
 
 
 class Lifecycle:
-    """Changes of a placer's cluster; get it as :attr:`Placer.lifecycle`.
+    """Changes of a placer's cluster, available as :attr:`Placer.lifecycle`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Lifecycle:
         guarded: bool = True,
         owner: str | None = None,
     ) -> ClusterChange:
-        """Do something under the lock; undo it where it is only asked about, cannot be done or breaks a constraint."""
+        """Apply a change under the lock; undo it if it is a preview, impossible or breaks a constraint."""
         with self._placer._lock:
             core = self._placer._core
             before = Before(dict(core.state.requests), dict(core.state.spots))
@@ -76,8 +76,8 @@ class Lifecycle:
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
         """Let a server join.
 
-        Raises InvalidValueError for a name that is taken; ConfigurationError for a machine that is not the one the
-        models of that name were measured on.
+        Raises InvalidValueError for a name in use; ConfigurationError if the machine differs from the one of that name
+        on which the models were measured.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -91,7 +91,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def remove_server(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Let an empty server leave; with something on it nothing is done, and who is left is said."""
+        """Remove an empty server; if something runs on it, do nothing and return the requests."""
 
         def act(core: "Admission") -> ClusterChange:
             number = _number(core, server)
@@ -109,11 +109,11 @@ class Lifecycle:
         return self._whole(lambda core: _closed(core, server, "cordon"), what_if=what_if)
 
     def uncordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Use a server again that was cordoned, drained or had failed."""
+        """Reopen a server that was cordoned, drained or had failed."""
         return self._whole(lambda core: _closed(core, server, "uncordon"), what_if=what_if)
 
     def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> ClusterChange:
-        """Cordon a server and move everything off it, or do nothing and say who is left.
+        """Cordon a server and move all its pieces elsewhere, or do nothing and return the requests that cannot move.
 
         Parameters
         ----------
@@ -134,10 +134,10 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def fail(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Take a failed server out, and place what ran there elsewhere, higher priorities first.
+        """Close a failed server and place its pieces elsewhere, higher priorities first.
 
-        Instances elsewhere stay. What finds no place is refused, and no longer placed, but for a request that survives
-        the failure with what is left of it.
+        Instances elsewhere stay. Requests without a new place are refused and removed, unless they survive the failure
+        with their other instances.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -146,9 +146,9 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, guarded=False)
 
     def fail_domain(self, label: str, value: str, *, what_if: bool = False) -> ClusterChange:
-        """Take out all servers of one value of a label, for instance of one rack, as :meth:`fail` does.
+        """Handle the failure of all servers with one value of a label, such as a rack, as :meth:`fail` does.
 
-        Raises UnknownNameError for a label or value that no server carries.
+        Raises UnknownNameError for a label or value that no server has.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -163,7 +163,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, guarded=False)
 
     def taint(self, server: str, taints: Sequence[str], *, what_if: bool = False) -> ClusterChange:
-        """Give a server other taints; who does not tolerate one of effect ``NoExecute`` is moved off, or refused."""
+        """Set a server's taints; requests that do not tolerate a ``NoExecute`` taint are moved, or refused."""
 
         def act(core: "Admission") -> ClusterChange:
             number = _number(core, server)
@@ -175,9 +175,9 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, guarded=False)
 
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
-        """Give a placed request a new rate, SLO or version; where that fits in place, nothing moves.
+        """Change a placed request's rate, SLO or version; nothing moves if the change fits in place.
 
-        Raises UnknownNameError for an id that is not placed, or a network function nothing is known of.
+        Raises UnknownNameError for an id that is not placed, or a network function without model or profile.
 
         Parameters
         ----------
@@ -213,10 +213,10 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, owner=request.id)
 
     def preempt(self, request: Request, *, what_if: bool = False) -> ClusterChange:
-        """Admit a request; where it has no room, take those of lower priority off a server for it.
+        """Admit a request; without room, remove requests of lower priority from one server for it.
 
-        Those are placed elsewhere where there is room. Of all servers the one is taken where the least priority, then
-        the fewest requests, have to go.
+        Those are placed elsewhere if there is room. The server is chosen where the victims' highest priority is lowest,
+        then where the victims are fewest.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -233,10 +233,10 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def use(self, library: "ModelLibrary", *, what_if: bool = False) -> ClusterChange:
-        """Go over to other models; nothing moves, and what no longer holds by them is said.
+        """Switch to other models; nothing moves, and promises that no longer hold are returned.
 
-        Raises ConfigurationError for models of another machine; PredictionError where they lack a network function that
-        runs.
+        Raises ConfigurationError for models of another machine; PredictionError if they lack a running network
+        function.
         """
         with self._placer._lock:
             old = self._placer._core
@@ -247,13 +247,13 @@ class Lifecycle:
             return ClusterChange("use other models", True, at_risk=_at_risk(new))
 
     def at_risk(self) -> tuple[AtRisk, ...]:
-        """Return the promises that do not hold by the models of now, the worst first."""
+        """Return the promises that do not hold by the present models, worst first."""
         with self._placer._lock:
             return _at_risk(self._placer._core)
 
 
 def _checked(core: "Admission", change: ClusterChange, before: Before, owner: str | None) -> ClusterChange:
-    """Return a change, or why it is not done: a constraint of somebody who would move, or a disruption budget."""
+    """Return a change, or the constraint or disruption budget that forbids it."""
     broken = worsened(core, before, owner)
     if not broken:
         return change
@@ -270,7 +270,7 @@ def _failed(core: "Admission", numbers: Sequence[int], said: str) -> ClusterChan
 
 
 def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], said: str) -> ClusterChange:
-    """Take requests off some servers and place anew what ran there, higher priorities first."""
+    """Remove requests from some servers and place them anew, higher priorities first."""
     state, gone = core.state, set(numbers)
     before = {r.id: state.spots[r.id] for r in lost}
     homes = {name: [state.servers[at].name for at in state.homes(spots)] for name, spots in before.items()}
@@ -306,7 +306,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
 
 
 def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bool:
-    """Put the pieces that a request lost elsewhere, all or none."""
+    """Place the lost pieces of a request elsewhere, all or none."""
     state = core.state
     missing = Counter(piece for _, piece in whole) - Counter(piece for _, piece in state.spots[request.id])
     with state.trial() as trial:
@@ -327,7 +327,7 @@ def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bo
 
 
 def _in_place(core: "Admission", request: Request) -> bool:
-    """Give a request what it is to be where it runs; say whether that holds, else change nothing."""
+    """Apply a request's new version in place; return whether it fits, else change nothing."""
     state = core.state
     old, spots = state.requests[request.id], state.spots[request.id]
     before = Before({request.id: old}, {request.id: spots})
@@ -351,7 +351,7 @@ def _in_place(core: "Admission", request: Request) -> bool:
 
 
 def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot]) -> tuple[int, ...]:
-    """Return the cores of one spot of a request; of spots alike the first has the lowest."""
+    """Return the cores of one piece of a request; of equal pieces the first has the lowest."""
     number, piece = spot
     mine = sorted(
         c for c, (owner, kind, _) in core.state.sockets[number].cores.items() if (owner, kind) == (name, piece)
@@ -362,7 +362,7 @@ def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot])
 
 
 def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, int, tuple[int, ...]]]) -> bool:
-    """Put a request's pieces of now where those of before were; say whether there are the cores for them."""
+    """Put a request's new pieces on the places of its old ones; return whether the cores suffice."""
     state = core.state
     state.forget(request.id)
     spots: list[Spot] = []
@@ -391,7 +391,7 @@ def _closed(core: "Admission", server: str, said: str) -> ClusterChange:
 
 
 def _emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tuple[Move, ...], list[str]]:
-    """Move everything off a server, the most demanding first; return the moves, and who could not be moved."""
+    """Move everything off a server, the most demanding first; return the moves and the requests that cannot move."""
     state = core.state
     moves: list[Move] = []
     left: list[str] = []
@@ -413,7 +413,7 @@ def _emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tup
 
 
 def _replaced(core: "Admission", request: Request, *, surge: bool) -> Decision:
-    """Place a request's new version, with the old one still there or not; the caller undoes a refusal."""
+    """Place a request's new version, with or without the old one present; the caller undoes a refusal."""
     state = core.state
     if not surge:
         state.forget(request.id)
@@ -427,7 +427,7 @@ def _replaced(core: "Admission", request: Request, *, surge: bool) -> Decision:
 
 
 def _fewest_victims(core: "Admission", request: Request) -> list[Request] | None:
-    """Return whom to take off one server so that a request fits there, or None where no server will do."""
+    """Return the requests to remove from one server so that a request fits; None if no server works."""
     state = core.state
     best: tuple[tuple[int, int, int], list[Request]] | None = None
     for number in range(len(state.servers)):
@@ -444,13 +444,13 @@ def _fewest_victims(core: "Admission", request: Request) -> list[Request] | None
 
 
 def _may_go(core: "Admission", request: Request) -> bool:
-    """Say whether a request's disruption budget allows all of it to be taken off."""
+    """Return whether a request's disruption budget allows removing it entirely."""
     most = request.max_disrupted
     return most is None or len(core.state.homes(core.state.spots[request.id])) <= most
 
 
 def _enough(core: "Admission", request: Request, weaker: Sequence[Request]) -> list[Request] | None:
-    """Return the first of some requests that, taken off, make room."""
+    """Return the shortest prefix of some requests whose removal makes room."""
     with core.state.trial() as trial:
         trial.undo()
         for count, each in enumerate(weaker, 1):

@@ -1,7 +1,7 @@
-"""Empty servers: move their pieces to others on which every SLO still holds.
+"""Empty servers by moving their pieces to others without breaking an SLO.
 
-ResQ (NSDI'18) section 5.3 migrates only where that saves enough; here a server is emptied whole or left alone, so that
-no move is for nothing.
+ResQ (NSDI'18) section 5.3 migrates only if that saves enough; here a server is emptied completely or not at all, so
+that no move is useless.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from slomo.placement.problem.request import Request
 if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
 
-#: Finds a socket for a piece of a request, given which sockets are allowed.
+#: Finds a socket for a piece of a request among allowed sockets.
 Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], float] | None], Spot | None]
 
 
@@ -39,7 +39,7 @@ class Move:
 
 
 def consolidate(core: "Admission", max_moves: int) -> tuple[Move, ...]:
-    """Empty the servers with the fewest pieces while moves are left; return the moves made."""
+    """Empty the servers with the fewest pieces within the budget of moves; return the moves."""
     done: list[Move] = []
     state = core.state
     before = Before(dict(state.requests), dict(state.spots))
@@ -78,7 +78,7 @@ def _emptied(core: "Admission", server: int, before: Before) -> list[Move]:
 def moved_spot(
     state: ClusterState, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]
 ) -> Spot | None:
-    """Move one piece of a request to the best socket of the same kind that passes a test; None where there is none."""
+    """Move one piece of a request to the best socket of the same kind that passes a test; None without one."""
     request, host = state.requests[name], state.sockets[spot[0]].host
     rest = list(state.spots[name])
     rest.remove(spot)

@@ -1,7 +1,7 @@
-"""Write what is placed into a document, and read it back: judged anew, and into whatever cluster there is now.
+"""Write the placement to a document, and restore it, judged anew, into the present cluster.
 
-A snapshot names servers, sockets and cores, so that an orchestrator that restarts finds its cluster as it left it; and
-says by which models, at what confidence and on which machines it was decided.
+A snapshot names servers, sockets and cores, so that an orchestrator finds its cluster unchanged after a restart. It
+also records the models, confidence and machines of its decisions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ from slomo.placement.problem.request import Request, unique_requests
 if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
 
-#: 2: with fingerprints of models and machines, confidence, method, and what is closed.
+#: 2: with fingerprints of models and machines, confidence, method, and closed servers.
 SCHEMA_VERSION = 2
 
 
 class _PieceBody(Struct):
-    """One piece of a request, where it is."""
+    """One piece of a request, and its place."""
 
     server: Name
     socket: Index
@@ -73,16 +73,16 @@ class SnapshotBody(Struct):
 class Restored:
     """What became of a snapshot."""
 
-    #: Pieces that were on servers that are gone, and found another.
+    #: Pieces moved because their servers no longer exist.
     moves: tuple[Move, ...] = ()
-    #: Refusals of what no longer fits.
+    #: Refusals of requests that no longer fit.
     left: tuple[Decision, ...] = ()
-    #: Requests whose promise does not hold where they run, as judged now.
+    #: Requests whose promise does not hold in their place, judged by the present models.
     at_risk: tuple[str, ...] = ()
 
 
 def snapshot(core: "Admission") -> dict[str, Any]:
-    """Return everything placed as a JSON-ready document."""
+    """Return the whole placement as a JSON-ready document."""
     state, estimates = core.state, core.estimates
     entries = [entry(state, name) for name in state.requests]
     types = state.cluster.machine_types
@@ -103,7 +103,7 @@ def snapshot(core: "Admission") -> dict[str, Any]:
 
 
 def entry(state: ClusterState, request: str) -> dict[str, Any]:
-    """Return one placed request as a snapshot holds it."""
+    """Return one placed request as in a snapshot."""
     used: set[tuple[int, int]] = set()
     pieces = [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
     return {"request": state.requests[request].to_dict(), "pieces": pieces}
@@ -129,7 +129,7 @@ def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[in
 
 
 def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bool) -> Restored:
-    """Fill an empty state with what a snapshot holds; everything is judged anew, whatever the snapshot says of itself.
+    """Fill an empty state from a snapshot; every mix is judged anew.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bo
 
 
 def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
-    """Refuse a snapshot that was decided by other models, or on other machines of the same names."""
+    """Refuse a snapshot decided with other models, or on other machines of the same names."""
     for name, machine in core.state.cluster.machine_types.items():
         if document["machines"].get(name, machine.fingerprint) != machine.fingerprint:
             raise ConfigurationError(
@@ -185,10 +185,10 @@ def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
 
 
 def transferred(document: Mapping[str, Any], core: "Admission") -> None:
-    """Fill an empty state of the same cluster with what runs, by other models; mixes need not hold.
+    """Fill an empty state of the same cluster with the running requests, by other models; mixes may break promises.
 
-    Raises UnsupportedPredictionError, UnknownNameError where the models lack a network function that runs and is
-    promised something.
+    Raises UnsupportedPredictionError or UnknownNameError if the models lack a running network function that has a
+    promise.
     """
     shared = [item for item in document["placed"] if not any(piece["exclusive"] for piece in item["pieces"])]
     requests = [Request.from_dict(item["request"]) for item in shared]
@@ -206,7 +206,7 @@ def _close(document: Mapping[str, Any], state: ClusterState) -> None:
 
 
 def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Request, str]]:
-    """Seat what has the server it had; return the others, and where they were."""
+    """Restore pieces on servers that still exist; return the other requests, with their old places."""
     state = core.state
     unique_requests(Request.from_dict(item["request"]) for item in document["placed"])
     places = {(state.servers[place.server].name, place.socket): i for i, place in enumerate(state.sockets)}
@@ -224,12 +224,12 @@ def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Reques
 
 
 def _same(state: ClusterState, number: int | None, server: Server) -> bool:
-    """Say whether a socket is of the kind it was."""
+    """Return whether a socket is of the same kind as before."""
     return number is not None and state.sockets[number].host == host_of(server)
 
 
 def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:
-    """Put a request where it was, each piece with its share of what the request needs by now."""
+    """Put a request on its old place, each piece with its share of the request's present need."""
     state, spots = core.state, []
     listed = [_piece(item) for item in pieces]
     host = state.sockets[where[0]].host
@@ -245,7 +245,7 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
         if promises_latency(request) and not piece.ways:  # ways carry the capacity that latency asks for
             each = max(each, each_mpps(core.estimates, request, host.machine, needed, instances) or 0.0)
         _check_chain(piece, request)
-        # loads are rounded to a grid of what each can do alone, which other models know a little otherwise
+        # loads are rounded to a grid of solo throughputs, which differ slightly between models
         workloads = core.estimates.keys(host.machine, request) * piece.instances
         fixed = Piece(workloads, each, piece.ways, piece.exclusive, piece.instances, piece.replicas)
         if piece.exclusive:
@@ -258,7 +258,7 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
 
 
 def _check_chain(piece: Piece, request: Request) -> None:
-    """Refuse what runs for a request and is not its chain, whatever is offered."""
+    """Refuse a snapshot entry whose workloads are not the request's chain, offered loads aside."""
     chain = [without_load(workload.key) for workload in request.chain] * piece.instances
     runs = [without_load(workload) for workload in piece.workloads]
     if len(runs) != len(chain) or any(here not in (own, STRANGER) for here, own in zip(runs, chain, strict=True)):
@@ -278,7 +278,7 @@ def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> No
 
 
 def _judge(core: "Admission") -> None:
-    """Refuse mixes that do not hold, and layouts that break a constraint."""
+    """Refuse infeasible mixes, and layouts that break a constraint."""
     for name, breach in core.broken().items():
         raise ConfigurationError(
             f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
@@ -294,7 +294,7 @@ def _judge(core: "Admission") -> None:
 
 
 def _housed(core: "Admission", homeless: Sequence[tuple[Request, str]]) -> Restored:
-    """Place requests anew whose servers are gone, higher priorities first."""
+    """Place requests anew whose servers no longer exist, higher priorities first."""
     moves: list[Move] = []
     left: list[Decision] = []
     for request, source in sorted(homeless, key=lambda item: -item[0].priority):

@@ -1,8 +1,8 @@
 """The live state an orchestrator talks to: admit, place, remove, ask, rebalance; every decision whole or not at all.
 
-ResQ (NSDI'18) section 5: admission places at once and greedily; a batch, or what runs already, may be planned afresh.
-All methods hold one lock, a large batch is planned outside it on a copy, and what fails leaves the state as it was.
-What happens to servers (drain, fail, add, remove, ...) is in :attr:`Placer.lifecycle`.
+ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch, or the running requests, may be planned as a
+whole. All methods hold one lock. A large batch is planned outside it on a copy. A failed call leaves the state
+unchanged. Changes of servers (drain, fail, add, remove, ...) are methods of :attr:`Placer.lifecycle`.
 """
 
 import threading
@@ -110,7 +110,7 @@ class Placer:
         self._core = self._made(library, cluster)
 
     def _made(self, library: "ModelLibrary", cluster: Cluster) -> Admission:
-        """Return what admits with a library, with nothing placed."""
+        """Return the admission object for a library, with nothing placed."""
         kind, said = self._kind, self.settings
         model, method = kind.model or said.model, "composed" if kind.model else said.method
         grid, reference = said.slo_grid, said.reference_machine
@@ -154,17 +154,17 @@ class Placer:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """What is placed, in the order it was."""
+        """Placed requests, in order of placement."""
         with self._lock:
             return tuple(self._core.state.requests.values())
 
     @cached_property
     def lifecycle(self) -> Lifecycle:
-        """What happens to servers and to what runs: add, remove, cordon, drain, fail, update, new models."""
+        """Changes of servers and running requests: add, remove, cordon, drain, fail, update, new models."""
         return Lifecycle(self)
 
     def admit(self, request: Request) -> Decision:
-        """Place one request, or refuse it and say which SLO would have broken first.
+        """Place one request, or refuse it and name the first SLO that would break.
 
         Raises
         ------
@@ -183,8 +183,8 @@ class Placer:
     def place_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
         """Place a batch, higher priorities first; return decisions in the order given.
 
-        Each request is placed whole or refused whole, one of an unknown network function too; none is moved that was
-        placed before. A large batch is planned outside the lock, and once more where something changed meanwhile.
+        Each request is placed whole or refused whole, including one with an unknown network function; nothing placed
+        before is moved. A large batch is planned outside the lock, and planned again if the state changed meanwhile.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Placer:
                 return self._placed(self._core, batch)
 
     def placed_again(self, requests: Sequence[Request]) -> tuple[Decision, ...]:
-        """Place what another placer has placed; whom a request named near or away may have left since."""
+        """Place the requests of another placer; neighbours that their constraints name may be gone."""
         with self._lock:
             return self._placed(self._core, requests)
 
@@ -228,7 +228,7 @@ class Placer:
         return tuple(refused.get(request.id) or core.writer.decision(request.id) for request in batch)
 
     def remove(self, request: str) -> Decision:
-        """Take a request off; return the decision that held until now.
+        """Remove a request; return its last decision.
 
         Raises
         ------
@@ -242,13 +242,13 @@ class Placer:
             return last
 
     def what_if(self, request: Request) -> Decision:
-        """Return what :meth:`admit` would decide, and leave everything as it is."""
+        """Return the decision that :meth:`admit` would make, without effect."""
         with self._lock, self._core.state.trial() as trial:
             trial.undo()
             return self.admit(request)
 
     def what_if_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
-        """Return what :meth:`place_all` would decide about a batch, and leave everything as it is.
+        """Return the decisions that :meth:`place_all` would make about a batch, without effect.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class Placer:
         return self._placed(plan, batch)
 
     def decision(self, request: str) -> Decision:
-        """Return where a request is, with predictions for the mixes of now.
+        """Return the decision about a placed request, with predictions for the present mixes.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Placer:
             return self._core.writer.layout()
 
     def rebalance(self, max_moves: int) -> tuple[Move, ...]:
-        """Empty servers by moving at most `max_moves` pieces to others on which every SLO still holds.
+        """Empty servers by moving at most `max_moves` pieces to others without breaking an SLO.
 
         Raises
         ------
@@ -292,12 +292,12 @@ class Placer:
             return consolidate(self._core, max_moves)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything placed as a JSON-ready document that :meth:`restore` reads."""
+        """Return the whole placement as a JSON-ready document that :meth:`restore` reads."""
         with self._lock:
             return snapshot(self._core)
 
     def entry(self, request: str) -> dict[str, Any]:
-        """Return one placed request as a snapshot holds it, for those who write down what changes.
+        """Return one placed request as in a snapshot, for callers that store changes one by one.
 
         Raises
         ------
@@ -309,10 +309,10 @@ class Placer:
             return entry(self._core.state, request)
 
     def restore(self, document: Mapping[str, Any], *, keep_at_risk: bool = False) -> Restored:
-        """Replace everything placed by what a snapshot holds, also into a larger or smaller cluster.
+        """Replace the placement by a snapshot, also of a smaller or larger cluster.
 
-        What each request needs is worked out anew, and every mix is judged before anything changes. What was on servers
-        that are gone is placed elsewhere where there is room.
+        Each request's need is computed anew, and every mix is judged before anything changes. Requests on servers that
+        no longer exist are placed elsewhere if there is room.
 
         Parameters
         ----------
@@ -339,9 +339,9 @@ class Placer:
             return result
 
     def breaking(self) -> dict[str, float]:
-        """Return the probability with which each server in use breaks a promise, by the errors of calibration mixes.
+        """Return the probability, for each server in use, that a promise breaks, from the errors of calibration mixes.
 
-        Servers without a promise in a shared cache are left out, and all of them under a policy that does not predict.
+        Servers without a promise in a shared cache are left out; a policy that does not predict leaves out all.
         """
         with self._lock:
             return self._core.writer.breaking()
@@ -388,7 +388,7 @@ def _room(core: Admission, request: Request, piece: int) -> int | None:
 
 
 def _unknown(core: Admission, name: str, error: Exception) -> Decision:
-    """Return the refusal of a request whose network function nothing is known of."""
+    """Return the refusal of a request whose network function has no model or profile."""
     machines = ", ".join(core.state.cluster.machines)
     workload = getattr(error, "name", "") or "its network function"
     refused = Refusal(name, workload, machines, "model")

@@ -1,4 +1,4 @@
-"""Why a request is not placed: what binds on each kind of server, where the least is missing."""
+"""Reasons for refusals: the binding limit on each kind of server, where the shortfall is smallest."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,12 +12,12 @@ from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Refusal
 from slomo.placement.problem.request import Request
 
-#: Kinds of servers whose reasons are told, and mixes of each that are looked at, at most.
+#: Largest number of kinds of servers with reported reasons, and of mixes examined for each.
 _MOST_TOLD, _MOST_LOOKED_AT = 4, 64
 
 
 def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
-    """Return reasons in words, a few of many.
+    """Return the first few of many reasons, in words.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Binding:
         self._state, self._policy = state, policy
 
     def on(self, request: Request, host: Host, piece: Piece) -> Refusal:
-        """Return what binds on the servers of one kind: the one that is least short of what it lacks."""
+        """Return the binding limit on servers of one kind: the one with the smallest shortfall."""
         plain = Refusal(request.id, request.label, host.machine, "cores")
         kind = [p for p in self._state.sockets if p.host == host and p.server not in self._state.closed]
         rules = self._state.constraints.rules(request, (), self._state)
@@ -61,7 +61,7 @@ class Binding:
         )  # fmt: skip
 
     def _bound(self, plain: Refusal, rules: Sequence[PlaceRule], kind: Sequence[Socket], instances: int) -> Refusal:
-        """Return which constraint binds: on the server that fails the fewest of them."""
+        """Return the binding constraint: one of the server that violates the fewest."""
         servers = dict.fromkeys(place.server for place in kind)
         failed = {number: [rule for rule in rules if not rule.holds(number, instances)] for number in servers}
         short = {number: broken for number, broken in failed.items() if broken}
@@ -76,7 +76,7 @@ class Binding:
         )  # fmt: skip
 
     def _apart(self, plain: Refusal, rules: Sequence[PlaceRule]) -> Refusal:
-        """Return what binds where the first instance has room and one of the next has none."""
+        """Return the binding limit if the first instance has room but a later one has none."""
         if not rules:
             return plain
         rule = next((each for each in rules if each.what in ("spread", "survives", "max_per_host")), rules[-1])
@@ -84,7 +84,7 @@ class Binding:
         return replace(plain, what=rule.what, constraint=rule.words, here=here, gives=rule.give)
 
     def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
-        """Yield by how much each mix falls short with one piece more, what falls short, and a socket that has it."""
+        """Yield, for each mix with one more piece, the shortfall, its resource, and a socket with that mix."""
         lowest: dict[Signature, Socket] = {}
         for place in places:
             lowest.setdefault(place.signature, place)

@@ -1,6 +1,6 @@
-"""Start more instances of what falls short of its SLO, until nobody does or no room is left.
+"""Add instances to requests that miss their SLO, until none does or no room is left.
 
-E2 (SOSP'15) section 5: scale out on overload, split the traffic over all instances.
+E2 (SOSP'15) section 5: scale out on overload, and split traffic over all instances.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from slomo.placement.feasibility.mixes import Piece
 from slomo.placement.online.state import ClusterState
 from slomo.placement.problem.request import Request
 
-#: Rounds of watching before a batch is left as it is.
+#: Largest number of rounds of observation per batch.
 MOST_ROUNDS = 12
 
 
@@ -44,7 +44,7 @@ def scale_out(
 
 
 def _one_more(state: ClusterState, name: str, needed_mpps: float, choose: Callable[[Request, int], int | None]) -> bool:
-    """Split a request's traffic over one instance more, if there may be one and has room."""
+    """Split a request's traffic over one more instance, if one is allowed and has room."""
     request, spots = state.requests[name], state.spots[name]
     if len(spots) >= request.replicas:
         return False

@@ -1,6 +1,6 @@
-"""Seat requests by plans for empty sockets: by mixes, where requests alike are interchangeable, or one by one.
+"""Carry out plans for empty sockets: by mixes, with equal requests interchangeable, or request by request.
 
-ResQ (NSDI'18) section 5.3 plans a batch as a whole; what its plan leaves out is admitted one by one.
+ResQ (NSDI'18) section 5.3 plans a batch as a whole; requests that the plan leaves out are admitted one by one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ def seat_mixes(
     plan: Mapping[Signature, int],
     queues: Mapping[int, Sequence[Request]],
 ) -> set[str]:
-    """Fill empty sockets by a plan's mixes; return who is placed.
+    """Fill empty sockets by a plan's mixes; return the placed requests.
 
-    Where requests run out before the plan does, what is left of a mix has to hold, too; so have mixes of pieces with
-    ways of their own, since their plans know cores and ways, and no ports.
+    If requests run out before the plan does, the partly filled mix must be feasible too. Mixes with exclusive ways are
+    checked again as well: their plans consider cores and ways, not ports.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def seat_mixes(
 
 
 def seat_requests(state: ClusterState, host: Host, requests: Sequence[Request], seats: Seats) -> set[str]:
-    """Place what a plan that tells requests apart has seats for; return who is placed."""
+    """Place the requests of a plan that assigns each one; return the placed requests."""
     empty = state.empty_sockets(host)
     taken: set[str] = set()
     for request in requests:

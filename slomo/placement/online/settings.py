@@ -1,4 +1,4 @@
-"""By what a placer decides, beside its policy: one value for Python, the workflow and the command line."""
+"""Settings of a placer beside its policy: one value for Python, the workflow and the command line."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Observe = Callable[[Any], Mapping[str, float]]
 
 
 class DecisionOptions(TypedDict, total=False):
-    """What texts and numbers say by name; the meanings are those of :class:`PlacerSettings`."""
+    """The settings that texts and numbers can express; meanings as in :class:`PlacerSettings`."""
 
     model: str
     confidence: float
@@ -28,33 +28,33 @@ class DecisionOptions(TypedDict, total=False):
 class PlacerSettings:
     """By what a placer decides.
 
-    Raises InvalidValueError for another fallback, or a grid outside 0 to 0.2.
+    Raises InvalidValueError for an unknown fallback, or a grid outside 0 to 0.2.
     """
 
-    #: Sensitivity model to ask; some policies insist on their own.
+    #: Sensitivity model for predictions; some policies require their own.
     model: str = DEFAULT_MODEL
-    #: Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
+    #: Probability with which all SLOs of a socket must hold, from 0.5 to below 1.
     confidence: float = 0.95
     #: Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
     profiles: Sequence[InstanceProfile] = ()
-    #: What to do with a network function that has no model on a machine: refuse it there, give it a socket for itself,
-    #: or take it for the worst neighbour there is: it presses others like the most contentious profile of the library
-    #: and suffers like the most sensitive one. Then only `min_share` can be promised; one of "refuse", "alone",
-    #: "worst-case".
+    #: Treatment of a network function without a model on a machine. "refuse": do not place it there. "alone": give it a
+    #: socket for itself. "worst-case": assume that it is as contentious as the most contentious profile of the library
+    #: and as sensitive as the most sensitive one. With "worst-case" only `min_share` can be promised; one of "refuse",
+    #: "alone", "worst-case".
     fallback: Fallback = "refuse"
-    #: Predict each tenant of a mix beside the vectors of the others, or all at their fixed point; "auto" takes the
-    #: fixed point where the models know it. Policies with a model of their own ask that; one of "auto", "composed",
-    #: "equilibrium".
+    #: "composed" predicts each tenant of a mix beside the vectors of the others, "equilibrium" all at their fixed
+    #: point; "auto" takes the fixed point if the models support it. Policies with a model of their own use that; one of
+    #: "auto", "composed", "equilibrium".
     method: str = DEFAULT_METHOD
-    #: For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer;
-    #: predictions stand in by default.
+    #: For policies that scale by observation: returns the throughput of every request [Mpps], given the placer; by
+    #: default predictions.
     observe: Observe | None = None
-    #: What is promised is rounded up to multiples of this share of solo throughput, so that requests that all differ
-    #: are planned in few classes; 0 rounds nothing. It costs at most this share of solo per request.
+    #: Promises are rounded up to multiples of this share of solo throughput, so that many different requests fall into
+    #: few classes; 0 means no rounding. Rounding costs at most this share of solo throughput per request.
     slo_grid: float = 0.01
-    #: Machine type whose solo throughput `min_share` is a share of; None for the one where a request ends up.
+    #: Machine type whose solo throughput `min_share` refers to; None for the one where a request is placed.
     reference_machine: str | None = None
-    #: Machine type -> workload -> what predictions are multiplied by, as outcomes taught.
+    #: Machine type -> workload -> correction factor of predictions, learned from outcomes.
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Sockets as the state knows them: what runs on one, those alike in a group, and a trial that can be undone."""
+"""Sockets in the state: tenants of one socket, groups of equal sockets, and undoable trials."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from slomo.placement.feasibility.mixes import Host, Signature
 
 @dataclass
 class Socket:
-    """One socket of one server, and what runs on its cores."""
+    """One socket of one server, and the pieces on its cores."""
 
     #: Number of the server.
     server: int
@@ -23,22 +23,22 @@ class Socket:
     cores: dict[int, tuple[str, int, int]] = field(default_factory=dict)
 
 
-#: Where one piece of a request is: socket number, piece number.
+#: Place of one piece of a request: socket number, piece number.
 Spot = tuple[int, int]
 
 
 class Trial:
-    """What is being tried; kept at its end unless it is undone."""
+    """A tentative change, kept at its end unless it is undone."""
 
     kept = True
 
     def undo(self) -> None:
-        """Have everything since the trial began undone at its end."""
+        """Mark all changes since the trial began to be undone at its end."""
         self.kept = False
 
 
 class SocketGroup:
-    """The sockets of one kind with one signature, the lowest first; those that left are passed over."""
+    """Sockets of one kind with one signature, lowest first; sockets that left the group are skipped."""
 
     __slots__ = ("heap", "members", "queued")
 
@@ -54,14 +54,14 @@ class SocketGroup:
             heapq.heappush(self.heap, number)
 
     def lowest(self, belongs: Callable[[int], bool]) -> int | None:
-        """Return the lowest socket that still belongs, or None."""
+        """Return the lowest socket still in the group, or None."""
         while self.heap and not belongs(self.heap[0]):
             self.queued.discard(heapq.heappop(self.heap))
         return self.heap[0] if self.heap else None
 
 
 class SocketGroups:
-    """All sockets by kind and signature, and the signatures of a kind by the cores they take.
+    """All sockets by kind and signature, and the signatures of a kind by number of used cores.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class SocketGroups:
         return sum(len(group.heap) for group in self._groups.values())
 
     def enter(self, number: int, place: Socket) -> None:
-        """Let a socket into the group of its signature."""
+        """Add a socket to the group of its signature."""
         key = (place.host, place.signature)
         group = self._groups.get(key)
         if group is None:
@@ -94,7 +94,7 @@ class SocketGroups:
         group.add(number)
 
     def leave(self, place: Socket) -> None:
-        """Take a socket out of the group of its signature, before that changes."""
+        """Remove a socket from the group of its signature, before the signature changes."""
         key = (place.host, place.signature)
         group = self._groups[key]
         group.members -= 1
@@ -103,11 +103,11 @@ class SocketGroups:
             del self._by_cores[place.host][self._cores(place.signature)][place.signature]
 
     def offer(self, number: int, place: Socket) -> None:
-        """Queue a socket of a group again, which was passed over while it took nothing."""
+        """Queue a socket of a group again that was skipped while it was closed."""
         self._groups[place.host, place.signature].add(number)
 
     def drop(self, places: Iterable[Socket], first: int) -> None:
-        """Forget sockets, which have the numbers from `first` on."""
+        """Remove the sockets with numbers from `first` on."""
         for place in places:
             self.leave(place)
         for group in self._groups.values():
@@ -116,10 +116,10 @@ class SocketGroups:
             group.queued = set(group.heap)
 
     def of_cores(self, host: Host, cores: int) -> Iterable[Signature]:
-        """Return the signatures of a kind that take so many cores."""
+        """Return the signatures of a kind that use so many cores."""
         return self._by_cores.get(host, {}).get(cores, ())
 
     def lowest(self, host: Host, signature: Signature, belongs: Callable[[int], bool]) -> int | None:
-        """Return the lowest socket of a group that still belongs, or None."""
+        """Return the lowest socket still in a group, or None."""
         group = self._groups.get((host, signature))
         return None if group is None else group.lowest(belongs)

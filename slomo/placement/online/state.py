@@ -1,8 +1,8 @@
-"""What runs where: sockets grouped by signature, so that the best socket is found among kinds of sockets, not sockets.
+"""State of the cluster: sockets grouped by signature, so that a search runs over kinds of sockets, not sockets.
 
-A signature's sockets are interchangeable; the one with the lowest number is taken, so that decisions can be repeated.
-Servers come and go: one that is closed (cordoned, failed, removed) keeps its number, and no socket of it is offered.
-Whatever is tried can be undone as a whole (:meth:`ClusterState.trial`).
+Sockets of one signature are interchangeable; the lowest number is taken, so decisions are reproducible. Servers change:
+a closed one (cordoned, failed, removed) keeps its number, but its sockets are not offered. Any tentative change can be
+undone as a whole (:meth:`ClusterState.trial`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from slomo.placement.online.sockets import Socket, SocketGroups, Spot, Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
 
-#: Whether a socket will do for so many instances.
+#: Whether a socket is acceptable for a number of instances.
 Allowed = Callable[[Socket, int], bool]
 #: Why a server is closed.
 Closed = Literal["cordoned", "failed", "removed"]
@@ -73,7 +73,7 @@ class ClusterState:
 
     @property
     def cluster(self) -> Cluster:
-        """The servers there are, but for those removed."""
+        """All servers except removed ones."""
         if self._cluster is None:
             alive = (server for number, server in enumerate(self.servers) if self.closed.get(number) != "removed")
             self._cluster = Cluster(tuple(alive))
@@ -81,7 +81,7 @@ class ClusterState:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Kinds of sockets that take something, in an order that does not depend on that of the servers."""
+        """Kinds of open sockets, in an order independent of the order of servers."""
         if self._hosts is None:
             kinds = {place.host for place in self.sockets if place.server not in self.closed}
             self._hosts = tuple(sorted(kinds, key=Host.order))
@@ -93,7 +93,7 @@ class ClusterState:
         return len(self._tenants)
 
     def number_of(self, server: str) -> int | None:
-        """Return the number of a server that was not removed, or None."""
+        """Return the number of a server, or None if it was removed."""
         numbers = self._own.get(server, ())
         return next((number for number in numbers if self.closed.get(number) != "removed"), None)
 
@@ -102,7 +102,7 @@ class ClusterState:
         return self._places[server]
 
     def tenants_of(self, server: int) -> tuple[str, ...]:
-        """Return the requests with a piece on a server, in the order in which they came."""
+        """Return the requests with a piece on a server, in order of arrival."""
         here = {owner for number in self._places[server] for owner, _, _ in self.sockets[number].cores.values()}
         return tuple(name for name in self.requests if name in here)
 
@@ -148,7 +148,7 @@ class ClusterState:
         self._changed()
 
     def close(self, server: int, why: Closed | None) -> None:
-        """Take a server out of what is offered, or (with None) back in."""
+        """Close a server to new requests, or reopen it (with None)."""
         before = self.closed.get(server)
         if why is None:
             self.closed.pop(server, None)
@@ -165,18 +165,18 @@ class ClusterState:
         self.version += 1
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
-        """Yield kind of socket, signature, and the lowest socket that has it."""
+        """Yield kind of socket, signature, and the lowest socket with both."""
         for host, signature in self._groups:
             lowest = self.lowest(host, signature)
             if lowest is not None:
                 yield host, signature, lowest
 
     def signatures(self, host: Host, cores: int) -> list[Signature]:
-        """Return the signatures of so many cores that sockets of a kind have."""
+        """Return the signatures with so many used cores among sockets of a kind."""
         return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:
-        """Return the lowest socket of a kind that has a signature and takes something; None where there is none."""
+        """Return the lowest open socket of a kind and signature; None if there is none."""
         key = (host, signature)
         return self._groups.lowest(host, signature, lambda number: self._belongs(number, key))
 
@@ -185,7 +185,7 @@ class ClusterState:
         return place.signature == key[1] and place.host == key[0] and place.server not in self.closed
 
     def empty_sockets(self, host: Host) -> list[int]:
-        """Return the empty sockets of a kind that take something, in order."""
+        """Return the empty open sockets of a kind, in order."""
         return [
             number
             for number, place in enumerate(self.sockets)
@@ -206,7 +206,7 @@ class ClusterState:
         return tuple(free)
 
     def take(self, request: Request, spot: Spot) -> None:
-        """Take one piece of a request off a socket."""
+        """Remove one piece of a request from a socket."""
         number, piece = spot
         place = self.sockets[number]
         mine = [core for core, (owner, kind, _) in place.cores.items() if owner == request.id and kind == piece]
@@ -262,12 +262,12 @@ class ClusterState:
         del self.spots[name]
 
     def settle(self, name: str, spots: Iterable[Spot]) -> None:
-        """Remember where a placed request is now."""
+        """Record the place of a placed request."""
         before, self.spots[name] = self.spots[name], tuple(spots)
         self._note(lambda: self.settle(name, before))
 
     def forget(self, name: str) -> tuple[Spot, ...]:
-        """Take all pieces of a request off; return where they were."""
+        """Remove all pieces of a request; return their places."""
         request, spots = self.requests[name], self.spots[name]
         for spot in spots:
             self.take(request, spot)
@@ -284,7 +284,7 @@ class ClusterState:
         return spots
 
     def replaced(self, request: Request) -> None:
-        """Take a request's new description for what is placed under its name."""
+        """Replace a placed request's description by a new one of the same id."""
         before = self.requests[request.id]
         self.constraints.leave(before)
         self.requests[request.id] = request
@@ -292,33 +292,33 @@ class ClusterState:
         self._note(lambda: self.replaced(before))
 
     def servers_of(self, request: str) -> set[int]:
-        """Return the servers a request runs on."""
+        """Return the servers of a request."""
         return {self.sockets[number].server for number, _ in self.spots.get(request, ())}
 
     def open_servers(self) -> Iterator[int]:
-        """Yield the servers that take something."""
+        """Yield the servers open to new requests."""
         return (number for number in range(len(self.servers)) if number not in self.closed)
 
     def homes(self, spots: Iterable[Spot]) -> list[int]:
-        """Return the server of every instance in some spots."""
+        """Return the server of every instance on some spots."""
         return [self.sockets[number].server for number, piece in spots for _ in range(self.pieces[piece].instances)]
 
     def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> Allowed | None:
-        """Return which sockets affinity, labels, taints and spread leave to a request, or None for all."""
+        """Return the sockets that affinity, labels, taints and spread allow for a request, or None for all."""
         test = self.constraints.allowed(request, self.homes(mine), self)
         return None if test is None else lambda place, instances: test(place.server, instances)
 
     def score(self, request: Request, mine: Iterable[Spot] = ()) -> "Callable[[Socket], float] | None":
-        """Return how much a request would rather be on a socket than elsewhere, or None for no matter."""
+        """Return a request's preference for a socket, or None if it has none."""
         score = self.constraints.score(request, self.homes(mine), self)
         return None if score is None else lambda place: score(place.server)
 
     def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
-        """Return what a server has too little of for a piece, beside cores and ways, or None."""
+        """Return the amount that a server lacks for a piece, beside cores and ways, or None."""
         return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
 
     def renamed(self, name: str, other: str) -> None:
-        """Let a placed request go by another name."""
+        """Change the id of a placed request."""
         request = replace(self.requests[name], id=other)
         self.constraints.leave(self.requests[name])
         self.constraints.enter(request)
@@ -333,7 +333,7 @@ class ClusterState:
         self.version += 1
 
     def copy(self) -> "ClusterState":
-        """Return a state of its own that runs the same; pieces keep their numbers."""
+        """Return an independent copy of the state; pieces keep their numbers."""
         other = ClusterState.__new__(ClusterState)
         other.__dict__.update(self.__dict__)
         other.servers, other.closed, other._places = list(self.servers), dict(self.closed), list(self._places)
@@ -353,7 +353,7 @@ class ClusterState:
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
-        """Undo everything done inside where that raises, or where the trial is undone."""
+        """Undo all changes made inside if an error is raised or the trial is undone."""
         outer, journal, trial = self._journal, list[Callable[[], None]](), Trial()
         self._journal = journal
         try:

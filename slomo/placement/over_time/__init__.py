@@ -1,1 +1,1 @@
-"""Placement as time goes by, and its judge."""
+"""Placement over time, and its judge."""

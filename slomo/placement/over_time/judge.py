@@ -1,7 +1,7 @@
-"""The judge: run what was placed and count which SLOs are broken, whatever the policy believed.
+"""The judge: run a placement on a testbed and count broken SLOs, whatever the policy predicted.
 
-ResQ (NSDI'18) section 6 ran all computed placements and recorded real throughput and latency. What runs is a callable,
-for the placement room knows no testbed; mixes that occur on many servers run once.
+ResQ (NSDI'18) section 6 ran all computed placements and recorded real throughput and latency. The testbed is passed as
+a callable, since placement imports none; a mix that occurs on many servers runs once.
 """
 
 import math
@@ -27,16 +27,16 @@ from slomo.vocabulary.workload_text import parse_workload
 Run = Callable[[Colocation], RunRecord]
 #: What runs on each server.
 Layout = Mapping[str, Sequence[Assignment]]
-#: Server, socket, and core (with its hyper-thread).
+#: Server, socket, and core (with hyper-thread).
 Seat = tuple[str, int, str]
-#: Measured throughput spreads by up to this share from seed to seed; less is no violation.
+#: Spread of measured throughput between seeds; a smaller shortfall is no violation.
 TOLERANCE = 0.005
-#: Standard deviations of the number of arrivals within which a request is served all it is offered.
+#: Standard deviations of the number of arrivals by which a request's served load may differ from its offered load.
 _DEVIATIONS = 2.0
 
 
 class Judge:
-    """Runs mixes and remembers what they did.
+    """Runs mixes and caches their results.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Judge:
         return len(self._seen)
 
     def judge(self, placer: Placer, *, requests: int | None = None, decision_ms: Sequence[float] = ()) -> Judgement:
-        """Run everything a placer has placed.
+        """Run a whole placement, and return the judgement.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Judge:
         )
 
     def throughput(self, placer: Placer) -> dict[str, float]:
-        """Run everything a placer has placed; return the throughput of every request that was run [Mpps]."""
+        """Run a whole placement; return the throughput of every request that was run [Mpps]."""
         samples = self._run_all(placer)
         served_mpps = {}
         for request in placer.requests:
@@ -175,7 +175,7 @@ class Judge:
         return violations, unmet, served, promised
 
     def _wanted(self, placer: Placer, request: Request, machine: Machine) -> float | None:
-        """Return what a request asks for [Mpps]; of network functions without a model by what they do alone here."""
+        """Return the throughput that a request asks for [Mpps]; without a model, from its simulated solo throughput."""
         keys, share = [workload.key for workload in request.chain], request.slo.min_share
         if share is None or not any(placer.estimates.is_stranger(machine.name, key) for key in keys):
             return placer.estimates.wanted_mpps(request, machine.name)
@@ -183,7 +183,7 @@ class Judge:
         return share * min(alone)
 
     def _chance(self, request: Request, needed: float) -> float:
-        """Return the share by which what arrives may fall short in a run, for requests offered less than everything."""
+        """Return the share by which random arrivals of a run may fall short, for requests that are not saturated."""
         offered = [workload.traffic.offered_mpps for workload in request.chain if workload.traffic.offered_mpps]
         if not offered or needed < 0.9 * min(offered):
             return 0.0
@@ -192,7 +192,7 @@ class Judge:
     def _late(
         self, placer: Placer, request: Request, machines: Mapping[str, Machine], layout: Layout
     ) -> list[Violation]:
-        """Run a request that promises latency at the load it promises, beside its neighbours, and compare."""
+        """Run a request with a latency SLO at its promised load beside its neighbours, and compare."""
         limits = [(name, limit) for name in ("p95_us", "p99_us") if (limit := getattr(request.slo, name)) is not None]
         if not limits:
             return []
@@ -229,14 +229,14 @@ class Judge:
         loads: Mapping[str, float | None] | None = None,
         port_gbps: float | None = None,
     ) -> list[TenantSample]:
-        """Run one socket with the ways and buffers decided; return samples in the order of `items`."""
+        """Run one socket with its decided ways and buffers; return samples in the order of `items`."""
         mix = _mix(machine, items, loads or {}, port_gbps)
         self._run_mixes([mix])
         back = dict(zip(mix.order, self._seen[mix.colocation.key], strict=True))
         return [back[i] for i in range(len(items))]
 
     def _run_mixes(self, mixes: Iterable["_Mix"]) -> None:
-        """Run what was not run before, all together."""
+        """Run the mixes that were not run before, in one batch."""
         new = {mix.colocation.key: mix for mix in mixes if mix.colocation.key not in self._seen}
         if not new:
             return
@@ -250,7 +250,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Mix:
-    """What runs on one socket, in which order of its assignments, and whether every core is taken."""
+    """Tenants of one socket, the order of its assignments, and whether every core is in use."""
 
     colocation: Colocation
     order: tuple[int, ...]
@@ -260,7 +260,7 @@ class _Mix:
 def _mix(
     machine: Machine, items: Sequence[Assignment], loads: Mapping[str, float | None], port_gbps: float | None
 ) -> _Mix:
-    """Return the mix of one socket. Cores are alike: only what runs tells mixes apart."""
+    """Return the mix of one socket. Cores are interchangeable: mixes differ only by their tenants."""
     order = sorted(range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i))
     workloads = [_loaded(parse_workload(items[i].workload), loads.get(items[i].seat)) for i in order]
     masks = _compacted([items[i].llc_way_mask for i in order])
@@ -282,18 +282,18 @@ def _has_run(placer: Placer, request: Request, samples: Mapping[Seat, TenantSamp
 
 
 def _limited(buffers: int | None) -> int | None:
-    """Return a number of buffers where it is a limit: fewer than a network function takes by itself."""
+    """Return a number of buffers if it is a limit: fewer than the network function uses by default."""
     return None if buffers is None or buffers >= MOST_BUFFERS else buffers
 
 
 def _capacity(request: Request, rates: Sequence[float]) -> float:
-    """Return what a request's instances serve together: per instance its slowest stage."""
+    """Return the total throughput of a request's instances: each serves its slowest stage's rate."""
     stages = len(request.chain)
     return sum(min(rates[i : i + stages]) for i in range(0, len(rates), stages))
 
 
 def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment) -> float | None:
-    """Return the load up to which a latency is promised where no throughput is [Mpps]; None for that of the traffic."""
+    """Return the load up to which a latency is promised without a throughput SLO [Mpps]; None for the traffic's own."""
     profile = placer.estimates.profile(machine, item.workload)
     if profile is None or parse_workload(item.workload).traffic.offered_mpps is not None:
         return None
@@ -312,7 +312,7 @@ def _loaded(workload: Workload, offered_mpps: float | None) -> Workload:
 
 
 def _compacted(masks: Sequence[int | None]) -> list[int | None]:
-    """Lay blocks of ways of the same sizes side by side in the order given, so that mixes alike look alike."""
+    """Put blocks of ways of the same sizes side by side in the given order, so that equal mixes look equal."""
     start, made = 0, dict[int, int]()
     for mask in masks:
         if mask is not None and (mask not in made):
@@ -322,9 +322,9 @@ def _compacted(masks: Sequence[int | None]) -> list[int | None]:
 
 
 def asked_times(placer: Placer, requests: Sequence[Request], most: int = 200) -> list[float]:
-    """Ask where each of some requests would go, were it to come once more; return the time of each answer [ms].
+    """Measure how long a decision takes, per request: ask where another copy of it would go [ms].
 
-    The cluster stays as it is, so that a batch can be timed by what one more decision takes.
+    The cluster is unchanged; a batch can so be compared by the time of one more decision.
     """
     times = []
     for request in requests[:: max(len(requests) // most, 1)]:

@@ -1,4 +1,4 @@
-"""What became of a placement: which SLOs broke where it was run, and what else was counted."""
+"""Outcome of a placement: broken SLOs in the judge's runs, and other counts."""
 
 from dataclasses import dataclass
 
@@ -37,21 +37,21 @@ class Judgement(Stored, derived=("violated_share",)):
     violations: tuple[Violation, ...]
     #: Aggregate normalised throughput: served, up to what was promised, over promised; 0 to 1.
     anat: float
-    #: Share of the cores of used servers that run something, 0 to 1.
+    #: Share of the cores of used servers in use, 0 to 1.
     utilisation: float
     #: Pieces moved.
     migrations: int = 0
-    #: Median and 99th percentile of the time of a decision [ms]; zeros where not taken.
+    #: Median and 99th percentile of the time of a decision [ms]; zeros if not measured.
     decision_ms: tuple[float, float] = (0.0, 0.0)
     #: Different mixes that were run.
     mixes_run: int = 0
-    #: On-demand requests that miss what they ask for; nothing was promised them, so these are no violations.
+    #: On-demand requests below what they ask for; without a promise these are no violations.
     on_demand_unmet: tuple[str, ...] = ()
-    #: Aggregate normalised throughput of every interval, for chains whose rates change.
+    #: Aggregate normalised throughput of every interval, for chains with changing rates.
     anat_over_time: tuple[float, ...] = ()
-    #: Time in which everything was placed [s]; 0 where not taken.
+    #: Time to place everything [s]; 0 if not measured.
     batch_s: float = 0.0
-    #: Requests that share cores as hyper-threads, which is not simulated; nothing was promised them.
+    #: Requests on shared hyper-threads, which are not simulated; they have no promise.
     not_run: tuple[str, ...] = ()
 
     @property

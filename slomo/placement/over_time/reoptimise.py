@@ -1,8 +1,8 @@
-"""Plan everything afresh in the background, and migrate only where that saves enough servers for its moves.
+"""Plan everything anew in the background, and migrate only if that saves enough servers for its moves.
 
-ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves what runs; a (near-)optimal schedule is computed
-periodically, and network functions migrate to it only where the gap in servers exceeds a threshold, for migrations are
-expensive and disruptive. With a budget of moves the part of what runs is planned anew that saves most for them.
+ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves anything; a near-optimal schedule is computed
+periodically, and network functions migrate to it only if it saves more servers than a threshold, as migrations are
+expensive and disruptive. With a budget of moves, the part of the placement is planned anew that saves most for them.
 """
 
 import math
@@ -28,30 +28,31 @@ from slomo.placement.problem.request import Request
 _Part = tuple[str, tuple[str, ...]]
 _Place = tuple[str, int]
 _Entry = Mapping[str, Any]
-#: Of what is placed anew, about half stays where it was; beyond twice the budget nothing more is tried.
+#: Placing anew leaves about half of the pieces in place; parts with more than this multiple of the budget are not
+#: tried.
 _STAY = 2
 
 
 @dataclass(frozen=True)
 class Reoptimisation(Stored, derived=("gap",)):
-    """What planning afresh found, and what was done about it."""
+    """Result of planning anew, and the action taken."""
 
     #: Servers in use.
     servers_before: int
-    #: Servers of the fresh plan; None where it could not place everything.
+    #: Servers of the new plan; None if it could not place everything.
     servers_planned: int | None
-    #: Gap from which on migrating is worth it.
+    #: Relative saving of servers from which on migrating pays.
     threshold: float
     #: Whether the plan was carried out.
     migrated: bool = False
-    #: Pieces that were moved or started anew elsewhere.
+    #: Pieces that were moved or restarted elsewhere.
     moves: tuple[Move, ...] = ()
-    #: Servers in use afterwards; None where nothing moved. More than planned where moves were limited.
+    #: Servers in use afterwards; None if nothing moved. More than planned if moves were limited.
     servers_after: int | None = None
 
     @property
     def gap(self) -> float:
-        """Share of servers in use beyond those of the plan; 0 where there is no better plan."""
+        """Relative excess of servers in use over the plan; 0 if no plan is better."""
         if not self.servers_planned:
             return 0.0
         return max(self.servers_before / self.servers_planned - 1.0, 0.0)
@@ -86,13 +87,13 @@ def reoptimise(
     cost_per_move: float = 0.0,
     max_share: float = 0.05,
 ) -> Reoptimisation:
-    """Plan everything placed afresh; migrate where that saves more than `threshold` of servers.
+    """Plan the whole placement anew; migrate if that saves more than `threshold` of servers.
 
-    Servers of the plan are matched with servers in use so that few pieces move, and pieces that stay keep their cores.
-    What could not be planned whole, or saves too little, changes nothing. While it plans, others may admit and remove;
-    then it plans again. Where moves are limited or cost something, the worst filled servers are planned anew beside
-    those that stay as they are, and of all such plans the one is carried out that is worth most: servers saved less
-    moves times their cost. Disruption budgets of requests are kept.
+    Servers of the plan are matched with servers in use so that few pieces move, and unmoved pieces keep their cores. A
+    plan that misses a request or saves too little changes nothing. Others may admit and remove during planning; the
+    plan is then made again. If moves are limited or have a cost, plans are made that empty only the least filled
+    servers. The plan with the highest value is carried out: servers saved less moves times their cost. Requests'
+    disruption budgets are kept.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def reoptimise(
 
 @dataclass(frozen=True)
 class _Option:
-    """A plan that could be carried out."""
+    """A feasible plan."""
 
     servers: int
     document: dict[str, Any]
@@ -147,7 +148,7 @@ class _Option:
 def _planned(
     placer: Placer, threshold: float, planner: str | type[Policy] | None, budget: MoveBudget
 ) -> Reoptimisation | None:
-    """Plan, which may take minutes and holds no lock, and migrate; None where something else changed meanwhile."""
+    """Plan without a lock, which may take minutes, and migrate; None if the state changed meanwhile."""
     with placer._lock:
         before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
         core, state = placer._core, placer._core.state.copy()
@@ -171,7 +172,7 @@ def _planned(
 
 
 def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:
-    """Return the option that is worth most, with the fewest moves among equals; None where none is worth its moves."""
+    """Return the plan of highest value, with the fewest moves among equals; None if none is worth its moves."""
     worth = [(budget.worth(used - option.servers, len(option.moves)), option) for option in options]
     good = [(value, -len(option.moves), number) for number, (value, option) in enumerate(worth) if value]
     good = [item for item in good if item[0] is not None and item[0] > 0.0]
@@ -179,7 +180,7 @@ def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option 
 
 
 def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
-    """Say whether no request is moved beyond its disruption budget."""
+    """Return whether no request moves beyond its disruption budget."""
     moved = Counter(move.request for move in moves)
     most = {request.id: request.max_disrupted for request in requests if request.max_disrupted is not None}
     return all(moved[name] <= count for name, count in most.items())
@@ -188,7 +189,7 @@ def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
 def _parts_anew(
     core: Admission, state: ClusterState, before: Mapping[str, Any], budget: MoveBudget
 ) -> Iterator[_Option]:
-    """Yield plans in which the worst filled servers were emptied and what ran there was placed anew."""
+    """Yield plans that empty the least filled servers and place their requests anew."""
     guarded = {name for name, each in state.requests.items() if each.max_disrupted is not None}
     order = [n for n in emptiest(core.with_state(state)) if not guarded.intersection(state.tenants_of(n))]
     if budget.max_moves is not None:
@@ -207,7 +208,7 @@ def _parts_anew(
 
 
 def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
-    """Return a placer of the same cluster that knows the same and has placed nothing."""
+    """Return an empty placer with the same cluster, policy and settings."""
     kind = type(placer.policy) if planner is None else planner
     planned = Placer(placer.estimates.library, placer.cluster, kind, **vars(placer.settings))
     if planner is None:  # what is known of mixes is shared
@@ -220,7 +221,7 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
 def aligned(
     now: Mapping[str, Any], plan: Mapping[str, Any], cluster: Cluster
 ) -> tuple[dict[str, Any], tuple[Move, ...]]:
-    """Carry a planned snapshot over to the servers that already run most of it.
+    """Map a planned snapshot to the servers that already run most of it.
 
     `now`, `plan`: snapshots of one cluster with the same requests placed. `cluster`: the servers.
 
@@ -256,7 +257,7 @@ def _part(entry: _Entry, piece: _Entry) -> _Part:
 def _matched(
     now: Mapping[str, Counter[tuple[int, _Part]]], plan: Mapping[str, Counter[tuple[int, _Part]]], cluster: Cluster
 ) -> dict[str, str]:
-    """Return for each server of the plan the server that takes its part: those with most in common first."""
+    """Return the present server for each server of the plan, largest overlap first."""
     kinds = {server.name: replace(server, name="any") for server in cluster.servers}
     runs: dict[tuple[int, _Part], list[str]] = {}
     for name, parts in now.items():
@@ -283,7 +284,7 @@ def _matched(
 
 
 def _seat(entries: Sequence[dict[str, Any]], now: Mapping[str, Any], cores: Mapping[str, int]) -> None:
-    """Give pieces that stay the cores they have, the others the lowest free ones."""
+    """Keep the cores of unmoved pieces, and give the others the lowest free ones."""
     held: dict[tuple[_Place, _Part], list[list[int]]] = {}
     for entry in now["placed"]:
         for piece in entry["pieces"]:

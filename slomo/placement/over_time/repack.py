@@ -1,7 +1,7 @@
-"""Plan part of what runs anew, so that a budget of moves is spent where it saves most servers.
+"""Plan a part of the placement anew, so that a budget of moves is spent where it saves most servers.
 
-Ropke and Pisinger (Transportation Science 40, 2006) call it destroy and repair: the worst filled servers are emptied
-and what ran on them is placed again. How many to empty is tried out, from two to all.
+Ropke and Pisinger (Transportation Science 40, 2006) call it destroy and repair: the least filled servers are emptied
+and their requests placed again. The number of emptied servers is tried from two to all.
 """
 
 from collections.abc import Iterator
@@ -65,25 +65,25 @@ class MoveBudget:
 
     @property
     def limited(self) -> bool:
-        """Whether moves are counted at all."""
+        """Whether moves are limited."""
         return self.max_moves is not None or self.cost_per_move > 0.0
 
     def most(self, pieces: int, left: float | None = None) -> int | None:
-        """Return how many of some pieces may move at once, given what an hour's budget has left; None for all."""
+        """Return how many of some pieces may move now, given the rest of the hourly budget; None for all."""
         most = self.max_moves
         if most is None and self.max_share < 1.0:
             most = max(int(self.max_share * pieces), 1)
         return most if left is None else min(int(left), pieces if most is None else most)
 
     def worth(self, saved: int, moves: int) -> float | None:
-        """Return what saving some servers by some moves is worth, in servers; None beyond the budget."""
+        """Return the value of a saving, in servers, less the cost of its moves; None beyond the budget."""
         if self.max_moves is not None and moves > self.max_moves:
             return None
         return saved - self.cost_per_move * moves
 
 
 def steps(servers: int) -> Iterator[int]:
-    """Yield how many servers to empty: by thirds more each time, up to all.
+    """Yield numbers of servers to empty: each a third more, up to all.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def steps(servers: int) -> Iterator[int]:
 
 
 def emptiest(core: Admission) -> list[int]:
-    """Return the servers in use, those first whose pieces take the least share of their sockets."""
+    """Return the servers in use, least filled first."""
     fill: dict[int, float] = {}
     for place in core.state.sockets:
         if place.signature:
@@ -109,7 +109,7 @@ def emptiest(core: Admission) -> list[int]:
 
 
 def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_gaps: bool) -> Admission | None:
-    """Return the same with what runs on some servers placed anew; None where something finds no place.
+    """Return a placer with the requests of some servers placed anew; None if one finds no place.
 
     Parameters
     ----------
@@ -136,6 +136,6 @@ def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_
 
 
 def pieces_on(state: ClusterState, servers: list[int]) -> int:
-    """Return how many pieces the requests on some servers have, which bounds the moves of placing them anew."""
+    """Return the number of pieces of all requests on some servers, an upper bound on the moves."""
     names: dict[str, Any] = dict.fromkeys(name for server in servers for name in state.tenants_of(server))
     return sum(len(state.spots[name]) for name in names)

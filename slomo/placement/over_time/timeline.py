@@ -1,7 +1,7 @@
-"""Requests that come and go: what a policy does with them over time, with re-optimisation in between.
+"""Play requests that arrive and depart against a policy, with periodic re-optimisation.
 
-ResQ (NSDI'18) section 5: admission at once, a fresh plan now and then; E2 (SOSP'15) and NUMASFP (COMSNETS'22) show
-dynamic policies over time.
+ResQ (NSDI'18) section 5: immediate admission and a new plan from time to time; E2 (SOSP'15) and NUMASFP (COMSNETS'22)
+evaluate dynamic policies over time.
 """
 
 import math
@@ -24,16 +24,16 @@ from slomo.placement.workloads import Event
 
 @dataclass(frozen=True)
 class Sample:
-    """The cluster right after something happened."""
+    """State of the cluster after an event."""
 
     #: When [s].
     time_s: float
-    #: Requests placed; refused so far; servers in use; pieces moved so far.
+    #: Requests placed; requests refused so far; servers in use; pieces moved so far.
     placed: int
     refused: int
     servers_used: int
     migrations: int
-    #: Share of placed requests whose SLO is broken, and aggregate normalised throughput, 0 to 1, where it was judged.
+    #: Share of placed requests with a broken SLO, and aggregate normalised throughput, 0 to 1, if judged.
     violated_share: float | None = None
     anat: float | None = None
 
@@ -42,16 +42,16 @@ class Sample:
 class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")):
     """A run over time."""
 
-    #: Who admitted, who planned afresh (empty: nobody).
+    #: Admission policy, and re-optimisation policy (empty: none).
     policy: str
     planner: str
     #: In order of time.
     samples: tuple[Sample, ...]
-    #: When [s], and what it found.
+    #: Times of re-optimisation [s], and results.
     reoptimisations: tuple[tuple[float, Reoptimisation], ...]
-    #: Median and 99th percentile of the time of an admission [ms].
+    #: Median and 99th percentile of an admission's time [ms].
     decision_ms: tuple[float, float]
-    #: Time for which a moved piece serves nothing [s].
+    #: Time without service of a moved piece [s].
     outage_s: float = 0.0
 
     @property
@@ -61,9 +61,9 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
 
     @property
     def anat(self) -> float | None:
-        """Aggregate normalised throughput, averaged over the times it was judged, less what moved pieces missed.
+        """Aggregate normalised throughput, averaged over judged times, less the outages of moves.
 
-        A request-second is what a request placed for a second counts; a move takes `outage_s` of them.
+        Its unit is request-seconds, one per placed request and second; a move loses `outage_s` of them.
         """
         judged = [sample.anat for sample in self.samples if sample.anat is not None]
         if not judged:
@@ -103,7 +103,7 @@ def play(
     judge: Judge | None = None,
     moves: MoveBudget | None = None,
 ) -> Timeline:
-    """Let requests come and go, and re-optimise periodically.
+    """Play arrivals and departures of requests, and re-optimise periodically.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class _TimelineRun:
         self._note(event.time_s)
 
     def tick(self, when_s: float, threshold: float, planner: str | type[Policy] | None, *, plans: bool) -> None:
-        """Re-optimise, and judge what came of it."""
+        """Re-optimise, and judge the result."""
         if plans:
             most, cost = self._most(when_s), self._budget.cost_per_move
             reoptimisation = reoptimise(
@@ -177,7 +177,7 @@ class _TimelineRun:
         self._note(when_s, judged=self._judge)
 
     def _most(self, when_s: float) -> int | None:
-        """Return how many pieces may move now; what an hour's budget has left is kept for an hour."""
+        """Return how many pieces may move now; unused moves of an hour's budget stay available for an hour."""
         pieces = sum(len(request["pieces"]) for request in self._placer.snapshot()["placed"])
         if self._budget.share_per_hour is None:
             return self._budget.most(pieces)

@@ -1,1 +1,1 @@
-"""Whole plans with a bound: columns, prices, rounding, packing."""
+"""Plans for whole batches, with bounds: columns, prices, rounding, packing."""

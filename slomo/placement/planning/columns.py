@@ -1,8 +1,8 @@
-"""Column generation over socket mixes: a lower bound on sockets that is proven.
+"""Column generation over socket mixes: a proven lower bound on sockets.
 
-Gilmore and Gomory (Operations Research 9, 1961): a column is a mix that one socket can hold; the linear master problem
-says how often each is used, and its dual prices find better mixes until there are none. Its optimum bounds every plan
-from below; where time runs out, Farley's bound (Operations Research 38, 1990) does.
+Gilmore and Gomory (Operations Research 9, 1961): a column is a mix that fits one socket. The linear master problem says
+how often each is used, and its dual prices lead to better mixes until there are none. Its optimum is a lower bound for
+every plan; if time runs out, Farley's bound (Operations Research 38, 1990) replaces it.
 """
 
 import math
@@ -19,11 +19,11 @@ from slomo.placement.feasibility.mixes import Signature
 from slomo.vocabulary.vector import Floats
 
 Counts = NDArray[np.int64]
-#: Share by which a column must beat its cost to be worth adding.
+#: Relative margin by which a column's value must exceed its cost to be added.
 _IMPROVES = 1e-7
-#: Generating stops where optimum and bound are within this share of each other.
+#: Generation stops if optimum and bound differ by less than this share.
 _CLOSE = 2e-4
-#: Above this many columns, those that cost most at the present prices are dropped; they come back if prices turn.
+#: With more columns, those with the highest reduced cost are dropped; they return if prices change.
 _MOST_COLUMNS = 1500
 
 
@@ -39,17 +39,17 @@ class Pricing(Protocol):
     """Finds mixes."""
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return mixes that may improve at a price per class, and at least the value of the best of all mixes."""
+        """Return mixes that may improve the master at a price per class, and an upper bound on the value of any mix."""
         ...
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix that serves no more of each class than is left; None where none serves any."""
+        """Return the most valuable mix within the remaining demand; None if none serves any."""
         ...
 
 
 @dataclass(frozen=True)
 class Either:
-    """Finds mixes of several sorts, of which a socket holds one.
+    """Prices several sorts of mixes, of which a socket holds one.
 
     Attributes
     ----------
@@ -60,19 +60,19 @@ class Either:
     pricings: tuple[Pricing, ...]
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return the mixes of every sort that may improve, and at least the value of the best of all."""
+        """Return improving mixes of every sort, and an upper bound on the value of any mix."""
         found = [pricing(prices) for pricing in self.pricings]
         return [column for columns, _ in found for column in columns], max(best for _, best in found)
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix of any sort that serves no more than is left."""
+        """Return the most valuable mix of any sort within the remaining demand."""
         found = [column for pricing in self.pricings if (column := pricing.fill(prices, left)) is not None]
         return max(found, key=lambda column: float(prices @ np.array(column.serves)), default=None)
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """The linear problem's columns, how often each is used, the price of each class, and a bound on its optimum."""
+    """Solution of the linear problem: columns, their use, the price of each class, a bound on the optimum."""
 
     columns: list[Column]
     usage: Floats
@@ -83,10 +83,10 @@ class Relaxed:
 def relaxed(
     demand: Floats, columns: dict[Signature, Column], pricing: Pricing | None, deadline: float
 ) -> tuple[Relaxed, int]:
-    """Return the optimum of the linear problem, or the best there was time for; and rounds taken.
+    """Return the linear problem's optimum, or the best solution in the given time; and rounds taken.
 
-    Without pricing, a column that serves more of a class than there is demand counts as serving the demand, which
-    brings the optimum closer to whole numbers; pricing does not know of that, so that Farley's bound would not hold.
+    Without pricing, a column that serves more of a class than the demand counts as serving the demand, which tightens
+    the relaxation. Pricing does not know of that, so Farley's bound would not hold.
     """
     bound, rounds = 0.0, 0
     while True:
@@ -128,7 +128,7 @@ def served(columns: Sequence[Column]) -> Counts:
 
 
 def _kept(columns: Sequence[Column], usage: Floats, prices: Floats) -> dict[Signature, Column]:
-    """Return the columns in use, and the half of the others that costs least."""
+    """Return the columns in use, and the half of the others with the lowest reduced cost."""
     reduced = 1.0 - served(columns) @ prices
     order = np.argsort(np.where(usage > 1e-9, -1.0, reduced), kind="stable")[: _MOST_COLUMNS // 2]
     used = np.flatnonzero(usage > 1e-9)

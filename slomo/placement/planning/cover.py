@@ -1,4 +1,4 @@
-"""A plan for a batch by mixes, beside a bound on every plan: fractions first, whole sockets after.
+"""Plan a batch by mixes, with a bound on every plan: first fractions, then whole sockets.
 
 Gilmore and Gomory (Operations Research 9, 1961) for the bound, Belov and Scheithauer (INFORMS Journal on Computing 19,
 2007) for the plan.
@@ -15,26 +15,26 @@ from slomo.placement.feasibility.mixes import Signature
 from slomo.placement.planning.columns import Column, Pricing, relaxed
 from slomo.placement.planning.rounding import Listed, whole_plan
 
-#: Share of the time limit for the bound; the rest is for whole numbers.
+#: Share of the time limit spent on the bound; the rest is for the integer solution.
 _BOUND_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class MixPlan:
-    """A plan and how good it is."""
+    """A plan and its quality."""
 
-    #: How many sockets have which mix.
+    #: Number of sockets with each mix.
     sockets: dict[Signature, int]
-    #: No plan can need fewer sockets (where `proven`).
+    #: No plan needs fewer sockets (if `proven`).
     lower_bound: int
-    #: Whether every mix that could improve the bound was considered.
+    #: Whether every mix that could improve the bound was examined.
     proven: bool = True
-    #: Mixes considered, and times prices were updated.
+    #: Number of mixes examined, and of price updates.
     columns: int = 0
     rounds: int = 0
     #: Time taken [s].
     seconds: float = 0.0
-    #: Which mixes the proof is for; empty for all.
+    #: Restriction on mixes under which the proof holds; empty for none.
     premise: str = ""
 
     @property
@@ -44,7 +44,7 @@ class MixPlan:
 
     @property
     def gap(self) -> float:
-        """Share by which the plan exceeds its bound."""
+        """Relative excess of the plan over its bound."""
         return self.count / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
     @property

@@ -1,8 +1,8 @@
-"""One plan for several kinds of servers: which mixes go on which kind, at the least cost in all.
+"""One plan over several kinds of servers: mixes on each kind, at the lowest total cost.
 
-Gilmore and Gomory's master problem (Operations Research 9, 1961) with a cost per kind and a limited supply of each; a
-kind's mixes are priced with its cost and the price of its supply. Whole numbers come from an integer program over all
-mixes seen. The answer does not depend on the order in which servers are listed, as kinds come sorted.
+Gilmore and Gomory's master problem (Operations Research 9, 1961) with a cost and a limited supply of each kind; a
+kind's mixes are priced with both. An integer program over all examined mixes gives whole numbers. The result does not
+depend on the order of servers, since kinds are sorted.
 """
 
 import time
@@ -17,25 +17,25 @@ from slomo.placement.feasibility.mixes import Host, Signature
 from slomo.placement.planning.columns import Column, Pricing, served
 from slomo.vocabulary.vector import Floats
 
-#: A request that is not served costs as much as so many of the dearest servers.
+#: Cost of an unserved request, in units of the most expensive server.
 _UNSERVED = 1000.0
-#: Rounds of pricing, and mixes the integer program chooses from, at most.
+#: Largest numbers of pricing rounds, and of mixes in the integer program.
 _MOST_ROUNDS, _MOST_CHOICES = 60, 3000
-#: Share of the time for pricing; the rest is for whole numbers. Share of the optimum at which the solver may stop.
+#: Share of the time for pricing; the rest is for the integer program. Relative gap at which the solver may stop.
 _PRICING_SHARE, _GAP = 0.4, 2e-3
 
 
 @dataclass(frozen=True)
 class SocketKind:
-    """A kind of socket, how many there are, and the mixes it can hold."""
+    """A kind of socket, their number, and the mixes that fit one."""
 
     #: The kind.
     host: Host
     #: Empty sockets of it.
     supply: int
-    #: Number of each of its classes of requests among all classes.
+    #: Index of each of its request classes among all classes.
     classes: tuple[int, ...]
-    #: Mixes to begin with, over its own classes.
+    #: Initial mixes, over its own classes.
     start: Sequence[Column]
     #: Finds more.
     pricing: Pricing | None = None
@@ -43,7 +43,7 @@ class SocketKind:
 
 @dataclass(frozen=True)
 class KindsPlan:
-    """Which mixes go on how many sockets of each kind, its cost, and the cost of the fractional optimum."""
+    """Number of sockets of each kind with each mix, the cost, and the cost of the fractional optimum."""
 
     sockets: tuple[Mapping[Signature, int], ...]
     cost: float
@@ -51,7 +51,7 @@ class KindsPlan:
 
 
 def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s: float = 10.0) -> KindsPlan:
-    """Serve as much of a demand as there is room for, at the least cost.
+    """Serve as much of a demand as fits, at the lowest cost.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def _flat(kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Colu
 def _program(
     wanted: Floats, kinds: Sequence[SocketKind], flat: Sequence[tuple[int, Column]]
 ) -> tuple[Floats, Floats, Floats]:
-    """Return costs, who is served (classes x columns), whose supply is used (kinds x columns); unserved ones last."""
+    """Return costs, coverage (classes x columns), and use of supply (kinds x columns); unserved classes last."""
     serves = np.zeros((len(wanted), len(flat)))
     for number, kind in enumerate(kinds):
         mine = [at for at, (owner, _) in enumerate(flat) if owner == number]
@@ -124,7 +124,7 @@ def _whole(
     columns: Sequence[Mapping[Signature, Column]],
     bound_and_limit_s: tuple[float, float],
 ) -> KindsPlan:
-    """Return whole numbers of mixes, the best that are found in time."""
+    """Return the best whole numbers of mixes found in time."""
     need("scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array

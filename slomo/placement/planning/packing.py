@@ -1,6 +1,6 @@
-"""Pack a batch by counts: sockets with the same mix are filled together, so that work grows with mixes, not instances.
+"""Pack a batch by counts: sockets with the same mix are filled together, so time grows with mixes, not instances.
 
-Best fit, servers bucketed by state: a hundred thousand instances differ in few ways, and so do the sockets they fill.
+Best fit with servers grouped by state: a hundred thousand instances are of few kinds, and so are the sockets they fill.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ def pack(
     order: Sequence[int],
     alternatives: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[Signature, int]:
-    """Best fit: each piece goes on the fullest kind of socket that holds it, else opens a socket.
+    """Best fit: put each piece on the fullest kind of socket where it fits, else open a socket.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def pack(
 
 
 def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
-    """Return the fullest mix in use that holds one of the options, the first that any holds; or an empty socket.
+    """Return the fullest mix in use that holds one of the options (the first that fits), or an empty socket.
 
-    More cores in use first, then less headroom.
+    Fullest means more cores in use, then less headroom.
     """
     open_ = [signature for signature, count in sockets.items() if count]
     for option in options:

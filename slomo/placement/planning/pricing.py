@@ -1,8 +1,7 @@
-"""Find the mixes worth considering: by dynamic programming where the cache is partitioned, else by enumeration.
+"""Find mixes worth examining: by dynamic programming if the cache is partitioned, else by enumeration.
 
-With ways of its own, a piece costs cores and ways whatever its neighbours do: a knapsack of two dimensions. In a
-shared cache every mix has to be predicted; mixes are grown piece by piece from mixes that hold, as more competitors
-never help.
+With exclusive ways, a piece uses cores and ways whatever its neighbours do: a knapsack of two dimensions. In a shared
+cache every mix must be predicted. Mixes grow piece by piece from feasible mixes, as more competitors never help.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Item:
-    """One way to serve one request of a class: the piece's number, and what it takes."""
+    """One way to serve one request of a class: the piece's number, cores and ways."""
 
     piece: int
     klass: int
@@ -30,7 +29,7 @@ class Item:
 
 
 class Knapsack:
-    """Prices mixes of pieces that own cores and ways.
+    """Prices mixes of pieces with exclusive cores and ways.
 
     Parameters
     ----------
@@ -57,7 +56,7 @@ class Knapsack:
             self._ways_to_serve[item.klass].append(item)
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return the best mix around every item, and the value of the best of all."""
+        """Return the best mix that contains each item, and the best value of all."""
         useful = self._useful(prices)
         value, choice = self._table(useful, prices)
         best: dict[int, tuple[float, Item]] = {}
@@ -89,7 +88,7 @@ class Knapsack:
         return list(cells.values())
 
     def _table(self, useful: Sequence[Item], prices: Floats) -> tuple[Floats, Counts]:
-        """Return the best value in every size of socket, and the item to take there (-1: none)."""
+        """Return the best value for every size of socket, and the item to add there (-1: none)."""
         value = np.zeros((self.host.cores + 1, self.host.ways + 1))
         choice = np.full(value.shape, -1, dtype=np.int64)
         need_cores = np.array([item.cores for item in useful], dtype=np.int64)
@@ -107,7 +106,7 @@ class Knapsack:
         return value, choice
 
     def _bounded(self, prices: Floats, left: Counts) -> Column:
-        """Return the most valuable mix with no more than `left` of each class: one step per request it may serve."""
+        """Return the most valuable mix with at most `left` of each class, built in one step per request."""
         value = np.zeros((self.host.cores + 1, self.host.ways + 1))
         steps: list[tuple[list[Item], NDArray[np.int8]]] = []
         for klass in np.flatnonzero(prices > 1e-12).tolist():
@@ -134,7 +133,7 @@ class Knapsack:
         return self._serving(mix_items)
 
     def _column(self, first: Sequence[Item], useful: Sequence[Item], choice: Counts) -> Column:
-        """Return the best mix around some items, by a table of choices."""
+        """Return the best mix that contains some items, from a table of choices."""
         taken = list(first)
         cores = self.host.cores - sum(item.cores for item in first)
         ways = self.host.ways - sum(item.ways for item in first)
@@ -152,7 +151,7 @@ class Knapsack:
 def enumerate_mixes(
     oracle: Oracle, host: Host, demand: Mapping[int, int], most: int = 60_000
 ) -> tuple[list[Signature], bool]:
-    """Return the mixes that hold and cannot be grown, and whether all were found.
+    """Return the maximal feasible mixes, and whether all were found.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""From fractions to whole sockets: round down, fill what is left one mix at a time, and let a solver improve on it.
+"""Turn fractions into whole sockets: round down, fill the rest mix by mix, and improve it with an integer program.
 
 Belov and Scheithauer's sequential value correction (INFORMS Journal on Computing 19, 2007): each socket takes the most
-valuable mix of what is left; what ends up in poorly filled sockets is priced higher in the next pass. The last word has
-an integer program over all mixes seen, for the remainder only.
+valuable mix of the remaining demand; classes that end up in poorly filled sockets get a higher value in the next pass.
+At the end an integer program over all examined mixes improves the remainder.
 """
 
 import math
@@ -18,16 +18,16 @@ from slomo.placement.feasibility.mixes import Signature
 from slomo.placement.planning.columns import Column, Counts, Pricing, Relaxed, served
 from slomo.vocabulary.vector import Floats
 
-#: Up to this many sockets a plan is made from nothing.
+#: Number of sockets up to which a plan is made from scratch.
 _SMALL = 50
-#: A plan within this share of its bound is good enough.
+#: Relative gap to the bound at which a plan is good enough.
 _GOOD = 5e-4
-#: Columns the integer program of the remainder chooses from, and its share of the time.
+#: Number of columns in the integer program of the remainder, and its share of the time.
 _MOST_CHOICES, _SOLVER_SHARE = 1500, 0.5
 
 
 class Listed:
-    """Mixes from a list, as a pricing.
+    """Prices mixes of a given list.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Listed:
         return [self._columns[best]], float(values[best])
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the mix that serves most of what is left; it may serve more, but is worth no more for it."""
+        """Return the mix that serves most of the remaining demand; serving more than that has no value."""
         values = np.minimum(self._serves, left) @ prices
         best = int(np.argmax(values))
         return self._columns[best] if values[best] > 0.0 else None
@@ -86,11 +86,11 @@ def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float)
 
 @dataclass
 class Filled:
-    """The best plan of all passes, and every column seen."""
+    """Best plan of all passes, and every column used."""
 
-    #: How many sockets have which mix.
+    #: Number of sockets with each mix.
     best: Counter[Signature]
-    #: Mixes that were used in any pass.
+    #: Mixes used in any pass.
     seen: dict[Signature, Column]
 
 
@@ -103,7 +103,7 @@ def fill_by_value(
     target: int = 0,
     deadline: float = math.inf,
 ) -> Filled:
-    """Fill sockets one after the other with the most valuable mix of what is left, and correct the values on the way.
+    """Fill sockets one by one with the most valuable mix of the remaining demand, correcting values after each pass.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def fill_by_value(
 def _pass(
     demand: Counts, price: Floats, pricing: Pricing, seen: dict[Signature, Column], generator: np.random.Generator
 ) -> tuple[Counter[Signature], Floats]:
-    """Serve all of a demand; return the plan, and prices corrected on the way."""
+    """Serve a whole demand; return the plan, and corrected values."""
     left, price, plan = demand.copy(), price.copy(), Counter[Signature]()
     while left.any():
         column = pricing.fill(price, left)
@@ -161,7 +161,7 @@ def _pass(
 
 
 def _integer(rest: Counts, columns: Sequence[Column], prices: Floats, time_limit_s: float) -> Counter[Signature] | None:
-    """Return the best plan for a remainder from given columns, or None where the solver finds none in time."""
+    """Return the best plan for a remainder from given columns; None if the solver finds none in time."""
     need("scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array

@@ -1,11 +1,11 @@
-"""Price every mix of a shared cache at once: who runs decides rates, rates decide how many instances a promise takes.
+"""Price every mix of a shared cache: the mix decides rates, and rates decide how many instances a promise needs.
 
-Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here the sizes are not given: beside
-others a request takes as many instances as it needs to serve what it promised. All mixes of use are tabulated
-(`slomo.placement.feasibility.rates`); within one, each kind of network function is a small knapsack of its own, as
-tenants alike have the same rate. No mix is left out that holds in every part, and none of its tenants is idle, so that
-the bound is one for all plans of such mixes that keep the instances of a request on one socket, whatever shape
-predictions have.
+Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here sizes are not fixed: beside others, a
+request needs as many instances as keep its promise. All useful mixes are tabulated
+(`slomo.placement.feasibility.rates`); within one, each kind of network function is a small knapsack of its own, since
+equal tenants have equal rates. Every mix whose sub-mixes all hold is examined, with no idle tenants. The bound
+therefore holds for all plans of such mixes that keep a request's instances on one socket, whatever form the predictions
+have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from slomo.placement.planning.columns import Column
 from slomo.vocabulary.vector import Floats
 
 Counts = NDArray[np.int64]
-#: Mixes returned per round, the best first, beside the best around every kind.
+#: Number of mixes returned per round, best first, beside the best one for every kind.
 _MOST_FOUND = 40
 
 
 @dataclass(frozen=True)
 class Demanded:
-    """One class of requests for a network function."""
+    """One class of requests for one network function."""
 
     #: Number of the class.
     klass: int
@@ -34,14 +34,14 @@ class Demanded:
     workload: str
     #: Requests.
     count: int
-    #: Instances on one socket -> piece, and what each must serve [Mpps].
+    #: Instances on one socket -> piece, and each instance's need [Mpps].
     pieces: Mapping[int, tuple[int, float]]
 
 
 def classes_of(
     pieces: Pieces, splits: Mapping[int, Mapping[int, int]], demand: Mapping[int, int]
 ) -> list[Demanded] | None:
-    """Return a demand as classes, or None where it has chains, or network functions that are promised nothing.
+    """Return a demand as classes; None if it has chains, or network functions without a promise.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def classes_of(
 
 
 class SharedPricing:
-    """Finds the mixes that are worth most at given prices.
+    """Finds the most valuable mixes at given prices.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class SharedPricing:
         self._counts = counts[useful]
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return mixes that are worth more than they cost, and the value of the best of all."""
+        """Return mixes whose value exceeds their cost, and the best value."""
         values = self._values(prices, self._wanted)
         order = np.argsort(-values, kind="stable")[:_MOST_FOUND]
         best = {int(np.argmax(np.where(self._counts[:, k] > 0, values, -1.0))) for k in range(len(self._kinds))}
@@ -113,7 +113,7 @@ class SharedPricing:
         return [self._column(row) for row in rows if values[row] > 1.0 + 1e-7], float(values.max(initial=0.0))
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the mix that is worth most among those that serve no more than is left."""
+        """Return the most valuable mix within the remaining demand."""
         values = self._values(prices, left)
         row = int(np.argmax(values)) if len(values) else -1
         return self._column(row) if row >= 0 and values[row] > 0.0 else None
@@ -125,7 +125,7 @@ class SharedPricing:
         return total
 
     def _column(self, row: int) -> Column:
-        """Return the mix of a row as it was last priced."""
+        """Return the mix of a row as last priced."""
         pieces: list[int] = []
         serves = [0] * self.classes
         for number, kind in enumerate(self._kinds):
@@ -136,9 +136,9 @@ class SharedPricing:
 
 
 class _Kind:
-    """The requests for one network function: how many of each class to serve with so many tenants at such a rate.
+    """Requests for one network function: how many of each class to serve, by number of tenants and rate.
 
-    A level is how many of the thresholds (what an instance must serve, over all classes and cuts) a rate reaches.
+    A level is the number of thresholds (an instance's need, over all classes and splits) that a rate reaches.
     """
 
     def __init__(self, demanded: Sequence[Demanded], cores: int) -> None:
@@ -146,7 +146,7 @@ class _Kind:
         self._classes = [item.klass for item in demanded]
         needs = {need for item in demanded for _, need in item.pieces.values()}
         self.thresholds = sorted(needs)
-        #: instances that a request of each class takes at each level; more than there are cores where none will do
+        #: instances that a request of each class needs at each level; more than the cores if none suffices
         self.takes = np.full((len(self.thresholds) + 1, len(demanded)), cores + 1, dtype=np.int64)
         for level in range(1, len(self.thresholds) + 1):
             for number, item in enumerate(demanded):
@@ -159,14 +159,14 @@ class _Kind:
         self._order: list[list[int]] = []
 
     def levels(self, low_mpps: Floats) -> Counts:
-        """Return the level of each rate, by the same comparison as verdicts make; NaN reaches none."""
+        """Return the level of each rate, with the same comparison as verdicts; NaN reaches none."""
         level = np.zeros(len(low_mpps), dtype=np.int64)
         for need in self.thresholds:
             level += low_mpps / need - 1.0 >= 0.0
         return level
 
     def solve(self, prices: Floats, left: Counts) -> Floats:
-        """Return the best value of every level and number of tenants, all of them at work; serve at most `left`."""
+        """Return the best value for every level and number of tenants, none idle; serve at most `left`."""
         mine, there = prices[self._classes], left[self._classes]
         problem_key = (mine.tobytes(), there.tobytes())
         if problem_key != self._last:
@@ -175,7 +175,7 @@ class _Kind:
         return self._value
 
     def _one_each(self, prices: Floats, left: Counts) -> Floats:
-        """Solve where a request is one tenant: the dearest requests that a level serves, one per tenant."""
+        """Solve for requests of one tenant each: the most valuable requests that a level serves, one per tenant."""
         value = np.full((len(self.takes), self.cores + 1), -np.inf)
         value[:, 0] = 0.0
         best: list[tuple[float, int]] = []
@@ -189,7 +189,7 @@ class _Kind:
         return value
 
     def _several(self, prices: Floats, left: Counts) -> Floats:
-        """Solve where a request may take several tenants: a knapsack per level."""
+        """Solve for requests of several tenants: one knapsack per level."""
         value = np.full((len(self.takes), self.cores + 1), -np.inf)
         value[:, 0] = 0.0
         self._choice = []
@@ -217,7 +217,7 @@ class _Kind:
 
 
 def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:
-    """Serve `copies` requests more where that is worth more: `size` tenants of each level."""
+    """Serve `copies` more requests where that raises the value: `size` tenants of each level."""
     copies, worth = gain
     width = base.shape[1]
     for first in sorted(set(size[size < width].tolist())):

@@ -1,8 +1,8 @@
-"""Best fit where every piece owns cores and ways: sockets bucketed by what they have left fill at once.
+"""Best fit for pieces with exclusive cores and ways: sockets with equal remainders are filled together.
 
-ResQ (NSDI'18) section 5.3.1 packs instances one by one, first fit decreasing; what is left of a socket is a pair of
-small numbers, so that a hundred thousand instances are a few hundred steps. Of several ways to serve a class, those
-are used that fill cores and cache evenly.
+ResQ (NSDI'18) section 5.3.1 packs instances one by one, first fit decreasing. The remainder of a socket is a pair of
+small numbers, so a hundred thousand instances take a few hundred steps. Of several ways to serve a class, those are
+used that fill cores and cache evenly.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ def _size(host: Host, item: Item, share: float) -> float:
 
 
 def _balance(host: Host, items: Sequence[Item], demand: Mapping[int, int]) -> float:
-    """Return the weight of cores against ways at which the items chosen by it fill both as evenly as can be."""
+    """Return the weight of cores against ways whose cheapest items fill both most evenly."""
     best = (float("inf"), 0.5)
     for share in _SHARES.tolist():
         chosen: dict[int, Item] = {}
@@ -80,7 +80,7 @@ def _place(
     item: Item,
     count: int,
 ) -> None:
-    """Put `count` copies of an item where they leave least, opening sockets where none is left."""
+    """Put `count` copies of an item on the sockets with least remainder, opening sockets if none fits."""
     deepest = min(host.cores // item.cores, host.ways // item.ways if item.ways else host.cores)
     while count > 0:
         cores, ways = np.nonzero(left[item.cores :, item.ways :])
@@ -108,7 +108,7 @@ def _shift(
     what: tuple[tuple[int, int], Item],
     amount: tuple[int, int],
 ) -> None:
-    """Move sockets from one bucket to the one they are in with so many copies of an item more."""
+    """Move sockets to the group of their new remainder after adding copies of an item."""
     (cell, item), (sockets, copies) = what, amount
     target = (cell[0] - copies * item.cores, cell[1] - copies * item.ways)
     source, sink = buckets[cell], buckets.setdefault(target, Counter())

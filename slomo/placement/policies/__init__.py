@@ -1,1 +1,1 @@
-"""Policies of placement, one file each."""
+"""Placement policies, one file each."""

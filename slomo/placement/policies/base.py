@@ -1,6 +1,6 @@
-"""What a policy decides: into which pieces a request is cut, which socket takes a piece, and how a batch is planned.
+"""Interface of policies: how to split a request into pieces, which socket takes a piece, how to plan a batch.
 
-Everything else (state, verdicts, undo, decisions) is shared, so that policies differ only where the papers differ.
+Everything else (state, verdicts, undo, decisions) is shared, so policies differ only where the papers do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from slomo.placement.planning.columns import Column, Pricing
 from slomo.placement.problem.cluster import Server
 from slomo.placement.problem.request import Request
 
-#: Which socket is taken among those that hold: the lowest, or the fullest with the least headroom.
+#: Choice among feasible sockets: the lowest, or the fullest with the least headroom.
 Picks = Literal["first", "best"]
-#: Demand of a batch: number of a piece -> how many.
+#: Demand of a batch: number of a piece -> count.
 Demand = Mapping[int, int]
-#: Where a plan puts each request: number of an empty socket, counted from 0, and piece.
+#: Plan per request: number of an empty socket, counted from 0, and piece.
 Seats = dict[str, list[tuple[int, Piece]]]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request and the capacity it needs [Mpps]."""
+    """A request and its needed capacity [Mpps]."""
 
     request: Request
     needed_mpps: float
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class SocketChoice:
-    """A socket that holds a piece more and that all constraints of its request allow."""
+    """A feasible socket for a piece that all constraints of its request allow."""
 
     #: Whose.
     server: Server
@@ -41,28 +41,28 @@ class SocketChoice:
     socket: int
     #: Cores in use there now.
     cores_used: int
-    #: Least share by which a promised throughput would be exceeded there; infinite where nothing is promised.
+    #: Smallest relative margin above a promised throughput there; infinite without promises.
     headroom: float
-    #: Sum of the weights of the request's preferences that it meets.
+    #: Sum of the weights of the request's met preferences.
     liked: float = 0.0
 
 
 @dataclass
 class Cutting:
-    """How requests were cut for one kind of socket."""
+    """The splits of requests for one kind of socket."""
 
-    #: Piece -> pieces that serve the same request at another cost, where a plan may choose.
+    #: Piece -> pieces that serve the same request at another cost, among which a plan may choose.
     alternatives: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    #: Piece -> instances on one socket -> the piece that holds them, worth considering or not.
+    #: Piece -> instances on one socket -> the piece with that number of instances, worthwhile or not.
     splits: dict[int, dict[int, int]] = field(default_factory=dict)
-    #: Piece of a request (some of its instances) -> the piece that stands for all pieces with the same needs.
+    #: Piece of a request (some of its instances) -> the piece that represents all pieces with the same needs.
     primary: dict[int, int] = field(default_factory=dict)
-    #: Piece that owns its ways -> the first of those that serve the same request in a shared cache.
+    #: Piece with exclusive ways -> the first of the pieces that serve the same request in a shared cache.
     shared: dict[int, int] = field(default_factory=dict)
 
 
 class Policy:
-    """A policy without contention: one core per network function, first fit.
+    """A policy that ignores contention: one core per network function, first fit.
 
     Parameters
     ----------
@@ -109,18 +109,18 @@ class Policy:
         self._cutting: dict[Host, Cutting] = {}
 
     def cutting(self, host: Host) -> "Cutting":
-        """Return how requests were cut for one kind of socket; another kind may prefer other pieces."""
+        """Return the splits of requests for one kind of socket; other kinds may prefer other pieces."""
         return self._cutting.setdefault(host, Cutting())
 
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield what :meth:`cuts` does; for on-demand SLOs one instance that shares what is left (ResQ section 5.2)."""
+        """Yield the splits of :meth:`cuts`; for on-demand SLOs one instance in the shared rest (ResQ section 5.2)."""
         if request.slo.kind == "on-demand":
             yield (Piece(self.estimates.keys(host.machine, request)),)
         else:
             yield from self.cuts(request, host, needed_mpps)
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield ways to serve `needed_mpps` by 1, 2, ... instances alike, the fewest first."""
+        """Yield ways to serve `needed_mpps` by 1, 2, ... equal instances, the fewest first."""
         workloads = self.estimates.keys(host.machine, request)
         for count in range(1, request.replicas + 1):
             each = self.each(request, host, needed_mpps, count)
@@ -132,17 +132,17 @@ class Policy:
         return each_mpps(self.estimates, request, host.machine, needed_mpps, count)
 
     def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:
-        """Say whether instances that had a socket for themselves could serve `mpps`."""
+        """Return whether instances alone on a socket could serve `mpps`."""
         solos = [self.estimates.solo_mpps(host.machine, key) for key in workloads]
         return all(solo is None or mpps <= solo for solo in solos)
 
     def choose(self, request: Request, choices: Sequence[SocketChoice]) -> SocketChoice | None:
-        """Return which of the sockets that hold a piece takes it, or None for none; asked where `ranks` is set."""
+        """Return the chosen socket among the feasible ones, or None for none; called if `ranks` is set."""
         del request
         return min(choices, key=lambda each: (-each.liked, -each.cores_used, each.headroom, each.server.name))
 
     def weight(self, host: Host, piece: int) -> float:
-        """Return how demanding a piece is: the share of a socket that one of many alike takes."""
+        """Return how demanding a piece is: the share of a socket that one of many copies uses."""
         signature: Signature = ()
         while self.oracle.verdict(host, self.pieces.grown(signature, piece)).ok:
             signature = self.pieces.grown(signature, piece)
@@ -151,17 +151,17 @@ class Policy:
         return 1.0 / max(len(signature), 1)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Return how many sockets get which mix to serve a batch at once, or None to place one by one."""
+        """Return the number of sockets with each mix to serve a batch; None to place one by one."""
         del host, demand
         return None
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return mixes that one kind of socket can hold and what finds more, for a plan over several kinds; or None."""
+        """Return feasible mixes of one kind of socket and their pricing, for a plan over several kinds; or None."""
         del host, demand
         return None
 
     def seats(self, host: Host, batch: Sequence[Asked]) -> Seats | None:
-        """Return where a batch goes, for plans that tell requests alike apart; or None."""
+        """Return places for a batch, for plans that distinguish equal requests; or None."""
         del host, batch
         return None
 

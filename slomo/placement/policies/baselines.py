@@ -1,4 +1,4 @@
-"""The policies that others published or that current schedulers follow, each a few lines.
+"""Published policies and those of current schedulers, each in a few lines.
 
 ResQ (NSDI'18) sections 6.1 and 6.2 compares with all of them.
 """
@@ -13,40 +13,38 @@ from slomo.placement.problem.request import Request
 class FirstFit(Policy):
     """Pack on the first server with free cores.
 
-    First fit that knows nothing of contention: what current schedulers do (ResQ, NSDI'18, section 6.1, Figure 8).
+    First fit without regard to contention, as current schedulers do (ResQ, NSDI'18, section 6.1, Figure 8).
 
-    Each network function runs on a dedicated server to learn its throughput; instances are packed on the first server
-    with a free core.
+    Throughput is measured alone on a server; instances are packed on the first server with a free core.
     """
 
     name = "first-fit"
 
 
 class EqualPartition(Policy):
-    """Pack on the first server with free cores; every core owns an equal share of the cache ways.
+    """Pack on the first server with free cores; every core has an equal share of the cache ways.
 
-    Equal partitions of the cache for every core: naive isolation (ResQ, NSDI'18, section 6.1).
+    Equal cache partitions for every core: naive isolation (ResQ, NSDI'18, section 6.1).
 
-    As `first-fit`, but cache allocation gives each core the same share, whether its network function needs less or
-    more.
+    As `first-fit`, but cache allocation gives each core the same share, whatever its network function needs.
     """
 
     name = "equal-partition"
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield `first-fit`'s cuts, with ways; more cores than ways cannot each have one and are left idle."""
+        """Yield `first-fit`'s splits, with ways; if a server has more cores than ways, the excess stays idle."""
         share = max(host.ways // host.cores, 1)
         for pieces in super().cuts(request, host, needed_mpps):
             yield tuple(Piece(piece.workloads, piece.needed_mpps, (share,) * len(piece.workloads)) for piece in pieces)
 
 
 class DynamicScaling(Policy):
-    """First fit, then more instances for requests whose observed throughput falls short.
+    """First fit, then more instances for requests with too little observed throughput.
 
-    `e2`: dynamic scaling; packs without regard to contention, and starts one more instance where an SLO is not met.
+    `e2`: dynamic scaling; packs without regard to contention, and adds an instance if an SLO is not met.
 
-    E2 (Palkar et al., SOSP'15) as ResQ (NSDI'18) section 6.2 compares with it: demand that is not met adds an instance,
-    the traffic is split evenly. It can promise no latency, and every SLO is broken until its instances are up.
+    E2 (Palkar et al., SOSP'15) as ResQ (NSDI'18) section 6.2 describes it: unmet demand adds an instance, and traffic
+    is split evenly. It cannot promise latency, and an SLO is broken until the request's instances are up.
     """
 
     name = "e2"
@@ -54,13 +52,12 @@ class DynamicScaling(Policy):
 
 
 class DobrescuFirstFit(Policy):
-    """Take the first socket on which nobody's SLO breaks by the predictor from solo cache access rates.
+    """Take the first socket where no SLO breaks, predicted from solo cache access rates.
 
-    First fit on Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 compares with it.
+    First fit with Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 describes it.
 
-    An instance goes on the first server whose existing SLOs it does not break; where it would fall short there itself,
-    a second one is packed (and more, as far as the request may be split). Throughput is a line in the competitors'
-    summed solo cache accesses.
+    An instance goes on the first server where it breaks no existing SLO; if it falls short itself, a second one is
+    packed (and more, up to the request's limit). Throughput is linear in the competitors' summed solo cache accesses.
     """
 
     name = "dobrescu"

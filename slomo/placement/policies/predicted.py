@@ -1,10 +1,10 @@
-"""`predicted`: best fit on predictions; packs a socket until the first SLO would break.
+"""`predicted`: best fit on predictions; fills a socket until the first SLO would break.
 
-SLOMO (SIGCOMM'20) section 2 gives the use: ask what everybody would lose before placing. A socket's mix is judged as a
-whole, each tenant by its own model beside all others, at the confidence asked for. A request that allows replicas may
-be cut into several instances on one socket, each of which needs less and suffers its neighbours more gladly. A batch is
-packed twice: kind by kind, each piece on the fullest socket that holds it; and socket by socket, each filled with the
-mix that leaves least of it, which finds who goes well together.
+SLOMO (SIGCOMM'20) section 2 proposes this use: predict every tenant's loss before placing. A socket's mix is judged as
+a whole, each tenant by its own model beside all others, at the requested confidence. A request with replicas may be
+split into several instances on one socket; each needs less and tolerates more slowdown. A batch is packed twice: kind
+by kind, each piece on the fullest socket where it fits; and socket by socket, each with the best mix of the remaining
+demand, which finds good combinations. The better plan is taken.
 """
 
 from collections import Counter
@@ -22,14 +22,14 @@ from slomo.placement.problem.request import Request
 
 #: Mixes predicted ahead per request of a batch, at most.
 _MIXES_PER_REQUEST = 300
-#: Times a batch is filled, each time with values corrected by the time before.
+#: Number of passes over a batch, each with values corrected by the previous one.
 _PASSES = 6
-#: With more classes of requests than this, once, and best fit only where not all mixes of use are known.
+#: With more request classes than this there is one pass, and best fit only unless all useful mixes are known.
 _FEW_CLASSES = 60
 
 
 class PredictedBestFit(Policy):
-    """Take the fullest socket on which every SLO still holds; among these the one with the least headroom."""
+    """Take the fullest socket where every SLO holds; among equals the one with least headroom."""
 
     name = "predicted"
     picks = "best"
@@ -37,14 +37,14 @@ class PredictedBestFit(Policy):
     sorts = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces of 1, 2, ... instances on one socket, the least share of it first; then instances apart."""
+        """Yield pieces of 1, 2, ... instances on one socket, smallest share of it first; then separate instances."""
         apart = request.most_together == 1
         options = [] if apart and request.replicas > 1 else self.together(request, host, needed_mpps)
         yield from ((self.pieces[number],) for number in options)
         yield from (pieces for pieces in super().cuts(request, host, needed_mpps) if not options or len(pieces) > 1)
 
     def together(self, request: Request, host: Host, needed_mpps: float) -> tuple[int, ...]:
-        """Return the pieces of all instances on one socket that are worth considering, the least share first."""
+        """Return the worthwhile pieces of all instances on one socket, smallest share first."""
         workloads = self.estimates.keys(host.machine, request)
         most = min(request.most_together, host.cores // len(workloads))
         needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, most + 1)}
@@ -72,7 +72,7 @@ class PredictedBestFit(Policy):
         return options
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Pack the batch by counts; and, but for chains, socket by socket with the best mix of what is left."""
+        """Pack the batch by counts and, unless it has chains, also socket by socket with the best mix of the rest."""
         pricing = self.pricing(host, demand, _MIXES_PER_REQUEST * sum(demand.values()))
         if pricing is None:
             return self.packed(host, demand)
@@ -86,22 +86,22 @@ class PredictedBestFit(Policy):
         return filled if sum(filled.values()) < sum(packed.values()) else packed
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return the mixes of best fit and every piece alone; more are found among all that hold in every part."""
+        """Return best fit's mixes and every piece alone; pricing finds more among all feasible mixes."""
         start = self.starting_columns(host, demand, self.packed(host, demand))
         return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
 
     def starting_columns(self, host: Host, demand: Demand, packed: Iterable[Signature]) -> list[Column]:
-        """Return the mixes of a plan that is there, and every piece alone."""
+        """Return the mixes of a given plan, and every piece alone."""
         return [self.column(host, mix, demand) for mix in (*packed, *((piece,) for piece in demand))]
 
     def column(self, host: Host, mix: Signature, demand: Demand) -> Column:
-        """Return a mix with how much of each class of a demand it serves; cuts of a request serve its class."""
+        """Return a mix with the number of requests it serves per class; splits of a request count for its class."""
         primary = self.cutting(host).primary
         served = Counter(primary.get(piece, piece) for piece in mix)
         return Column(mix, tuple(served[piece] for piece in demand))
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
-        """Return the mixes of a batch, as far as `most` mixes reach; None for chains."""
+        """Return the pricing of a batch's mixes, at most `most`; None for chains."""
         classes = classes_of(self.pieces, self.cutting(host).splits, demand)
         if classes is None:
             return None

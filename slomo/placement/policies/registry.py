@@ -1,4 +1,4 @@
-"""The policies by name; each is imported when it is asked for."""
+"""Policies by name; each is imported on first use."""
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
@@ -7,7 +7,7 @@ from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.policies.base import Policy
 from slomo.plugins import imported, load_plugin, require_name
 
-#: Entry points under which other packages give policies.
+#: Entry-point group under which other packages register policies.
 GROUP = "slomo.policies"
 
 _POLICIES = {
@@ -36,7 +36,7 @@ def policy_names() -> tuple[str, ...]:
 def policy_class(name: str) -> type[Policy]:
     """Return the policy called `name`.
 
-    Raises UnknownNameError with the nearest name; InvalidValueError for a policy that places chains on NUMA nodes.
+    Raises UnknownNameError with the nearest name; InvalidValueError for a policy for chains on NUMA nodes.
 
     Examples
     --------
@@ -60,6 +60,6 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def make_policy(policy: str | type[Policy], estimates: ThroughputEstimates, pieces: Pieces) -> Policy:
-    """Return a policy of a name, or of a class of one's own."""
+    """Return the policy of a name, or of a class of the caller."""
     kind = policy_class(policy) if isinstance(policy, str) else policy
     return kind(estimates, pieces)

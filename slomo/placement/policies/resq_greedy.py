@@ -1,7 +1,7 @@
-"""`resq-greedy`: admission by profiles of throughput over cache ways, each instance isolated.
+"""`resq-greedy`: admission by profiles of throughput over cache ways, with each instance isolated.
 
-ResQ (NSDI'18) section 5.3.1: 1. As many instances as the target takes at a fair share of the cache; 2. ways added one
-per instance in turn until their throughput meets the target; 3. first fit decreasing.
+ResQ (NSDI'18) section 5.3.1: 1. Take as many instances as the target needs at a fair share of the cache; 2. add ways to
+one instance after the other until their throughput meets the target; 3. first fit decreasing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from slomo.placement.problem.way_profiles import InstanceProfile
 
 
 class ResqGreedy(Policy):
-    """Give every instance ways of its own; first fit, largest first."""
+    """Give every instance exclusive ways; first fit, largest first."""
 
     name = "resq-greedy"
     sorts = True
@@ -46,7 +46,7 @@ class ResqGreedy(Policy):
             yield tuple(Piece(workloads, mpps, steps) for mpps, steps in pieces)
 
     def weight(self, host: Host, piece: int) -> float:
-        """Return the share of the cache a piece takes."""
+        """Return the share of the cache that a piece uses."""
         return sum(self.pieces[piece].ways) / host.ways
 
 
@@ -59,7 +59,7 @@ def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> l
 def _grown(
     profiles: list[InstanceProfile], ways: list[list[int]], needed_mpps: float, host: Host
 ) -> list[tuple[float, tuple[int, ...]]] | None:
-    """Add ways to instances in turn until every stage serves its target; return rate and ways per instance, or None."""
+    """Add ways to instances in turn until every stage meets its target; return rate and ways per instance, or None."""
     for profile, steps in zip(profiles, ways, strict=True):
         turn = 0
         while sum(profile.promise_mpps(step) for step in steps) < needed_mpps * (1 - 1e-9):
@@ -75,7 +75,7 @@ def _grown(
 
 
 def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> Seats:
-    """Return greedy's schedule of a batch on empty sockets: the largest first, each on the first that holds it."""
+    """Return greedy's schedule of a batch on empty sockets: largest first, each on the first socket where it fits."""
     pieces = [
         (item.request.id, piece)
         for item in batch
@@ -90,7 +90,7 @@ def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> 
 
 
 def first_fit(host: Host, sizes: Iterable[tuple[int, int]]) -> list[int]:
-    """Return for each of some cores and ways, in order, the number of the first socket that still has them.
+    """Return, for some cores and ways in order, the number of the first socket that still has them.
 
     Examples
     --------

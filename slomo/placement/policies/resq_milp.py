@@ -1,11 +1,11 @@
 """`resq-milp`: ResQ's mixed-integer program for a batch (NSDI'18, appendix A, Listing 1), on HiGHS through scipy.
 
-Minimise active servers; every instance has its ways on its server, and its throughput is the concave piecewise-linear
-profile of them. As the profile is concave its pieces are upper bounds that need no binary of their own. The whole batch
-is tried first; only where time runs out it is cut, as ResQ (section 5.3.1) does, into sets that are solved apart, each
-half as large as the last. Two schedules bound the servers from above and stand in where nothing better is found:
-greedy's, and that of the same program decomposed server by server (Dantzig and Wolfe, Operations Research 8(1), 1960),
-which is quick where terms repeat, and in which the instances of a term on one server are alike.
+The program minimises active servers. Every instance has ways on its server, and its throughput is a concave
+piecewise-linear function of them. Since the profile is concave, its pieces are upper bounds and need no binary
+variables. The whole batch is tried first. If time runs out it is cut, as ResQ (section 5.3.1) does, into sets that are
+solved separately, each half as large as the last. Two schedules are upper bounds and fallbacks: greedy's, and that of
+the same program decomposed server by server (Dantzig and Wolfe, Operations Research 8(1), 1960). The latter is fast if
+terms repeat, and makes the instances of a term on one server equal.
 """
 
 import itertools
@@ -25,13 +25,13 @@ from slomo.placement.policies.search import MixSearch
 from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.vector import Floats
 
-#: Instances of a term that are told apart, at most.
+#: Largest number of instances of a term that are distinguished.
 _MOST_COUNTED = 32
 
 
 @dataclass(frozen=True)
 class Term:
-    """One SLO of the program: its profile, target [Mpps], and most instances."""
+    """One SLO of the program: profile, target [Mpps], and largest number of instances."""
 
     name: str
     profile: InstanceProfile
@@ -40,20 +40,20 @@ class Term:
 
 
 class ResqMilp(ResqGreedy):
-    """Plan batches by the program; admit single requests as `resq-greedy` does."""
+    """Plan batches by the program; admit single requests like `resq-greedy`."""
 
     name = "resq-milp"
-    #: SLOs solved together at the least, where time makes cuts necessary.
+    #: Smallest number of SLOs solved together if time requires cuts.
     set_size: ClassVar[int] = 12
-    #: For the batch, and again for each way to cut it [s].
+    #: Time limit for the batch, and again for each size of sets [s].
     time_limit_s: ClassVar[float] = 20.0
-    #: Servers of the latest plan, the bound of the uncut program, and the gap; empty before.
+    #: Servers of the latest plan, bound of the uncut program, and gap; empty before the first plan.
     last: str = ""
-    #: Share of the optimum at which the solver may stop.
+    #: Relative gap at which the solver may stop.
     gap: ClassVar[float] = 0.0
 
     def seats(self, host: Host, batch: Sequence[Asked]) -> Seats:
-        """Return where each instance goes: better than greedy's schedule, or greedy's itself."""
+        """Return the place of each instance: better than greedy's schedule, or greedy's itself."""
         decomposed = self._decomposed(host, batch)
         best = min(decomposed, first_fit_decreasing(self, host, batch), key=_servers_or_all)
         single = {item.request.id: item for item in batch if len(item.request.chain) == 1}
@@ -75,7 +75,7 @@ class ResqMilp(ResqGreedy):
         return best
 
     def _decomposed(self, host: Host, batch: Sequence[Asked]) -> Seats:
-        """Return the schedule by columns, each the mix of one server; empty where a request needs several servers."""
+        """Return the schedule by columns, each the mix of one server; empty if a request needs several servers."""
         search = MixSearch(self.estimates, self.pieces)
         search.time_limit_s, search.shares = min(self.time_limit_s, search.time_limit_s), False
         queues: dict[int, list[str]] = {}
@@ -96,7 +96,7 @@ class ResqMilp(ResqGreedy):
         return {} if any(queues.values()) else seats
 
     def _in_sets(self, host: Host, terms: Sequence[Term], size: int) -> tuple[Seats | None, float, bool]:
-        """Solve a batch in sets of a size; return the schedule, a bound (of one set), and whether it is the optimum."""
+        """Solve a batch in sets of one size; return the schedule, a bound (of one set), and whether it is optimal."""
         count = -(-len(terms) // size)
         seats: Seats = {}
         offset, bound, proven = 0, 0.0, count == 1
@@ -110,7 +110,7 @@ class ResqMilp(ResqGreedy):
         return seats, bound, proven
 
     def _term(self, host: Host, item: Asked) -> Term | None:
-        """Return the program's term; latency asks for capacity beyond throughput, least at some number of instances."""
+        """Return the program's term; a latency SLO adds capacity, least at some number of instances."""
         request = item.request
         profile = self.estimates.profile(host.machine, request.chain[0].key)
         most = min(request.replicas, 3)
@@ -132,7 +132,7 @@ def _servers(seats: Seats) -> int:
 
 @dataclass(frozen=True)
 class SolvedProgram:
-    """A schedule, or None where the solver found none in time; a bound on servers; whether it meets it."""
+    """A schedule, None if none was found in time; a bound on servers; whether the schedule meets it."""
 
     seats: Seats | None
     bound: float
@@ -149,7 +149,7 @@ def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) ->
 
 
 def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
-    """Add free ways where a profile is not quite concave and its hull promised too much; None where there are none."""
+    """Add free ways where the profile is not quite concave and its hull promised too much; None if too few are free."""
     used: dict[int, int] = {}
     for spots in seats.values():
         for place, piece in spots:
@@ -176,8 +176,8 @@ def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
 def least_servers(host: Host, terms: Sequence[Term]) -> float:
     """Return a lower bound on servers: the terms' cores and cache ways must fit into those of the servers.
 
-    A term of few instances takes more ways: with both limits priced, each term's cheapest number of instances is its
-    own choice, which bounds them all together (Lagrangian relaxation).
+    With fewer instances a term takes more ways. Prices on both limits make each term choose its cheapest number of
+    instances independently, which bounds all of them together (Lagrangian relaxation).
 
     Examples
     --------
@@ -196,7 +196,7 @@ def least_servers(host: Host, terms: Sequence[Term]) -> float:
 
 
 def _least_ways(host: Host, profile: InstanceProfile, needed_mpps: float, instances: int) -> list[tuple[int, int]]:
-    """Return how many instances of a term there may be, and the ways that so many need together at the least."""
+    """Return the possible numbers of instances of a term, and the least total ways for each."""
     one = np.array([
         profile.promise_mpps(ways) if ways >= profile.ways[0][0] else -np.inf for ways in range(host.ways + 1)
     ])  # fmt: skip
@@ -211,7 +211,7 @@ def _least_ways(host: Host, profile: InstanceProfile, needed_mpps: float, instan
 
 
 def _one_more(together: Floats, one: Floats) -> Floats:
-    """Return the most that instances serve by ways they have together, with one instance more."""
+    """Return the highest throughput over total ways with one instance more."""
     best = np.full(len(together) + len(one) - 1, -np.inf)
     for ways, mpps in enumerate(one.tolist()):
         part = best[ways : ways + len(together)]
@@ -220,13 +220,13 @@ def _one_more(together: Floats, one: Floats) -> Floats:
 
 
 def _packed(host: Host, terms: Sequence[Term]) -> int:
-    """Return how many servers first fit decreasing needs with one instance each, the warm start's bound."""
+    """Return the servers of first fit decreasing with one instance each, the bound of the warm start."""
     sizes = sorted((term.profile.ways_for(term.needed_mpps) or host.ways for term in terms), reverse=True)
     return max(first_fit(host, [(1, size) for size in sizes]), default=0) + 1
 
 
 class _Program:
-    """Variables in order: servers active; per instance and server placed x, then ways w; per instance its rate t."""
+    """Variables in order: active servers; per instance and server placement x, then ways w; per instance its rate t."""
 
     def __init__(self, host: Host, terms: Sequence[Term], servers: int) -> None:
         self.host, self.servers = host, servers
@@ -272,7 +272,7 @@ class _Program:
             self._row({self.t(i): 1.0 for i in mine}, term.needed_mpps, np.inf)
 
     def solved(self, time_limit_s: float, gap: float) -> tuple[Floats | None, float]:
-        """Run the solver; return the best solution, and the bound it proved."""
+        """Run the solver; return the best solution, and the proven bound."""
         need("scipy")
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
@@ -300,7 +300,7 @@ class _Program:
         return (None if solved.x is None else np.asarray(solved.x)), bound
 
     def read(self, solution: Floats) -> Seats:
-        """Return server and piece of every instance in use."""
+        """Return server and piece of every used instance."""
         seats: Seats = {}
         for i, term in enumerate(self.owners):
             for s in range(self.servers):
@@ -311,7 +311,7 @@ class _Program:
 
 
 def _pieces(profile: InstanceProfile, ways: int) -> list[tuple[float, float]]:
-    """Return slope and offset of the lines whose least is the profile's concave hull."""
+    """Return slope and offset of the lines whose minimum is the profile's concave hull."""
     points = [(float(way), profile.promise_mpps(way)) for way in range(profile.ways[0][0], ways + 1)]
     hull: list[tuple[float, float]] = []
     for point in points:
@@ -328,5 +328,5 @@ def _pieces(profile: InstanceProfile, ways: int) -> list[tuple[float, float]]:
 
 
 def _below(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Say whether b lies on or below the line from a to c."""
+    """Return whether b lies on or below the line from a to c."""
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])

@@ -1,9 +1,9 @@
-"""`slomo-search`: a batch planned at once by column generation over mixes, never worse than best fit.
+"""`slomo-search`: plan a batch by column generation over mixes; never worse than best fit.
 
-Extends SLOMO (SIGCOMM'20): predictions tell which mixes hold, a linear problem how often to use each. Where profiles
-of throughput over cache ways are given (ResQ, NSDI'18, section 5.2) a piece may own its ways, and one request may
-choose fewer ways on more cores; where mixes can be predicted, too, one search chooses for every socket whether its
-pieces own their ways or share the cache.
+Extends SLOMO (SIGCOMM'20): predictions say which mixes are feasible, a linear program how often to use each. With
+profiles over cache ways (ResQ, NSDI'18, section 5.2) a piece may have exclusive ways, and a request may use fewer ways
+on more cores. If mixes can be predicted too, one search decides for every socket between exclusive ways and a shared
+cache.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.problem.request import Request
 
-#: Instances on one socket that one request may be split into to save ways.
+#: Largest number of instances on one socket into which a request may be split to save ways.
 _MOST_SPLIT = 4
-#: What a bound is one for where mixes share the cache: those from which anybody may leave.
+#: Condition of the bound in shared caches: only mixes that stay feasible if any tenant leaves.
 _PREMISE = "for mixes that hold in every part"
 
 
 class MixSearch(PredictedBestFit):
-    """Plan batches by mixes; admit single requests as `predicted` does.
+    """Plan batches by mixes; admit single requests like `predicted`.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class MixSearch(PredictedBestFit):
     last: MixPlan | None = None
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces in the shared cache, or with ways of their own where all profiles are known."""
+        """Yield pieces in the shared cache, or with exclusive ways if all profiles are known."""
         profiles = [self.estimates.profile(host.machine, workload.key) for workload in request.chain]
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
@@ -66,16 +66,16 @@ class MixSearch(PredictedBestFit):
             yield from super().cuts(request, host, needed_mpps)
 
     def _share(self, request: Request, host: Host, needed_mpps: float, owned: int) -> None:
-        """Let the pieces of a request that share the cache serve the class of the one that owns its ways."""
+        """Assign pieces that share the cache to the class of the same request's piece with exclusive ways."""
         cutting = self.cutting(host)
         for shared in self.together(request, host, needed_mpps)[:1]:
             cutting.shared[owned] = shared
             cutting.primary |= dict.fromkeys(cutting.splits[shared].values(), owned)
 
     def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
-        """Return the pieces of 1, 2, ... instances on one socket by own ways, fewest cores first; each next saves ways.
+        """Return pieces of 1, 2, ... instances with exclusive ways on one socket; each next one saves ways.
 
-        `needs` says what each instance must serve where there are so many [Mpps], None where that does not do.
+        `needs` gives each instance's need by number of instances [Mpps], None for numbers that do not suffice.
         """
         pieces: list[Piece] = []
         for split, mpps in enumerate(needs, 1):
@@ -93,7 +93,7 @@ class MixSearch(PredictedBestFit):
         return None if profile is None else profile.ways_for(mpps)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Plan by mixes; take best fit's plan where that is no worse."""
+        """Plan by mixes; keep best fit's plan if that is no worse."""
         owned = any(self.pieces[piece].ways for piece in demand)
         mix_plan, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
         if mix_plan.count >= sum(packed.values()):
@@ -102,7 +102,7 @@ class MixSearch(PredictedBestFit):
         return mix_plan.sockets
 
     def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
-        """Plan sockets on which all own their ways, and sockets on which all share the cache."""
+        """Plan sockets with exclusive ways only, and sockets with a shared cache only."""
         classes, cutting = {piece: number for number, piece in enumerate(demand)}, self.cutting(host)
         owned = {piece: count for piece, count in demand.items() if self.pieces[piece].ways}
         rest = {piece: count for piece, count in demand.items() if piece not in owned}

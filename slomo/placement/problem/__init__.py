@@ -1,1 +1,1 @@
-"""What is asked and what is answered: clusters, requests, chains, decisions, as frozen values and documents."""
+"""Input and output of placement: clusters, requests, chains, decisions, as frozen values and documents."""

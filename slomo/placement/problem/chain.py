@@ -1,4 +1,4 @@
-"""A chain with the traffic it gets over time (NUMASFP, COMSNETS'22)."""
+"""A chain with its traffic over time (NUMASFP, COMSNETS'22)."""
 
 import math
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 
 @dataclass(frozen=True)
 class RatedChain:
-    """A chain and the traffic it gets over time.
+    """A chain and its traffic over time.
 
-    Raises InvalidValueError for no rates, or one that is not above 0.
+    Raises InvalidValueError for an empty list of rates, or a rate that is not above 0.
     """
 
     #: The chain.
@@ -39,9 +39,9 @@ class RatedChain:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
-        """Rebuild from :meth:`to_dict`'s mapping; without rates the offered load of the traffic stands for them.
+        """Rebuild from :meth:`to_dict`'s mapping; without rates, the traffic's offered load is the rate.
 
-        Raises InvalidValueError where there is neither.
+        Raises InvalidValueError if it has neither.
         """
         request = Request.from_dict({key: value for key, value in data.items() if key != "gbps"})
         traffic = request.chain[0].traffic

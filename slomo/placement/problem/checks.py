@@ -1,4 +1,4 @@
-"""Checks that every document of the placement problem shares."""
+"""Checks shared by all documents of the placement problem."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 
 SCHEMA_VERSION = 1
 Amounts = tuple[tuple[str, float], ...]
-#: What a server may have a limited amount of, beside cores and cache ways, and its unit.
+#: Limited amounts of a server beside cores and cache ways, with their units.
 RESOURCES = {
     "memory_gib": "GiB",
     "hugepages_gib": "GiB",
@@ -30,7 +30,7 @@ def check_unique(what: str, names: Iterable[str]) -> None:
 def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
     """Return amounts of resources in order of name.
 
-    Raises UnknownNameError for a resource there is none of; InvalidValueError for an amount that is no number from 0.
+    Raises UnknownNameError for an unknown resource; InvalidValueError for an amount that is negative or no number.
     """
     for name, amount in amounts.items():
         if name not in RESOURCES:
@@ -41,7 +41,7 @@ def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
 
 
 def check_version(what: str, data: Mapping[str, Any]) -> None:
-    """Refuse a document of another schema version; ConfigurationError naming both versions."""
+    """Refuse a document of another schema version; the ConfigurationError names both versions."""
     if data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise ConfigurationError(
             f"{what} of schema version {data['schema_version']}, this slomo reads version {SCHEMA_VERSION}",

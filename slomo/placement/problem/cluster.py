@@ -1,4 +1,4 @@
-"""Servers and clusters: where requests can run.
+"""Servers and clusters, on which requests can run.
 
 Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of ResQ (NSDI'18).
 """
@@ -19,7 +19,7 @@ from slomo.vocabulary.numbers import whole_number
 
 
 class ServerTraits(TypedDict, total=False):
-    """What tells servers of one machine type apart, by name."""
+    """Properties in which servers of one machine type differ, by name."""
 
     cost: float
     labels: Mapping[str, str] | Pairs
@@ -159,12 +159,12 @@ class Server:
 
     @property
     def cores(self) -> int:
-        """Cores of one socket that NFs may use."""
+        """Number of cores of one socket available to NFs."""
         return self.machine_type.cores_per_socket - self.cores_reserved
 
     @property
     def ways(self) -> int:
-        """Cache ways of one socket that NFs may be given."""
+        """Number of cache ways of one socket that NFs can be given."""
         return (
             self.machine_type.llc_ways - self.machine_type.ddio_ways
             if self.llc_ways_usable is None
@@ -186,7 +186,7 @@ class Server:
         )
 
     def domain(self, label: str) -> str | None:
-        """Return its value of a label; its name where the label is ``host``, None where it has none.
+        """Return the server's value of a label; its name for ``host``, None without that label.
 
         Examples
         --------
@@ -196,7 +196,7 @@ class Server:
         return dict(self.labels).get(label, self.name if label == HOST else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping; what is as usual is left out."""
+        """Return a JSON-ready mapping without fields that have their defaults."""
         fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
         fields |= {name: dict(getattr(self, name)) for name in ("labels", "resources")}
         if self.reserved is not None:
@@ -275,7 +275,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
 
     @cached_property
     def label_values(self) -> dict[str, frozenset[str]]:
-        """Values of every label that a server carries; ``host`` has the servers' names."""
+        """Values of every label among the servers; ``host`` has the servers' names."""
         values: dict[str, set[str]] = {HOST: {server.name for server in self.servers}}
         for server in self.servers:
             for name, value in server.labels:
@@ -300,7 +300,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         port_gbps: float | None = None,
         reserved: Reserved | Mapping[str, Any] | None = None,
     ) -> "Cluster":
-        """Return `count` servers alike; the rest means the same as in :class:`Server`.
+        """Return `count` equal servers; the other parameters are those of :class:`Server`.
 
         Examples
         --------
@@ -328,7 +328,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Cluster":
-        """Rebuild from :meth:`to_dict`'s mapping; an entry with ``count`` stands for that many servers."""
+        """Rebuild from :meth:`to_dict`'s mapping; an entry with ``count`` is repeated that often."""
         check_version("cluster", data)
         servers = []
         for entry in data["servers"]:
@@ -339,7 +339,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
 
 
 def _renamed(server: Server, name: str) -> Server:
-    """Return a copy under another name; what was checked once holds for ten thousand alike."""
+    """Return a copy with another name, without checking the same fields ten thousand times."""
     copy = object.__new__(Server)
     copy.__dict__.update(server.__dict__)
     object.__setattr__(copy, "name", name)

@@ -1,6 +1,6 @@
-"""A decision: where a request went and why, or what would have broken had it been taken in.
+"""A decision: the place of a request with reasons, or the first SLO that it would have broken.
 
-ResQ (NSDI'18) section 5.2: admission answers with a schedule (server, cores, cache ways, buffers) or refuses.
+ResQ (NSDI'18) section 5.2: admission returns a schedule (server, cores, cache ways, buffers) or refuses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,34 +22,34 @@ SCHEMA_VERSION = 1
 class Assignment(Stored):
     """One network function on one core."""
 
-    #: Where; the core counts from 0 within the socket.
+    #: Its place; the core counts from 0 within the socket.
     server: Name
     socket: Index
     core: Index
     #: Workload key.
     workload: Name
-    #: What this instance must serve [Mpps]; 0 where nothing is promised.
+    #: Throughput that this instance must serve [Mpps]; 0 without a promise.
     needed_mpps: Rate = 0.0
-    #: Predicted throughput and its interval [Mpps]; None under policies that predict nothing.
+    #: Predicted throughput and its interval [Mpps]; None under policies without predictions.
     predicted_mpps: Rate | None = None
     low_mpps: Rate | None = None
     high_mpps: Rate | None = None
     #: Cache ways it may fill (Intel CAT); None means all.
     llc_way_mask: WayMask | None = None
-    #: Packet buffers it may have, so that all on the socket fit the space devices fill (ResQ section 4.3).
+    #: Packet buffers it may have, so that all on the socket fit into the DDIO ways (ResQ section 4.3).
     buffers: PositiveCount | None = None
-    #: NUMA node of its memory; None means that of its socket.
+    #: NUMA node of its memory; None means its socket's.
     memory_node: Index | None = None
     #: Hyper-thread of the core, 0 or 1.
     thread: Annotated[int, Meta(ge=0, le=1)] = 0
     #: Memory bandwidth throttle (Intel MBA) [%]; None means none.
     memory_bandwidth_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
-    #: What the server is that was decided for (`Machine.fingerprint`); empty where an older decision does not tell.
+    #: Fingerprint of the server that the decision is for (`Machine.fingerprint`); empty in older decisions.
     machine_fingerprint: str = ""
 
     @property
     def seat(self) -> str:
-        """Core, and hyper-thread where it is the second.
+        """Core, with the hyper-thread if it is the second.
 
         Examples
         --------
@@ -59,34 +59,34 @@ class Assignment(Stored):
         return f"{self.core}.{self.thread}" if self.thread else str(self.core)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping; the first hyper-thread and what is not known go without saying."""
+        """Return a JSON-ready mapping without the first hyper-thread and unknown fields."""
         unsaid = ("thread", "memory_bandwidth_percent", "machine_fingerprint")
         return {name: value for name, value in super().to_dict().items() if name not in unsaid or value}
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The first SLO that would have broken."""
+    """The first SLO that would have been broken."""
 
-    #: Whose SLO: the request asked about, or one placed before.
+    #: Request whose SLO breaks: the one asked about, or one placed before.
     request: str
     #: Which of its network functions.
     workload: str
-    #: Server type on which it was tried.
+    #: Server type that was tried.
     machine: str
-    #: ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``; a constraint by its field: ``"affinity"``,
-    #: ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``, ``"max_per_host"``,
-    #: ``"min_replicas"``, ``"gang"``; an amount such as ``"memory_gib"``; or what is missing: ``"model"``, ``"profile
-    #: over cache ways"``.
+    #: The limit. A resource: ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``. A constraint's field:
+    #: ``"affinity"``, ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``,
+    #: ``"max_per_host"``, ``"min_replicas"``, ``"gang"``. An amount such as ``"memory_gib"``. Missing knowledge:
+    #: ``"model"``, ``"profile over cache ways"``.
     what: str
-    #: Throughput [Mpps] (or cores, ways: see `what`) needed, and the best there was.
+    #: Needed throughput [Mpps] (or cores, ways: see `what`), and the best available.
     needed: float | None = None
     possible: float | None = None
-    #: The server that was least short of it; empty where that makes no difference.
+    #: Server with the smallest shortfall; empty if that makes no difference.
     server: str = ""
-    #: The constraint in words, with its label; empty for others.
+    #: The constraint in words, with its label; empty for other limits.
     constraint: str = ""
-    #: What is the matter with that server.
+    #: State of that server that violates the constraint.
     here: str = ""
     #: What would have to give.
     gives: str = ""
@@ -120,7 +120,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Decision(Result, Stored, version=SCHEMA_VERSION):
-    """What was decided about one request.
+    """Decision about one request.
 
     Attributes
     ----------
@@ -162,11 +162,11 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Decision":
-        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for what is none."""
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError if it is invalid."""
         return convert(data, cls, "decision")
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """Return one entry per assignment; of a refusal, the throughput that was needed and the best there was."""
+        """Return one entry per assignment; for a refusal, the needed throughput and the best available."""
         placed = [
             (True, a.workload, a.server, a.socket, a.seat, a.needed_mpps, a.predicted_mpps, a.low_mpps, a.high_mpps)
             for a in self.assignments

@@ -1,4 +1,4 @@
-"""Read clusters and requests as people write them: YAML or JSON, by one description, with file, line and field."""
+"""Read clusters and requests from YAML or JSON; errors name file, line and field."""
 
 from pathlib import Path
 from typing import Any
@@ -60,16 +60,16 @@ def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
 
 
 def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
-    """Return a document with what it says, checked by its description."""
+    """Return a document as values, checked against its type."""
     checked: dict[str, Any] = to_builtins(parse(text, name).to(kind))
     return checked
 
 
 def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
-    """Read chains and their rates over time: requests with ``gbps``, or with an offered load.
+    """Read chains with rates over time: requests with ``gbps``, or with an offered load.
 
-    Raises ConfigurationError, InvalidValueError as for :func:`read_cluster`; also for a chain without a rate, and two
-    of one id.
+    Raises ConfigurationError and InvalidValueError as :func:`read_cluster`; also for a chain without a rate, or two
+    with one id.
     """
     return parse_rated_chains(read_text(path), str(path))
 

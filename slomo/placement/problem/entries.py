@@ -1,4 +1,4 @@
-"""Requests and servers as documents have them: one description for files and HTTP, from which the schemas come."""
+"""Requests and servers as they stand in documents: the same types for files, HTTP and JSON Schemas."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ class PromiseEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SpreadEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Instances over the values of a label: no two on one, or within `max_skew` of the emptiest."""
+    """Spread of instances over the values of a label: at most one on each, or within `max_skew` of the emptiest."""
 
     label: Text
     max_skew: Annotated[int, Meta(ge=1)] | None = None
@@ -35,7 +35,7 @@ class SpreadEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class NeighboursEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Requests by their labels, on the same value of a label of servers."""
+    """Requests by their labels, within the same value of a server label."""
 
     labels: Annotated[Labels, Meta(min_length=1)]
     within: Annotated[str, Meta(min_length=1, description="whose value counts as near; the same server by default")] = (
@@ -52,7 +52,7 @@ class PreferenceEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlacementEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What is asked to run: `nf` or `chain`, an SLO, and where."""
+    """A request to run something: `nf` or `chain`, an SLO, and constraints."""
 
     id: Annotated[str, Meta(min_length=1, max_length=200)]
     nf: Annotated[_Workload, Meta(description="a network function, for instance stats@1500B,1000f")] | None = None
@@ -86,14 +86,14 @@ class PlacementEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RequestEntry(PlacementEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """One or many requests of a file."""
+    """One or several equal requests of a file."""
 
     count: Copies | None = None
     gbps: Annotated[list[Positive], Meta(min_length=1, max_length=100_000, description=_GBPS)] | None = None
 
 
 class ReservedEntry(Struct, forbid_unknown_fields=True):
-    """Cores kept for requests of some labels."""
+    """Cores reserved for requests with some labels."""
 
     cores: Annotated[int, Meta(ge=1)]
     labels: Annotated[Labels, Meta(min_length=1)]
@@ -122,7 +122,7 @@ class HostEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ServerEntry(HostEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """One or many servers of a file."""
+    """One or several equal servers of a file."""
 
     count: Copies | None = None
 

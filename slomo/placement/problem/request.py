@@ -1,7 +1,7 @@
-"""What is asked to run, and what it must achieve.
+"""A request: what to run, and what it must achieve.
 
-The terms are those of ResQ (NSDI'18) section 5: an SLO promises throughput and latency, and is reserved or on-demand
-(served best-effort, max-min fair); chains are those of NUMASFP (COMSNETS'22).
+Terms of ResQ (NSDI'18) section 5: an SLO promises throughput and latency, and is reserved or on-demand (best effort,
+max-min fair). Chains are those of NUMASFP (COMSNETS'22).
 """
 
 import math
@@ -30,7 +30,7 @@ Wanted = str | Neighbours
 
 
 class Whereabouts(TypedDict, total=False):
-    """What a request may say about where it runs, by name."""
+    """Constraints that a request may set on its place, by name."""
 
     selector: Mapping[str, str] | Pairs
     tolerations: str | Sequence[str]
@@ -45,7 +45,7 @@ class Whereabouts(TypedDict, total=False):
     gang: str | None
 
 
-#: Field of a request -> how what was given of it is kept.
+#: Field of a request -> conversion of its given value.
 _KEPT: Mapping[str, Callable[[Any], Any]] = {
     "tolerations": lambda said: (said,) if isinstance(said, str) else tuple(said),
     "affinity": partial(values_of, Neighbours),
@@ -55,7 +55,7 @@ _KEPT: Mapping[str, Callable[[Any], Any]] = {
     "selector": pairs,
     "labels": pairs,
 }
-#: More instances of one request than this is taken for a slip of the pen.
+#: Larger numbers of instances of one request are taken for a typing error.
 MOST_REPLICAS = 1024
 
 
@@ -104,7 +104,7 @@ class SLO:
             raise InvalidValueError(f"SLO: kind is {self.kind!r}, needed 'reserved' or 'on-demand'")
 
     def needed_mpps(self, solo_mpps: float) -> float:
-        """Return the throughput promised [Mpps]; 0 where none is."""
+        """Return the promised throughput [Mpps]; 0 without a promise."""
         if self.min_share is not None:
             return self.min_share * solo_mpps
         return 0.0 if self.min_mpps is None else self.min_mpps
@@ -116,7 +116,7 @@ class SLO:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing asked for: a network function, or a chain of them, with an SLO.
+    """One request: a network function or a chain of them, with an SLO.
 
     Attributes
     ----------
@@ -282,14 +282,14 @@ class Request:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Labels of whose domains each may have one instance at most; ``host`` for servers."""
+        """Labels with at most one instance per domain; ``host`` for servers."""
         labels = [item.label for item in self.spread if item.weight is None and item.max_skew is None]
         labels += [HOST] if self.id in self.anti_affinity or self.max_per_host == 1 else []
         return tuple(dict.fromkeys([*labels, *([self.survives] if self.survives else [])]))
 
     @property
     def most_together(self) -> int:
-        """Instances that one server may have, at most.
+        """Largest number of instances on one server.
 
         Examples
         --------
@@ -301,9 +301,9 @@ class Request:
         return min([most, *skews])
 
     def capacity_for(self, needed_mpps: float, count: int) -> float | None:
-        """Return what each of some instances must serve [Mpps]; None where so many cannot do.
+        """Return the throughput that each of several instances must serve [Mpps]; None if the number does not suffice.
 
-        Where one domain may fail, all but one instance suffice.
+        If one domain may fail, all but one instance must suffice.
         """
         working = count - 1 if self.survives else count
         return needed_mpps / working if working else None
@@ -337,7 +337,7 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Request":
-        """Rebuild from :meth:`to_dict`'s mapping; ``nf`` may stand for a chain of one, a text for a workload."""
+        """Rebuild from :meth:`to_dict`'s mapping; ``nf`` may replace a chain of one, and a text a workload."""
         fields = dict(data)
         chain = fields.pop("chain", None) or [fields.pop("nf")]
         items = tuple([item if isinstance(item, str | Workload) else Workload.from_dict(item) for item in chain])
@@ -355,9 +355,9 @@ def requests_to_dict(requests: Iterable[Request]) -> dict[str, Any]:
 
 
 def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
-    """Rebuild requests; an entry with ``count`` stands for that many, with numbered ids.
+    """Rebuild requests; an entry with ``count`` is repeated that often, with numbered ids.
 
-    Raises InvalidValueError for two requests of one id, and for rates over time, which are those of chains.
+    Raises InvalidValueError for two requests of one id, and for rates over time, which only chains have.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
 
 
 def numbered(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return an entry as often as its ``count`` says, with numbered ids; as it is where it has none."""
+    """Return an entry as often as its ``count`` says, with numbered ids; unchanged without a count."""
     if "count" not in entry:
         return [entry]
     fields = {key: value for key, value in entry.items() if key != "count"}
@@ -394,7 +394,7 @@ def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
 
 
 def check_request(request: object) -> None:
-    """Refuse what is no request; InvalidValueError for anything else, with how to write one.
+    """Raise InvalidValueError, with how to write a request, for anything else.
 
     Examples
     --------
@@ -410,7 +410,7 @@ def check_request(request: object) -> None:
 
 
 def find_request(what: str, name: str, request_ids: Collection[str]) -> None:
-    """Refuse an id nobody has; UnknownNameError with the nearest id."""
+    """Raise UnknownNameError, with the nearest id, for an unknown id."""
     if name in request_ids:
         return
     raise UnknownNameError(what, name, list(request_ids)[:50])

@@ -1,7 +1,7 @@
-"""Profiles of one instance: throughput over cache ways and latency over load, and what they promise.
+"""Profiles of one instance: throughput over cache ways, latency over load, and the promises that follow.
 
-ResQ (NSDI'18) section 5.2: throughput over the LLC is concave and monotone, latency over load convex and monotone, so
-that straight lines between few points do. `slomo.workflow.profile_ways` measures them.
+ResQ (NSDI'18) section 5.2: throughput is concave and monotone in ways, latency convex and monotone in load, so linear
+interpolation between few points suffices. `slomo.workflow.profile_ways` measures them.
 """
 
 import json
@@ -21,14 +21,14 @@ from slomo.files.stored import stored
 
 ProfileKey = tuple[str, str]
 SCHEMA_VERSION = 1
-#: A profile promises this share less than it was measured at: the interpolation's error, and the memory bandwidth that
+#: Relative discount of a promise against the measurement. It covers the interpolation error and memory bandwidth, which
 #: cache allocation does not isolate; ResQ's published scheduler discounts utilisation by as much.
 DISCOUNT = 0.03
 
 
 @dataclass(frozen=True)
 class InstanceProfile:
-    """What one instance does on one machine type.
+    """Measured curves of one instance on one machine type.
 
     Examples
     --------
@@ -44,11 +44,11 @@ class InstanceProfile:
     solo_mpps: PositiveRate
     #: Cache ways -> throughput [Mpps], ways ascending.
     ways: tuple[tuple[Ways, PositiveRate], ...]
-    #: Load as a share of capacity -> p95 and p99 sojourn time [us], load and times ascending; may be empty.
+    #: Load as a share of capacity -> p95 and p99 sojourn time [us], both ascending; may be empty.
     latency: tuple[tuple[Share, Seconds, Seconds], ...] = ()
-    #: Packet buffers it had; the frame size is that of the workload.
+    #: Number of packet buffers; the frame size is that of the workload.
     buffers: PositiveCount | None = None
-    #: Of the machine it was measured on; empty where that is not known.
+    #: Fingerprint of the machine; empty if unknown.
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
@@ -60,14 +60,14 @@ class InstanceProfile:
             )
 
     def mpps(self, ways: float) -> float:
-        """Return the throughput with so many ways of its own [Mpps], by interpolation; 0 below the fewest measured."""
+        """Return the throughput with `ways` exclusive ways [Mpps], interpolated; 0 below the fewest measured."""
         steps, rates = zip(*self.ways, strict=True)
         if ways < steps[0]:
             return 0.0
         return float(np.interp(ways, steps, np.maximum.accumulate(rates)))
 
     def promise_mpps(self, ways: int) -> float:
-        """Return the throughput to count on with so many ways [Mpps]."""
+        """Return the throughput promised with `ways` ways [Mpps]."""
         return self.mpps(ways) * (1.0 - DISCOUNT)
 
     def ways_for(self, mpps: float) -> int | None:
@@ -78,9 +78,9 @@ class InstanceProfile:
         )
 
     def load_for(self, p95_us: float | None, p99_us: float | None, speed: float = 1.0) -> float | None:
-        """Return the highest load, as a share of capacity, at which both latencies hold; None where none does.
+        """Return the highest load, as a share of capacity, at which both latencies hold; None if there is none.
 
-        `p95_us`, `p99_us`: limits [us]. `speed`: capacity relative to solo: all times stretch by its inverse.
+        `p95_us`, `p99_us`: limits [us]. `speed`: capacity relative to solo; all times scale with its inverse.
         """
         limits = ((1, p95_us), (2, p99_us))
         loads = [self._load_at(column, limit * speed) for column, limit in limits if limit is not None]
@@ -89,9 +89,10 @@ class InstanceProfile:
         return min((load for load in loads if load is not None), default=self.latency[-1][0])
 
     def capacity_for(self, mpps: float, p95_us: float | None, p99_us: float | None) -> float | None:
-        """Return the least capacity at which both latencies hold at a throughput [Mpps]; None where solo does not do.
+        """Return the least capacity at which both latencies hold at a throughput [Mpps]; None if solo does not suffice.
 
-        An instance that others slow down takes longer for every packet, and is loaded more by the same throughput.
+        An instance slowed down by others takes longer for every packet, and has a higher utilisation at the same
+        throughput.
         """
         if mpps >= self.solo_mpps or not self._in_time(mpps, 1.0, p95_us, p99_us):
             return None
@@ -109,7 +110,7 @@ class InstanceProfile:
         return load is not None and mpps <= load * speed * self.solo_mpps * (1.0 + 1e-9)
 
     def _load_at(self, column: int, limit_us: float) -> float | None:
-        """Return the highest load at which a latency is within a limit, on straight lines between what was measured."""
+        """Return the highest load at which a latency is within a limit, linearly interpolated."""
         loads, times = [row[0] for row in self.latency], [row[column] for row in self.latency]
         if not times or times[0] > limit_us:
             return None
@@ -134,5 +135,5 @@ def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path
 
 
 def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:
-    """Read profiles; ConfigurationError for a file that holds none, or another schema version."""
+    """Read profiles; ConfigurationError for an invalid file or another schema version."""
     return read(path, WayProfilesFile, hint="write them with save_profiles").profiles

@@ -1,8 +1,8 @@
-"""The words of where something may run: taints with effects, spread with a skew, neighbours by label, preferences.
+"""Values for placement constraints: taints with effects, spread with a skew, neighbours by label, preferences.
 
-The words and their text forms are those of Kubernetes' scheduler (taints and tolerations, topology spread constraints,
-pod affinity), so that a manifest can be copied over. A *domain* is a value of a label of servers, a rack for instance;
-each server is a domain of its own under the label ``host``.
+Terms and text forms are those of Kubernetes' scheduler (taints and tolerations, topology spread constraints, pod
+affinity), so a manifest can be copied. A *domain* is a value of a label of servers, a rack for instance; each server is
+a domain of its own under the label ``host``.
 """
 
 import math
@@ -15,7 +15,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 Pairs = tuple[tuple[str, str], ...]
 #: Label under which each server is a domain of its own.
 HOST = "host"
-#: What a taint does to who does not tolerate it: keeps it away, is avoided, or drives it off.
+#: Effect of a taint on a request that does not tolerate it: excluded, avoided, or evicted.
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 Value = TypeVar("Value")
 
@@ -27,7 +27,7 @@ def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
 
 @dataclass(frozen=True)
 class Taint:
-    """A mark of a server that keeps requests away, or a request's word that it puts up with one.
+    """A server's mark that keeps requests away, or a request's toleration of one.
 
     Examples
     --------
@@ -35,17 +35,17 @@ class Taint:
     ('gpu', True)
     """
 
-    #: What it is about; an empty value of a toleration stands for any.
+    #: Its subject; in a toleration, an empty value matches any.
     key: str
     value: str = ""
-    #: One of `EFFECTS`; empty in a toleration for any, ``NoSchedule`` in a taint that says none.
+    #: One of `EFFECTS`; empty in a toleration for any; a taint without one has ``NoSchedule``.
     effect: str = ""
 
     @classmethod
     def of(cls, text: str) -> "Taint":
         """Read ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
 
-        Raises UnknownNameError for an effect there is none of.
+        Raises UnknownNameError for an unknown effect.
         """
         said, _, effect = text.partition(":")
         if effect and effect not in EFFECTS:
@@ -54,13 +54,13 @@ class Taint:
         return cls(key, value, effect)
 
     def tolerates(self, taint: "Taint") -> bool:
-        """Say whether this toleration is one for a taint."""
+        """Return whether this toleration matches a taint."""
         effect = taint.effect or EFFECTS[0]
         return self.key == taint.key and self.value in ("", taint.value) and self.effect in ("", effect)
 
 
 def untolerated(taints: Iterable[str], tolerations: Sequence[str], effects: Sequence[str]) -> list[str]:
-    """Return the taints of some effects that no toleration covers.
+    """Return the taints with given effects that no toleration matches.
 
     Examples
     --------
@@ -80,11 +80,11 @@ def untolerated(taints: Iterable[str], tolerations: Sequence[str], effects: Sequ
 class Spread:
     """Instances of a request over the domains of a label."""
 
-    #: Whose values they are spread over; ``host`` for servers.
+    #: Label over whose values they are spread; ``host`` for servers.
     label: str
-    #: By how many a domain may exceed the emptiest one; None: no two on one.
+    #: Largest excess of a domain over the emptiest one; None: at most one per domain.
     max_skew: int | None = None
-    #: A preference of this weight; None: a must.
+    #: Weight of a preference; None for a mandatory constraint.
     weight: float | None = None
 
     def __post_init__(self) -> None:
@@ -100,13 +100,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Requests by their labels, which another one wants near or away."""
+    """Requests, by their labels, that another request wants near or away."""
 
     #: All of which they carry.
     labels: Pairs
     #: Label whose domain counts as near; ``host`` for the same server.
     within: str = HOST
-    #: A preference of this weight; None: a must.
+    #: Weight of a preference; None for a mandatory constraint.
     weight: float | None = None
 
     def __post_init__(self) -> None:
@@ -121,13 +121,13 @@ class Neighbours:
         return ", ".join(f"{name}={value}" for name, value in self.labels)
 
     def names(self, labels: Pairs) -> bool:
-        """Say whether a request of some labels is one of them."""
+        """Return whether a request with some labels is one of them."""
         return set(self.labels) <= set(labels)
 
 
 @dataclass(frozen=True)
 class Preference:
-    """Servers of some labels are taken first."""
+    """A preference for servers with some labels."""
 
     #: Labels of the servers.
     selector: Pairs
@@ -141,11 +141,11 @@ class Preference:
 
 @dataclass(frozen=True)
 class Reserved:
-    """Cores of a server that are kept for requests of some labels."""
+    """Cores of a server reserved for requests with some labels."""
 
-    #: Of all its sockets together, 1 or more.
+    #: Number over all its sockets, 1 or more.
     cores: int
-    #: What a request carries that may use them.
+    #: Labels of requests that may use them.
     labels: Pairs
 
     def __post_init__(self) -> None:
@@ -158,15 +158,15 @@ class Reserved:
 
 
 def check_weight(whose: str, weight: float | None) -> None:
-    """Refuse a weight that is no number above 0; InvalidValueError with whose it is."""
+    """Raise InvalidValueError, naming the object, for a weight that is not above 0."""
     if weight is not None and not (math.isfinite(weight) and weight > 0.0):
         raise InvalidValueError(f"{whose}: weight is {weight!r}, needed a number above 0")
 
 
 def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]:
-    """Return one or several values of a kind, given as such, as mappings, or as texts for the field `short`.
+    """Return one or several values of a type, given as values, mappings, or texts for the field `short`.
 
-    Texts stay texts where there is no such field.
+    Without `short`, texts stay texts.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def _value(kind: Any, item: Any, short: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: a text where it says no more, a mapping without what goes without saying."""
+    """Return a value for JSON: a text if that says all, else a mapping without default fields."""
     if isinstance(value, str):
         return value
     said = {item.name: getattr(value, item.name) for item in fields(value)}
