@@ -1,10 +1,10 @@
-"""A model for a workload that was not profiled: between profiles of one NF, or a little beyond a single one.
+"""Build a model for a workload that was not profiled: between profiles of one NF, or slightly beyond a single one.
 
 Packet size, flow count and every numeric setting (the size of a rule set, a match density) are coordinates (`axes`).
-First it is decided how to get there from the profiles (`routes`), by positions and solo speeds alone; then the model is
-made (`blend`): between profiles time per packet is interpolated, next to a single one SLOMO (SIGCOMM'20) extrapolates
-flow counts by up to 20 %. The answer says which was done and how far it reached; anything else is refused. What there
-is to choose from is given: nothing here looks a name up.
+First the path from the profiles is chosen (`routes`), by positions and solo speeds alone; then the model is made
+(`blend`). Between profiles, time per packet is interpolated; near a single profile, SLOMO (SIGCOMM'20) extrapolates
+flow counts by up to 20 %. The answer says which of these was done and how far; anything else is refused. Candidate
+profiles are arguments: this module looks up no names.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from slomo.vocabulary.workload import Setting, Workload
 
 @dataclass(frozen=True)
 class Adapted:
-    """A model for the workload asked about."""
+    """A model for the requested workload."""
 
     #: As profiled, interpolated, or extrapolated.
     model: NFModel
     #: ``"profiled"``, ``"interpolated"`` or ``"extrapolated"``.
     way: str
-    #: What was done and how far it reached; empty where the workload was profiled.
+    #: How it was derived and how far from profiles; empty if the workload was profiled.
     reasons: tuple[str, ...] = ()
 
 
@@ -86,7 +86,7 @@ def _at_saturation(profiles: tuple[NFModel, ...], requested: Workload) -> Adapte
 
 
 def _comparable(profiles: Sequence[NFModel], requested: Workload) -> list[ProfiledPoint]:
-    """Return where the saturated profiles lie that differ from a workload in numbers only."""
+    """Return the positions of saturated profiles that differ from a workload in numbers only."""
     position = position_of(requested)
     points = [
         ProfiledPoint(number, position_of(model.workload), model.solo_mpps, model.knows_pressure)
@@ -97,9 +97,9 @@ def _comparable(profiles: Sequence[NFModel], requested: Workload) -> list[Profil
 
 
 def _as_asked(model: NFModel, requested: Workload) -> NFModel:
-    """Return the model of a table that varies over traffic, at the traffic asked about.
+    """Return the model of a table that varies over traffic, at the requested traffic.
 
-    Only what it reads can be honoured; whether it was measured there is the verdict's to say.
+    Only traffic features that it reads can be set; the verdict says whether they were measured.
     """
     own = model.workload
     given: dict[str, Setting] = {**requested.configuration, **_attributes(requested)}

@@ -1,4 +1,4 @@
-"""What may vary between workloads of one NF: packet size, flow count, and every numeric setting, as coordinates.
+"""Coordinates of workloads of one NF: packet size, flow count, and every numeric setting.
 
 SLOMO (SIGCOMM'20) section 7 extrapolates over flow counts only; Yala (ASPLOS'25) section 5 names packet size, flow
 count and match density as the attributes that matter. A rule-set size is a setting like any other.
@@ -9,7 +9,7 @@ from slomo.vocabulary.workload import Setting, Workload
 
 
 def position_of(workload: Workload) -> Position:
-    """Return where a workload lies; settings it leaves out have the NF's defaults, where these are known.
+    """Return a workload's position; settings it does not state have the NF's defaults, if known.
 
     Examples
     --------
@@ -33,8 +33,8 @@ def _numeric(value: Setting) -> bool:
 
 
 def _defaults(nf: str) -> dict[str, Setting]:
-    """Return a shipped NF's default settings, the sizes of its data structures among them."""
-    # descriptions are YAML, read only where a workload was not profiled as it is asked about
+    """Return a shipped NF's default settings, including the sizes of its data structures."""
+    # descriptions are YAML, read only for workloads that were not profiled
     from slomo.vocabulary.network_function import load_network_function, network_function_names, stage_names
 
     if not {*stage_names(nf)} <= {*network_function_names()}:

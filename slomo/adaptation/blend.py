@@ -1,4 +1,4 @@
-"""A model between models of one NF: throughput in time per packet, vectors in proportion, intervals the wider ones."""
+"""Blend models of one NF: time per packet interpolated, vectors in proportion, intervals the wider ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -45,20 +45,20 @@ class Blended:
 
     @property
     def composition(self) -> CompositionKind:
-        """What the input is composed of."""
+        """Kind of the composed input."""
         return self.models[0].composition
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps]; 0 where a model stands still."""
+        """Return throughput [Mpps]; 0 if a model gives 0."""
         return self.way.between_mpps([model.predict_mpps(vectors) for model in self.models])
 
     def to_dict(self) -> dict[str, Any]:
-        """Refuse to be saved: it is made anew from the profiles; UnsupportedPredictionError: always."""
+        """Raise UnsupportedPredictionError: a blend is made from its profiles each time and not saved."""
         raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
 
 
 def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> NFModel:
-    """Return the model at a point: a profile itself, or made of the models at its ends.
+    """Return the model at a point: a profile itself, or a blend of the models at its ends.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> 
 
 
 def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload) -> NFModel:
-    """Return a model between models along one attribute, in the order of `way`."""
+    """Return a model between models along one attribute, at the point `way`."""
     first, second = models[way.below], models[way.below + 1]
     calibration, other = first.calibration, second.calibration
     sensitivity = {name: Blended(families, way) for name in first.sensitivity if (families := _alike(models, name))}
@@ -95,7 +95,7 @@ def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload
 
 
 def _alike(models: Sequence[NFModel], name: str) -> tuple[SensitivityModel, ...]:
-    """Return a family of every model; nothing where one lacks it, or reads other metrics."""
+    """Return one family of every model; None if a model lacks it, or reads other metrics."""
     families = tuple(model.sensitivity[name] for model in models if name in model.sensitivity)
     same = len(families) == len(models) and len({family.feature_names for family in families}) == 1
     return families if same else ()

@@ -1,4 +1,4 @@
-"""A model carried over to a working set a little larger or smaller than profiled, as SLOMO extrapolates.
+"""Extrapolate a model to a slightly larger or smaller working set, as SLOMO does.
 
 SLOMO (SIGCOMM'20), as Yala (ASPLOS'25) re-implements it: access rates scaled by the ratio of working sets, the
 difference of working sets added to the occupancy, the difference of solo throughput added to the prediction.
@@ -60,7 +60,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
 
 
 def _factors(names: Sequence[str], ratio: float, extra_kib: float) -> tuple[Floats, Floats]:
-    """Return what multiplies and what is added to each metric."""
+    """Return the factor and the addend for each metric."""
     kinds = [METRICS[name].kind if name in METRICS else None for name in names]
     return (
         np.array(
@@ -93,7 +93,7 @@ def _shifted_profile(profile: ContentiousnessProfile, ratio: float, extra_kib: f
 
 @dataclass(frozen=True, eq=False)
 class Shifted:
-    """A sensitivity model asked about a working set a little larger or smaller than profiled, as SLOMO extrapolates.
+    """A sensitivity model extrapolated to a slightly different working set, as SLOMO does.
 
     Examples
     --------
@@ -120,16 +120,16 @@ class Shifted:
 
     @property
     def composition(self) -> CompositionKind:
-        """What the input is composed of."""
+        """Kind of the composed input."""
         return self.base.composition
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps]; nothing is shifted where nobody presses."""
+        """Return throughput [Mpps]; without competitors nothing is shifted."""
         factor, added = _factors(self.feature_names, self.ratio, self.extra_kib)
         pressed = (vectors > 0.0).any(axis=1, keepdims=True)
         mpps = self.base.predict_mpps(np.maximum(vectors * factor + np.where(pressed, added, 0.0), 0.0))
         return np.maximum(mpps + self.solo_difference_mpps, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Refuse to be saved: it is made anew from the profile; UnsupportedPredictionError: always."""
+        """Raise UnsupportedPredictionError: an extrapolation is made from its profile each time and not saved."""
         raise UnsupportedPredictionError("an extrapolated model is made on request", hint="save the profiled model")

@@ -1,6 +1,6 @@
-"""Interpolate between profiles along one attribute, from the numbers at the profiles; knows no models.
+"""Interpolate between profiles along one attribute, from numbers alone; independent of models.
 
-An NF's work per packet adds up in time (Yala, ASPLOS'25, section 4), so that time, not throughput, is interpolated.
+Work per packet adds up in time (Yala, ASPLOS'25, section 4), so time, not throughput, is interpolated.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from slomo.models.base import Floats
 
 @dataclass(frozen=True)
 class InterpolationPath:
-    """How to get from profiles along one attribute to a value between two of them.
+    """Interpolation along one attribute, from profiles to a value between two of them.
 
     Examples
     --------
@@ -22,27 +22,27 @@ class InterpolationPath:
     (1, [2.125])
     """
 
-    #: Where the profiles are, ascending, on the attribute's scale.
+    #: Positions of the profiles, ascending, on the attribute's scale.
     at: tuple[float, ...]
-    #: Time per packet alone at each [us].
+    #: Solo time per packet at each [us].
     solo_us: tuple[float, ...]
-    #: Where the answer is wanted, between the first and the last.
+    #: Requested position, between the first and the last.
     destination: float
-    #: Time per packet alone there [us].
+    #: Solo time per packet there [us].
     alone_us: float
-    #: How far from the profile below to the one above, 0 to 1, for whatever is interpolated between the two.
+    #: Relative position between the profile below and the one above, 0 to 1, for linear interpolation.
     share: float
-    #: Whether what pressure adds to the time per packet is interpolated for itself, by a monotone cubic over all
-    #: profiles: a working set that outgrows the cache under pressure has fitted it alone for long.
+    #: Whether the time that pressure adds is interpolated separately, by a monotone cubic over all profiles: under
+    #: pressure, a working set outgrows the cache earlier than alone.
     curved: bool
 
     @property
     def below(self) -> int:
-        """Number of the profile below the answer."""
+        """Index of the profile below the requested position."""
         return min(int(np.searchsorted(self.at, self.destination, side="right")) - 1, len(self.at) - 2)
 
     def between_mpps(self, mpps: Sequence[Floats]) -> Floats:
-        """Return throughputs [Mpps], shape ``(n,)``, from those at each profile; 0 where one stands still."""
+        """Return throughputs [Mpps], shape ``(n,)``, from those at each profile; 0 if one of them is 0."""
         times = np.column_stack([1.0 / np.maximum(values, 1e-9) for values in mpps])
         result: Floats = 1.0 / self.times_us(times)
         return result
@@ -76,7 +76,7 @@ def monotone_cubic(at: Floats, values: Floats, destination: float) -> Floats:
 
 
 def _slope(steps: Floats, rises: Floats, point: int) -> Floats:
-    """Return the slope at a point: a weighted harmonic mean of both sides, 0 at a bend; at an end, of three points."""
+    """Return the slope at a point: a weighted harmonic mean of both sides, 0 at an extremum."""
     last = rises.shape[1]
     if last == 1:
         return rises[:, 0]

@@ -1,10 +1,10 @@
-"""What a network function does on a machine where it was not profiled, from its model on another one.
+"""Predict a network function on a machine where it was not profiled, from its model on another one.
 
-A packet's time is computing plus waiting: cycles over the clock, and the latencies of what its caches and memory serve,
-divided by how many loads are in flight (as in interval models of processors: Karkhanis and Smith, ISCA'04). Cycles and
-loads in flight are the function's, latencies the machine's. How many lines it misses follows from the bytes it holds
-(its miss curve: Mattson et al. 1970), which its model on the first machine shows under every pressure; so pressures are
-carried to where they leave the function as many bytes, and load the memory's channel as much.
+Time per packet is computing plus waiting: cycles over the clock frequency, plus latencies of the caches and memory that
+serve its accesses, divided by the loads in flight (as in interval models of processors: Karkhanis and Smith, ISCA'04).
+Cycles and loads in flight are properties of the function, latencies of the machine. Its misses follow from its
+occupancy (miss curve: Mattson et al. 1970), which its model on the first machine gives under every pressure. A pressure
+is therefore mapped to the one that leaves the function the same occupancy and loads the memory channel equally.
 """
 
 from collections.abc import Mapping
@@ -22,24 +22,24 @@ from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
 
-#: Pressures under which the first machine's model is read.
+#: Number of sampled pressures at which the first machine's model is read, and of neighbours.
 _SAMPLES, _NEIGHBOURS = 512, 3.0
-#: Share of what an L2 serves that half of it would not: five of eight functions lie between 5 and 15 % on the two
-#: shipped machines, and what goes to the LLC instead costs little.
+#: Share of an L2's hits that half of it would lose: five of eight functions lie between 5 and 15 % on the two shipped
+#: machines, and L2 misses that hit the LLC cost little.
 _PER_HALVING = 0.1
-#: A function alone that holds this share of the caches would hold more.
+#: Share of the caches from which a solo function counts as limited by them.
 _FILLS = 0.85
-#: Damped rounds in which a function's own traffic and the latency that it sees come to agree.
+#: Damped rounds until a function's own traffic and the resulting latency agree.
 _ROUNDS = 8
-#: Latency of a channel just full over that of an idle one, where the first machine's was never full: about two on
-#: servers of the last ten years (Intel's Memory Latency Checker; ResQ, NSDI'18, Fig. 3).
+#: Latency of a just full channel over that of an idle one, if the first machine's was never full: about two on servers
+#: of the last ten years (Intel's Memory Latency Checker; ResQ, NSDI'18, Fig. 3).
 _FULL_OVER_IDLE = 2.0
 _NEEDED = ("L2MISS", "L2HIT", "L3MISS", "L3OCC", "LMB")
 
 
 @dataclass(frozen=True, eq=False)
 class CarriedState:
-    """A function in many situations, arrays of shape ``(n,)``.
+    """State of a function in many situations, arrays of shape ``(n,)``.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class CarriedState:
 
 
 class Carried:
-    """One function, carried from the machine of its model to another one.
+    """One function, carried from its model's machine to another one.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ class Carried:
 
     @cached_property
     def _references(self) -> float:
-        """Lines that a packet asks its L2 for."""
+        """Number of lines that a packet requests from the L2."""
         hits = self._column(self._seen.own, "L2HIT")
         return float(np.median(self._seen.l2_misses / np.maximum(1.0 - hits, 1e-6)))
 
     @cached_property
     def _curve(self) -> tuple[Floats, Floats]:
-        """Bytes held [KiB], and lines that a packet misses with them: falling."""
+        """Occupancy [KiB], and misses per packet at it, falling."""
         order = np.argsort(self._seen.held_kib)
         held, missed = self._seen.held_kib[order], self._seen.l3_misses[order]
         parts = np.array_split(np.arange(len(held)), 40)
@@ -152,7 +152,7 @@ class Carried:
         return self.response.pressure_names
 
     def pressure_before(self, pressure: Floats) -> Floats:
-        """Return the pressures on the first machine that leave as many bytes and load the channel as much."""
+        """Return the pressures on the first machine that leave the same occupancy and load the channel equally."""
         here, there = self.measured_on.capacities(), self.machine.capacities()
         before = pressure.copy()
         more = _caches_kib(self.machine) - _caches_kib(self.measured_on)
@@ -166,24 +166,24 @@ class Carried:
         return np.clip(before, 0.0, self.response.profile.limit)
 
     def full_channel_ns(self, machine: Machine) -> float:
-        """Return the latency of the memory where the channel of either machine is just full [ns]."""
+        """Return the memory latency at which the channel of either machine is just full [ns]."""
         idle = self.measured_on.dram_local_ns
         over_idle = self.response.full_channel_ns / idle if self.response.knows_waiting else _FULL_OVER_IDLE
         return over_idle * machine.dram_local_ns
 
     @property
     def full_kib(self) -> float:
-        """What all hold at the least in a full LLC of the new machine [KiB]; 0 where not known."""
+        """Least total occupancy of a full LLC of the new machine [KiB]; 0 if unknown."""
         return self.response.full_kib * self.machine.llc_mib / self.measured_on.llc_mib
 
     @property
     def most_moved(self) -> MostMoved:
-        """What neighbours moved at the most, as shares of the memory channel."""
+        """Largest traffic of neighbours, as shares of the memory channel."""
         ratio = _channel(self.machine) / _channel(self.measured_on)
         return MostMoved(tuple(amount * ratio for amount in self.response.most_moved.amounts))
 
     def limit(self) -> Floats:
-        """Return the largest pressures that are known on the new machine, shape ``(pressures,)``."""
+        """Return the largest known pressures on the new machine, shape ``(pressures,)``."""
         here, there = self.measured_on.capacities(), self.machine.capacities()
         limit = self.response.profile.limit.copy()
         for name, ours, theirs in (
@@ -220,7 +220,7 @@ class Carried:
         )
 
     def _terms(self, machine: Machine, state: CarriedState) -> Floats:
-        """Return what a packet's time is made of, but for the function's own numbers, shape ``(n, 3)``."""
+        """Return the terms of a packet's time except the function's own parameters, shape ``(n, 3)``."""
         waiting = np.maximum(state.channel - 1.0, 0.0)
         served = (
             (self._references - state.l2_misses) * machine.l2_hit_ns
@@ -231,13 +231,13 @@ class Carried:
         return np.column_stack([np.full(len(busy), 1.0 / machine.frequency_ghz), served, busy])
 
     def _fitted_costs(self) -> Floats:
-        """Return cycles, one over the loads in flight, and the same times what a busy channel adds; none below 0."""
+        """Return cycles, 1 over loads in flight, and the latter times the effect of a busy channel; none below 0."""
         known = self._seen.channel < 1.0
         terms = self._terms(self.measured_on, self._seen)[known] / self._seen.time_ns[known, np.newaxis]
         return _positive(terms, np.ones(int(known.sum())))
 
     def _missed(self, held_kib: Floats) -> Floats:
-        """Return the lines that a packet misses with so many bytes; beyond those seen as the curve went on."""
+        """Return the misses per packet at an occupancy; beyond the measured ones the curve is continued."""
         at, missed = self._curve
         inside: Floats = np.interp(held_kib, at, missed)
         last = at[-1]
@@ -246,7 +246,7 @@ class Carried:
         return missing
 
     def _vector(self, before: CarriedState, missed: Floats, held_kib: Floats) -> Floats:
-        """Return the function's vector per packet: what follows from misses moves with them."""
+        """Return the function's vector per packet; metrics that depend on misses change with them."""
         own = before.own.copy()
         for number, name in enumerate(self.response.profile.metric_names):
             if name in self._per_miss:
@@ -265,7 +265,7 @@ class Carried:
 
     @cached_property
     def _per_miss(self) -> Mapping[str, float]:
-        """What one more line missed adds to what moves: by least squares over what was seen."""
+        """Return the change of traffic per additional miss, by least squares over the measurements."""
         missed = self._seen.l3_misses
         spread = float(missed.var())
         moved = ("LMB", "READ", "WRITE")
@@ -278,7 +278,7 @@ class Carried:
         }
 
     def _with_rates(self, before: CarriedState, after: CarriedState) -> CarriedState:
-        """Return the state with what counts instructions per cycle at the new speed and clock."""
+        """Return the state with instructions-per-cycle metrics at the new speed and clock."""
         own = after.own
         slower = after.time_ns * self.machine.frequency_ghz / (before.time_ns * self.measured_on.frequency_ghz)
         for number, name in enumerate(self.response.profile.metric_names):
@@ -288,12 +288,12 @@ class Carried:
 
 
 def _own_l2_kib(machine: Machine) -> float:
-    """Return what a function holds beside the LLC: an inclusive one counts it already."""
+    """Return a function's occupancy outside the LLC; 0 for an inclusive LLC, which counts it already."""
     return machine.l2_kib if machine.llc_policy == "victim" else 0.0
 
 
 def _caches_kib(machine: Machine) -> float:
-    """Return what one function alone can hold at the most."""
+    """Return the largest occupancy of one function alone."""
     return machine.llc_mib * 1024.0 + _own_l2_kib(machine)
 
 
@@ -302,7 +302,7 @@ def _channel(machine: Machine) -> float:
 
 
 def _beyond_l2(missed: float, references: float, doublings: float) -> float:
-    """Return the lines that a packet misses in an L2 so many times doubled; one at least: the packet's.
+    """Return the misses per packet of an L2 doubled several times; at least one, for the packet.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def _beyond_l2(missed: float, references: float, doublings: float) -> float:
 
 
 def _falling(values: Floats) -> Floats:
-    """Return the nearest values that never rise (pool adjacent violators).
+    """Return the nearest non-increasing values (pool adjacent violators).
 
     Examples
     --------
@@ -333,7 +333,7 @@ def _falling(values: Floats) -> Floats:
 
 
 def _positive(terms: Floats, response: Floats) -> Floats:
-    """Return least-squares weights, none below 0: the best of every choice of terms, which are few.
+    """Return least-squares weights, none below 0: the best of all subsets of the few terms.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Where workloads lie among the profiles of their NF, and which profiles to interpolate; geometry only, no models.
+"""Choose the profiles from which a workload is interpolated; geometry only, no models.
 
-Between profiles along one coordinate, or along two where all four corners were profiled; cheap solo runs in between say
-where on the way an NF slows down. Beyond a single profile, as far as SLOMO (SIGCOMM'20) goes, in flow counts alone.
+The choice is between profiles along one coordinate, or along two if all four corners were profiled. Cheap solo runs in
+between show where on the way an NF slows down. Beyond a single profile, only flow counts are extrapolated, as far as
+SLOMO (SIGCOMM'20) goes.
 """
 
 import math
@@ -14,19 +15,19 @@ import numpy as np
 from slomo.adaptation.interpolation import InterpolationPath
 
 FLOWS, SIZE, ZIPF = "flow_count", "packet_size_b", "zipf_exponent"
-#: SLOMO's reach: a flow count at most this share away from the profiled one.
+#: SLOMO's limit of extrapolation: relative distance of a flow count from the profiled one.
 REACH = 0.20
-#: Solo times per packet nearer than this say nothing about the way between two profiles.
+#: Relative difference of solo times below which they do not show where an NF slows down.
 _FLAT = 0.02
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a workload lies among those of its NF."""
+    """Position of a workload among those of its NF."""
 
-    #: What must agree exactly: the NF, the law flows are drawn by, and settings that are no numbers.
+    #: Properties that must be equal: the NF, the distribution of flows, and non-numeric settings.
     fixed: tuple[object, ...]
-    #: Everything between whose values one may interpolate, by name.
+    #: Numbers that may be interpolated, by name.
     numbers: Mapping[str, float]
 
     def comparable(self, other: "Position") -> bool:
@@ -44,15 +45,15 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class ProfiledPoint:
-    """A profile, as far as its place matters."""
+    """A profile, reduced to its position."""
 
-    #: Its number, to look it up again.
+    #: Its number, for looking it up.
     number: int
     #: Where it lies.
     position: Position
     #: Throughput alone [Mpps].
     solo_mpps: float
-    #: Whether it was profiled under pressure; others only say where on the way an NF slows down.
+    #: Whether it was profiled under pressure; others only show where on the way an NF slows down.
     knows_pressure: bool
 
     way, reasons = "profiled", ()
@@ -64,7 +65,7 @@ class PointBetween:
 
     #: Along one coordinate, in the order of `path`.
     ends: "tuple[Point, ...]"
-    #: How to get there from them.
+    #: Interpolation from them.
     path: InterpolationPath
     #: What is done, in words.
     reasons: tuple[str, ...]
@@ -79,7 +80,7 @@ class PointBetween:
 
 @dataclass(frozen=True, eq=False)
 class PointBeyond:
-    """A place a little beyond a profile."""
+    """A point slightly beyond a profile."""
 
     #: The profile.
     end: ProfiledPoint
@@ -87,15 +88,15 @@ class PointBeyond:
     reasons: tuple[str, ...]
 
 
-#: A profile, or what lies between some.
+#: A profile, or a point between profiles.
 Point = ProfiledPoint | PointBetween
 
 
 def route_to(position: Position, profiles: Sequence[ProfiledPoint]) -> Point | PointBeyond | None:
-    """Return how to get to a position from profiles that differ from it in numbers only; None where no way leads.
+    """Return a path to a position from profiles that differ in numbers only; None without one.
 
-    What was profiled there comes first, then what lies between profiles along one coordinate, then along two, then what
-    lies beyond one.
+    Order of preference: a profile itself, a point between profiles along one coordinate, along two, a point beyond one
+    profile.
     """
     same = next((each for each in profiles if each.knows_pressure and not each.position.differs_in(position)), None)
     if same is not None:
@@ -107,7 +108,7 @@ def route_to(position: Position, profiles: Sequence[ProfiledPoint]) -> Point | P
 
 
 def _along(profiles: Sequence[ProfiledPoint], position: Position, name: str) -> Point | None:
-    """Interpolate between the nearest profiles below and above; both must be able to answer."""
+    """Interpolate between the nearest profiles below and above; both must be known under pressure."""
     line = [each for each in profiles if set(each.position.differs_in(position)) <= {name}]
     able = [each for each in line if each.knows_pressure] if any(each.knows_pressure for each in profiles) else line
     value = position.numbers[name]
@@ -123,7 +124,7 @@ def _along(profiles: Sequence[ProfiledPoint], position: Position, name: str) -> 
 
 
 def _path(line: Sequence[ProfiledPoint], able: Sequence[ProfiledPoint], name: str, value: float) -> InterpolationPath:
-    """Return how to get to a value; runs alone in between show where on the way the NF slows down."""
+    """Return the interpolation to a value; solo runs in between show where on the way the NF slows down."""
     alone = sorted((each.position.numbers[name], 1.0 / each.solo_mpps) for each in line)
     *at, there = scaled(name, [*(number for number, _ in alone), value])
     times = [time for _, time in alone]
@@ -169,7 +170,7 @@ def _across(profiles: Sequence[ProfiledPoint], position: Position, names: tuple[
 def _share_across(
     profiles: Sequence[ProfiledPoint], position: Position, names: tuple[str, str], sides: tuple[float, float]
 ) -> float:
-    """Return the way along the second coordinate: the mean over the lines that were profiled on both sides."""
+    """Return the relative position along the second coordinate: the mean over lines profiled on both sides."""
     first, second = names
     shares = []
     for level in sorted({each.position.numbers[first] for each in profiles}):
@@ -195,7 +196,7 @@ def _reason(name: str, value: float, low: float, high: float) -> str:
 
 
 def _beyond(profiles: Sequence[ProfiledPoint], position: Position) -> PointBeyond | None:
-    """Extrapolate as SLOMO does, where a profile's flow count is near enough."""
+    """Extrapolate like SLOMO if a profile's flow count is near enough."""
     fitting = [each for each in profiles if each.knows_pressure and set(each.position.differs_in(position)) <= {FLOWS}]
     if not fitting:
         return None
@@ -213,10 +214,10 @@ def _beyond(profiles: Sequence[ProfiledPoint], position: Position) -> PointBeyon
 
 
 def scaled(name: str, values: Sequence[float]) -> list[float]:
-    """Return values on the scale on which time per packet is about straight between two profiles.
+    """Return values on a scale on which time per packet is about linear between two profiles.
 
-    Packet sizes and shares (a match density) count as they are: lines moved and matches made grow with them. Flow
-    counts, rule sets and other sizes count by their logarithm: what misses a cache, or the depth of a tree, does.
+    Packet sizes and shares (a match density) are used as they are: lines moved and matches made are proportional to
+    them. Flow counts, rule sets and other sizes are used by logarithm, like cache misses and tree depths.
 
     Examples
     --------
@@ -230,7 +231,7 @@ def scaled(name: str, values: Sequence[float]) -> list[float]:
 
 
 def by_logarithm(name: str, values: Sequence[float]) -> bool:
-    """Return whether an attribute counts by its logarithm: sizes do, bytes of a packet and shares do not.
+    """Return whether an attribute is used by its logarithm: sizes are, packet bytes and shares are not.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The compose room; import its files."""
+"""Composition of contentiousness and of resources; import its files."""

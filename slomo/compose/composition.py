@@ -1,7 +1,7 @@
-"""Compose the contentiousness of several tenants into the one vector their neighbour feels.
+"""Compose the contentiousness of several tenants into the one vector that their neighbour is exposed to.
 
-SLOMO (SIGCOMM'20) section 6: core-level vectors of the competitors in, the socket-level vector V that PCM would show
-for all of them out. Every competitor contributes its own vector.
+SLOMO (SIGCOMM'20) section 6: core-level vectors of the competitors in, the socket-level vector V that PCM would report
+for all of them out. Each competitor contributes its own vector.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from slomo.vocabulary.metrics import METRICS, Rule, Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
 
 SCHEMA_VERSION = 1
-#: Mixes composed at a time: their values stay in the second-level cache.
+#: Number of mixes per pass: their values stay in the L2 cache.
 _CHUNK_MIXES = 2048
 
 
 @dataclass(frozen=True)
 class Composition(Stored, version=SCHEMA_VERSION):
-    """One vector for several tenants, and how it came about.
+    """One vector for several tenants, and the rule that composed each metric.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def compose_arrays(
     *,
     scope: Scope = Scope.CORE,
 ) -> NDArray[np.float64]:
-    """Compose many mixes at once; the same numbers as :func:`compose`, to the bit.
+    """Compose many mixes at once, equal to :func:`compose` to the bit.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def _composed(
 def _divisors(
     names: tuple[str, ...], scope: Scope, capacities: Capacities | None, compat: Compat | None
 ) -> NDArray[np.float64]:
-    """Return the divisor that brings each metric to socket scope: the cores for EXEC and FREQ, else 1."""
+    """Return the divisor that converts each metric to socket scope: the cores for EXEC and FREQ, else 1."""
     unknown = 1 if compat is None else PUBLISHED_CORES
     cores = capacities.cores if capacities is not None else unknown
     shared = scope is Scope.CORE

@@ -1,7 +1,7 @@
-"""A core as a resource that NFs share, and chains over cores.
+"""A core as a shared resource, and chains over several cores.
 
-A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need, so that a chain is as fast as its
-slowest core. Time per packet is what adds up (`slomo.compose.resources`).
+A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need, and a chain is as fast as its slowest
+core. Times per packet add up (`slomo.compose.resources`).
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from slomo.compose.resources import core_share_ns
 from slomo.errors import InvalidValueError
 
 _NS_PER_PACKET_AT_1_MPPS = 1e3
-#: CFS lets everybody run once in 6 ms, or in 0.75 ms each where they are many, times 1 + log2 of the processors, which
-#: count up to eight (kernel/sched/fair.c, sched_latency and sched_min_granularity).
+#: CFS runs every task once in 6 ms, or for 0.75 ms each if they are many, times 1 + log2 of at most eight processors
+#: (kernel/sched/fair.c, sched_latency and sched_min_granularity).
 CFS_PERIOD_MS, CFS_LEAST_MS = 24.0, 3.0
-#: A turn lasts one slice or two, for who fell behind goes on when its slice is over.
+#: A turn lasts one time slice or two: a task that is behind continues when its slice ends.
 _SLICES_PER_TURN = 1.5
 _PHASES = 64
 
 
 @dataclass(frozen=True)
 class CoreUser:
-    """An NF on a core that it shares.
+    """An NF on a shared core.
 
-    Raises InvalidValueError for a time or weight that is not above 0, or a negative load.
+    Raises InvalidValueError for a time or weight not above 0, or a negative load.
 
     Examples
     --------
@@ -33,9 +33,9 @@ class CoreUser:
     inf
     """
 
-    #: Time per packet on a core of its own, beside all else that runs [ns], above 0.
+    #: Time per packet on a core of its own, beside the other NFs of the server [ns], above 0.
     time_ns: float
-    #: What arrives [Mpps], 0 or more; None saturates it.
+    #: Offered load [Mpps], 0 or more; None saturates it.
     offered_mpps: float | None = None
     #: Its weight on the core (CPU shares), above 0.
     weight: float = 1.0
@@ -50,15 +50,15 @@ class CoreUser:
 
     @property
     def demand(self) -> float:
-        """Share of a core it would take if it had one alone; infinite where it is saturated."""
+        """Share of a core that it would use alone; infinite if saturated."""
         return np.inf if self.offered_mpps is None else self.offered_mpps * self.time_ns / _NS_PER_PACKET_AT_1_MPPS
 
 
 def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
-    """Return each NF's share of a core under a fair scheduler: max-min by weight, nobody gets more than it needs.
+    """Return each NF's share of a core under a fair scheduler: max-min by weight, none more than its demand.
 
-    `users`: everybody on the core. `switching`: share of the core's time that goes into context switches where several
-    NFs want it, 0 to 1. Raises InvalidValueError for a share of switching outside its range.
+    `users`: everybody on the core. `switching`: share of the core's time spent on context switches if several NFs want
+    it, 0 to 1. Raises InvalidValueError for a switching share outside its range.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[floa
 
 
 def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
-    """Return the throughput of each NF of a shared core [Mpps].
+    """Return each NF's throughput on a shared core [Mpps].
 
     `users`: everybody on the core. `switching`: as for :func:`core_shares`.
 
@@ -99,14 +99,14 @@ def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple
 
 
 def _served_mpps(user: CoreUser, share: float) -> float:
-    """Return what an NF serves in its share of a core: to the last bit what it is offered where it needs no more."""
+    """Return an NF's throughput for its share of a core: exactly its offered load if that is enough."""
     if user.offered_mpps is not None and share == user.demand:
         return user.offered_mpps
     return _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
 
 
 def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:
-    """Return how far a count may be off for the turns that its window cuts, relative to the count.
+    """Return the relative error of a count whose window cuts scheduler turns.
 
     Parameters
     ----------

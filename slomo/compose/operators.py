@@ -1,11 +1,11 @@
-"""One rule per kind of metric: how the values of several tenants become the value of their socket.
+"""Composition rules: one rule per kind of metric turns the tenants' values into their socket's value.
 
-SLOMO (SIGCOMM'20) section 6 composes by an operator that belongs to the metric; which one is column `rule` of the
-vocabulary's table. The published scripts (cmu-snap/SLOMO, e2e_parsing.py) are kept as ``compat="published"``: they sum
-misses *per instruction*, which no socket shows, and average ratios without weights.
+SLOMO (SIGCOMM'20) section 6 composes each metric by its own operator; column `rule` of the vocabulary's table names it.
+``compat="published"`` follows the published scripts (cmu-snap/SLOMO, e2e_parsing.py): they sum misses *per
+instruction*, which is no socket's value, and average ratios without weights.
 
-All operators reduce axis 0, the competitors. Sums add in sorted order, so that
-the result does not depend on the order of the competitors, to the last bit.
+All operators reduce axis 0, the competitors. Sums are added in sorted order, so that the result does not depend on the
+order of competitors, to the bit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from slomo.vocabulary.metrics import METRICS, Rule
 from slomo.vocabulary.vector import Floats
 
-#: Metrics the published scripts average over the competitors; they divide EXEC and FREQ by the cores and sum the rest.
+#: Metrics that the published scripts average over competitors; they divide EXEC and FREQ by the cores and sum the rest.
 PUBLISHED_MEANS = frozenset({"IPC", "AFREQ", "L2HIT", "L3HIT"})
-#: Cores per socket of both of SLOMO's machines, the divisor in its scripts; used where no capacities are given.
+#: Cores per socket of both of SLOMO's machines, the divisor in its scripts; used if no capacities are given.
 PUBLISHED_CORES = 8
-#: Smallest miss ratio used to derive references from misses; below it the ratio is rounding of the counter.
+#: Smallest miss ratio used to derive references from misses; smaller ones are rounding of the counter.
 _SMALLEST_MISS_RATIO = 1e-9
-#: Columns up to which sorting is faster than a sorting network.
+#: Number of columns up to which sorting is faster than a sorting network.
 _FEW = 256
 
 
 def ordered_sum(values: Floats) -> Floats:
-    """Add along axis 0 in ascending order, so that any order of the summands gives the same bits.
+    """Add along axis 0 in ascending order, so that every order of the summands gives the same bits.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def ordered_sum(values: Floats) -> Floats:
     if values[0].size <= _FEW:
         rows = list(np.sort(values, axis=0))
         return np.asarray(sum(rows[1:], rows[0]), dtype=np.float64)
-    # A sorting network of element-wise minima and maxima: at most a dozen rows, but a hundred thousand columns.
+    # sorting network of element-wise minima and maxima: at most a dozen rows, but a hundred thousand columns
     for last in range(len(rows) - 1, 0, -1):
         for i in range(last):
             rows[i], rows[i + 1] = np.minimum(rows[i], rows[i + 1]), np.maximum(rows[i], rows[i + 1])
@@ -104,10 +104,10 @@ def published(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) 
 
 
 def physical(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -> Floats:
-    """Compose all metrics by the rules of the vocabulary; the default.
+    """Compose all metrics by the vocabulary's rules; the default.
 
-    Parameters and result are those of :func:`published`. A ratio whose weights were not reported is unknown, unless all
-    competitors show the same value.
+    Parameters and result are those of :func:`published`. A ratio without reported weights is unknown, unless all
+    competitors have the same value.
     """
     columns = values if present.all() else np.where(present[:, :, np.newaxis], values, 0.0)
     composed = ordered_sum(columns)
@@ -125,7 +125,7 @@ def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_])
     if definition.rule is Rule.QUOTIENT:
         above, below = (columns.get(part, unknown) for part in str(definition.weight).split("/"))
     elif definition.weight == "L2REF":
-        # PCM counts no references to L2: they are misses over the miss ratio.
+        # PCM does not count L2 references: they are misses over the miss ratio
         below = columns.get("L2MISS", unknown) / np.maximum(1.0 - values, _SMALLEST_MISS_RATIO)
         above = below * values
     else:
@@ -135,10 +135,10 @@ def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_])
 
 
 def _mean(values: Floats, above: Floats, below: Floats, present: NDArray[np.bool_]) -> Floats:
-    """Return above / below, kept within the competitors' values.
+    """Return above / below, clipped to the range of the competitors' values.
 
-    No mean leaves the range of what it averages: clipping takes rounding away, so that one vector composes to itself.
-    Where all weights are zero there were no events to average over, and the plain mean stands in.
+    Clipping removes rounding errors, so that one vector composes to itself. If all weights are zero there were no
+    events, and the plain mean is used.
     """
     low = np.where(present, values, np.inf).min(axis=0, initial=np.inf)
     high = np.where(present, values, -np.inf).max(axis=0, initial=-np.inf)
@@ -149,7 +149,7 @@ def _mean(values: Floats, above: Floats, below: Floats, present: NDArray[np.bool
 
 
 def _divided(above: Floats, below: NDArray[Any]) -> Floats:
-    """Divide; NaN where nothing can be divided by."""
+    """Divide; NaN for a divisor of 0."""
     result = np.full(np.shape(above), np.nan)
     np.divide(above, below, out=result, where=np.asarray(below) > 0)
     return result

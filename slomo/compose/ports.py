@@ -1,6 +1,6 @@
-"""A NIC port as a resource that NFs share: its line rate is divided max-min fair by bits.
+"""A NIC port as a shared resource: its line rate is divided max-min fair by bits.
 
-Who is offered less than an equal part has all of it; the rest is divided among the others alike (Bertsekas and
+An NF offered less than an equal part gets all of its load; the rest is divided equally among the others (Bertsekas and
 Gallager, Data Networks, section 6.5.2).
 """
 
@@ -16,7 +16,7 @@ def port_shares_mpps(
 ) -> tuple[float, ...]:
     """Divide a port.
 
-    Raises InvalidValueError for a line rate that is no number above 0.
+    Raises InvalidValueError for a line rate that is not a number above 0.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def port_shares_mpps(
 
 
 def _spelled_mpps(mpps: float) -> float:
-    """Round down to six digits, which the name of a workload spells: a share of a port is an offered load.
+    """Round down to six digits, as a workload's name spells offered loads: a share of a port becomes one.
 
     Examples
     --------
@@ -67,6 +67,6 @@ def _spelled_mpps(mpps: float) -> float:
 
 
 def check_port(port_gbps: float) -> None:
-    """Refuse a line rate that is no number above 0; InvalidValueError with the value."""
+    """Raise InvalidValueError for a line rate that is not a number above 0."""
     if not (math.isfinite(port_gbps) and port_gbps > 0.0):
         raise InvalidValueError(f"line rate of the shared port is {port_gbps}, needed a number above 0 [Gbit/s]")

@@ -1,21 +1,21 @@
-"""How a network function uses its resources, and what a share of a core costs it per packet.
+"""Composition of a network function's resources into throughput, and the time per packet on a share of a core.
 
 Yala (ASPLOS'25), composition by execution pattern: a pipeline is as fast as its slowest stage, run-to-completion takes
-the sum of its stages, and what a packet costs without any competition is counted once. SLOMO (SIGCOMM'20) knows one
-resource, the memory subsystem; time per packet is where further ones add up, throughput is not.
+the sum of its stages, and the uncontended time of a packet is counted once. SLOMO (SIGCOMM'20) models one resource, the
+memory subsystem; with more resources, times per packet add up, throughputs do not.
 """
 
 from typing import Literal
 
 from slomo.errors import InvalidValueError, UnknownNameError
 
-#: How an NF uses its resources: all at once on different packets, or one after the other on the same packet.
+#: How an NF uses its resources: concurrently on different packets, or one after the other on each packet.
 Pattern = Literal["pipeline", "run-to-completion"]
 PATTERNS: tuple[Pattern, ...] = ("pipeline", "run-to-completion")
 
 
 def core_share_ns(own_ns: float, share: float) -> float:
-    """Return the time per packet on a core of which an NF has only a share [ns].
+    """Return the time per packet of an NF with only a share of a core [ns].
 
     `own_ns`: time per packet on a core of its own [ns]. `share`: share of the core's time, above 0, at most 1. Raises
     InvalidValueError for a share outside that range.
@@ -35,7 +35,7 @@ def core_share_ns(own_ns: float, share: float) -> float:
 
 
 def checked_pattern(pattern: str) -> Pattern:
-    """Return `pattern` if it is one.
+    """Return `pattern` if it is valid.
 
     Raises UnknownNameError with the nearest.
 

@@ -1,8 +1,8 @@
-"""Keep composed values within what the machine has.
+"""Limit composed values to the machine's capacities.
 
-Competitors profiled apart can together ask for more than there is: occupancies cannot exceed the cache, reads and
-writes share the memory channels. Capping is this project's addition; the published composition (SLOMO, SIGCOMM'20)
-has none.
+Competitors profiled separately can together ask for more than the machine has: occupancies cannot exceed the cache, and
+reads and writes share the memory channels. This limit is slomo's addition; the published composition (SLOMO,
+SIGCOMM'20) has none.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Cap
 
-#: Metrics that draw on one capacity together.
+#: Groups of metrics that share one capacity.
 SHARED: tuple[tuple[str, ...], ...] = (("READ", "WRITE"),)
 
 
@@ -23,7 +23,7 @@ def saturate(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Cap socket-level values at the machine's capacities.
 
-    Metrics that share a capacity are scaled down together, which keeps their proportion.
+    Metrics that share a capacity are scaled down together, keeping their proportion.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def saturate(
     limits, shared = _limits(names, capacities)
     result = np.minimum(values, limits)
     for columns, limit in shared:
-        # Where a member is missing the sum is too, and the others stay capped one by one.
+        # if a member is missing so is the sum, and the others are capped one by one
         demand = values[:, columns].sum(axis=1)
         scale = np.where(demand > limit, limit / np.maximum(demand, limit), 1.0)
         result[:, columns] = np.minimum(values[:, columns] * scale[:, np.newaxis], limit)
@@ -58,7 +58,7 @@ def saturate(
 
 
 def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tuple[str, ...]:
-    """Return the metrics of a composed vector that stand at their cap.
+    """Return the metrics of a composed vector that are at their cap.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tupl
 def _limits(
     names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[NDArray[np.float64], list[tuple[list[int], float]]]:
-    """Return the limit of each metric, and the columns of those that share one."""
+    """Return the limit of each metric, and the columns of the metrics that share one."""
     groups = [
         ([names.index(name) for name in group if name in names], _limit(group[0], capacities)) for group in SHARED
     ]

@@ -1,14 +1,15 @@
-"""Turns on a core: what NFs that share it serve when each has a ring of packets and sleeps while that is empty.
+"""Simulate the turns of NFs that share a core, each with a ring of packets, asleep while its ring is empty.
 
-Shares of a core (`slomo.compose.cores`) describe NFs that never run out of packets. One that empties its ring within a
-turn is bound by what came meanwhile: a queue with vacations, whose vacations are the turns of the others, and theirs
-its own. So the scheduler's rules are played, event by event, a thousand turns to the second: Linux's since 6.6 (EEVDF,
-kernel/sched/fair.c; Stoica and Abdel-Wahab 1995). A task that has had no more than its share (vruntime at or before the
-weighted mean) may run, the earliest deadline first; a turn ends with its slice, which is looked at by the tick or at a
-wake-up; a sleeper keeps what is owed to it, not what it owes, and preempts one that has had more than its part.
+Shares of a core (`slomo.compose.cores`) describe NFs that always have packets. While one function holds the core,
+packets of the others wait in their rings. A function that empties its ring within its turn is limited by the packets
+that arrived meanwhile. The scheduler is therefore simulated event by event, about a thousand turns per simulated
+second: Linux's since 6.6 (EEVDF, kernel/sched/fair.c; Stoica and Abdel-Wahab 1995). A task that has had at most its
+share (vruntime at or before the weighted mean) is eligible; the eligible task with the earliest deadline runs. A turn
+ends with its slice, which is checked at the tick or at a wake-up. A sleeper keeps time owed to it but not time it owes,
+and preempts a task that has had more than its share.
 
-After a turn of the others a cache is cold: packets cost more until it is filled again. What a turn of each evicts, and
-what that costs the next, is measured once (`slomo.workflow.chains.shared_core`).
+After a turn of others the cache is cold: packets take longer until it is filled again. The eviction by each function's
+turn, and its cost for the next, are measured once (`slomo.workflow.chains.shared_core`).
 """
 
 import math
@@ -17,29 +18,29 @@ from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
 
-#: Virtual times are sums of many: so much is no difference.
+#: Rounding tolerance of virtual times, which are sums of many terms.
 _ROUNDING_US = 1e-6
-#: A clock that stands still ends nothing: so much passes at least, and so little is no packet.
+#: Least step of the clock, and the least fraction of a packet that counts.
 _STEP_US, _NO_PACKET = 1e-3, 1e-3
 
 
 @dataclass(frozen=True)
 class RingUser:
-    """An NF on a core that it shares, behind a ring.
+    """An NF with a ring on a shared core.
 
     Raises InvalidValueError for a value out of its range.
     """
 
     #: Time per packet with warm caches [ns], above 0.
     time_ns: float
-    #: What arrives [Mpps], 0 or more.
+    #: Offered load [Mpps], 0 or more.
     offered_mpps: float
     #: CPU weight among the functions on its core, above 0.
     weight: float = 1.0
-    #: Extra time after its caches were evicted, and the time of its own over which that is spent [us].
+    #: Extra time after its caches were evicted, and the CPU time over which it is spent [us].
     refill_us: float = 0.0
     refill_over_us: float = 1.0
-    #: Time of its own in which it evicts 63 % of what others had cached [us], above 0.
+    #: CPU time in which it evicts 63 % of the others' cached lines [us], above 0.
     evicts_over_us: float = math.inf
 
     def __post_init__(self) -> None:
@@ -53,24 +54,24 @@ class RingUser:
 
 @dataclass(frozen=True)
 class TurnRules:
-    """Who fills the rings, and how the core is divided."""
+    """Timing of the packet source, and of the scheduler."""
 
     #: Packets that a ring holds.
     ring: int = 2047
-    #: The rings are filled each so many microseconds, and so many later per packet that was moved.
+    #: Rings are filled every so many microseconds, plus so many per packet moved.
     pause_us: float = 60.0
     per_packet_us: float = 0.06
-    #: After it a turn may end: 0.7 ms x (1 + log2 of the processors), `sysctl_sched_base_slice`.
+    #: Time slice after which a turn may end: 0.7 ms x (1 + log2 of the processors), `sysctl_sched_base_slice`.
     slice_us: float = 1400.0
-    #: How often the kernel looks at the clock.
+    #: Period of the kernel's timer tick.
     tick_us: float = 4000.0
-    #: What a switch costs by itself.
+    #: Time of a context switch itself.
     switch_us: float = 2.0
 
 
 @dataclass(frozen=True)
 class RingOutcome:
-    """What an NF had of a shared core: rate [Mpps], share of the core, turns per second."""
+    """Result for one NF of a shared core: rate [Mpps], share of the core, turns per second."""
 
     mpps: float
     share: float
@@ -79,7 +80,7 @@ class RingOutcome:
 
 @dataclass
 class _RingServer:
-    """One NF as it is played; times [us], packets."""
+    """State of one NF in the simulation; times [us], packets."""
 
     user: RingUser
     waiting: float = 0.0
@@ -100,7 +101,7 @@ class _RingServer:
 
 
 class _Core:
-    """A core, its NFs, and the clock."""
+    """State of a core: its NFs, and the clock."""
 
     def __init__(self, users: Sequence[RingUser], rules: TurnRules) -> None:
         self.rules, self.runners = rules, [_RingServer(user) for user in users]
@@ -123,7 +124,7 @@ class _Core:
     # time passes -----------------------------------------------------------------------------------------------------
 
     def _left(self) -> float:
-        """Time until the ring of who runs is empty."""
+        """Time until the running NF's ring is empty."""
         one = self.current
         if one is None:
             return math.inf
@@ -164,7 +165,7 @@ class _Core:
         return min((r for r in queued if r.virtual <= mean), key=lambda r: r.deadline, default=None)
 
     def _choose(self) -> None:
-        """Give the core to whom it is due; who had gone to sleep owing time leaves the queue when its turn comes."""
+        """Choose the next task; a sleeper that owes time leaves the queue when its turn comes."""
         while (one := self._earliest()) is not None and one.leaving:
             one.queued = one.leaving = False
             one.owed = 0.0
@@ -230,7 +231,7 @@ class _Core:
 def ring_turns(
     users: Sequence[RingUser], rules: TurnRules | None = None, duration_ms: float = 600.0
 ) -> tuple[RingOutcome, ...]:
-    """Return what each NF of a shared core serves, its share, and its turns.
+    """Return each NF's rate, share and turns on a shared core.
 
     Raises InvalidValueError for a duration that is not above 0.
 

@@ -1,8 +1,9 @@
-"""Throughput of several resources each of which is known with a spread: the whole distribution, not its middle alone.
+"""Throughput over several resources with uncertain times: the whole distribution, not only its median.
 
-The slowest of several stages decides (Yala, ASPLOS'25, pipeline), and the minimum of quantities that all vary lies
-below the smallest of their middles: P(min > x) is the product of all P(stage > x). Where one stage is much slower than
-the others that changes nothing; near balance, plain minima promise too much. Nothing is fitted: spreads are given.
+The slowest of several stages decides (Yala, ASPLOS'25, pipeline), and the minimum of varying quantities lies below the
+smallest of their medians: P(min > x) is the product of all P(stage > x). If one stage is much slower than the others
+this makes no difference; near balance, the minimum of medians over-predicts. Nothing is fitted here: the spreads are
+inputs.
 """
 
 from collections.abc import Sequence
@@ -13,18 +14,18 @@ from slomo.compose.resources import Pattern, checked_pattern
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.vector import Floats
 
-#: Equally likely values that stand for a distribution; odd, so that one of them is its middle.
+#: Number of equally likely values that represent a distribution; odd, so that one of them is the median.
 VALUES = 41
-#: Their places, as probabilities below them.
+#: Probabilities below each of these values.
 LEVELS: Floats = (np.arange(VALUES) + 0.5) / VALUES
 _CHUNK = 1024
 
 
 def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> Floats:
-    """Return the distribution of an NF's throughput over its resources' distributions, which are independent.
+    """Return the distribution of an NF's throughput, given independent distributions for its resources.
 
-    Raises InvalidValueError without resources, or for arrays of different shapes; UnknownNameError for a pattern there
-    is none of.
+    Raises InvalidValueError without resources, or for arrays of different shapes; UnknownNameError for an unknown
+    pattern.
 
     Parameters
     ----------
@@ -76,10 +77,10 @@ def quantile(values: Floats, level: float) -> Floats:
 
 
 def _pair(first: Floats, second: Floats, pattern: Pattern) -> Floats:
-    """Compose two resources value by value, and thin the pairs out to as many values again."""
+    """Compose two resources value by value, and reduce the pairs to the same number of values."""
     one, other = first[:, :, np.newaxis], second[:, np.newaxis, :]
     pairs = np.minimum(one, other) if pattern == "pipeline" else 1.0 / (1.0 / one + 1.0 / other)
     count = first.shape[1]
     ordered = np.sort(pairs.reshape(len(first), -1), axis=1)
-    # the middle of every bunch of `count` neighbours is the value at its level
+    # the middle of every group of `count` neighbours is the value at its level
     return ordered[:, count // 2 :: count]

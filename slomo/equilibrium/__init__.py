@@ -1,1 +1,1 @@
-"""Every NF of a server at once: pressures, rates and the fixed point between them."""
+"""All NFs of a server solved together: pressures, rates, and the fixed point between them."""

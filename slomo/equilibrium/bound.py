@@ -1,10 +1,11 @@
-"""Prove that a fixed point lies near where the rounds came to rest, and that there is no other one near.
+"""Prove that a fixed point lies near the end of the iteration, and that no other one is near.
 
 Krawczyk's operator (Computing 4, 1969; Neumaier, Interval Methods for Systems of Equations, 1990, section 5.1): let x
-be one step of Newton from there, C the inverse of 1 - J with J the slopes of the joint map F, and q = |C| |J' - J|
-at most over all slopes J' in a box around x. Where q is below 1 and r = |C (F(x) - x)| / (1 - q) stays inside the
-box, the box holds exactly one fixed point, at most r away from x. The derivatives are known in closed form and, piece
-by piece, monotone; kinks count as everything between their sides. Rounding is not enclosed; it is ten orders smaller.
+be one Newton step from there, J the slopes of the joint map F, C the inverse of 1 - J, and q the largest |C| |J' - J|
+over all slopes J' in a box around x. If q is below 1 and r = |C (F(x) - x)| / (1 - q) stays inside the box, the box
+contains exactly one fixed point, at most r away from x. The derivatives are known in closed form and piecewise
+monotone; a kink counts as all slopes between its two sides. Rounding errors are not enclosed; they are ten orders of
+magnitude smaller.
 """
 
 import math
@@ -15,14 +16,14 @@ import numpy as np
 from slomo.equilibrium.rounds import TINY, Servers, answer, within_capacities
 from slomo.models.base import Floats
 
-#: Size of the box, in first estimates of what is left; the proof then needs q of at most a half.
+#: Size of the box, in multiples of the first estimate of the distance; the proof then needs q of at most one half.
 _BOX = 2.0
-#: Stands for a radius without end, as infinity times 0 is no number.
+#: Replaces an infinite radius, as infinity times 0 is NaN.
 _HOPELESS = 1e9
 
 
 class _Slopes(NamedTuple):
-    """Slopes of every NF's answer by what it feels, shape (servers, places, pressures, answers), and the answers."""
+    """Slopes of every NF's answer to its pressure, shape (servers, places, pressures, answers), and the answers."""
 
     low: Floats
     high: Floats
@@ -31,7 +32,7 @@ class _Slopes(NamedTuple):
 
 
 def proven_bound(servers: Servers, vector: Floats) -> Floats:
-    """Return how far the fixed point is at most, as a share of the largest solo value; infinite where unproven.
+    """Return a bound on the distance to the fixed point, as a share of the largest solo value; infinite if unproven.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
     reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     here, _ = _derivatives(servers, vector, reference, np.zeros(len(vector)))
     inverse = np.asarray(np.linalg.inv(np.eye(here.shape[1]) - here), dtype=np.float64)
-    # Newton's step leads to a point so near that slopes hardly vary around it
+    # a Newton step leads so close that slopes hardly vary around it
     nearer = vector + _left(servers, vector, reference, inverse) * reference
     left = np.abs(_left(servers, nearer, reference, inverse)).max(axis=(1, 2))
     radius = _BOX * np.maximum(left, TINY)
@@ -63,7 +64,7 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
 
 
 def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
-    """Return C (F(x) - x), in shares of the reference."""
+    """Return C (F(x) - x), as shares of the reference."""
     following = answer(servers, vector, np.ones(len(vector)))
     within_capacities(servers, following)
     rest = ((following - vector) / reference).reshape(len(vector), -1, 1)
@@ -72,14 +73,14 @@ def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) 
 
 
 def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Floats) -> tuple[Floats, Floats]:
-    """Return middle and radius of J over a box; its unknowns are (place, pressure), in shares of the reference."""
+    """Return centre and radius of J over a box; unknowns are (place, pressure), as shares of the reference."""
     count, places, pressures = vector.shape
     slopes = _slopes(servers, vector, reference * radius[:, None, None])
     ratio = reference[:, :, :, None] / reference[:, :, None, :]
     apart = (1.0 - np.eye(places))[None, :, None, :, None]
 
     def over_all(slope: Floats) -> Floats:
-        """Lay slopes (place, pressure, answer) out as (place, answer) x (other place, pressure)."""
+        """Arrange slopes (place, pressure, answer) as (place, answer) x (other place, pressure)."""
         turned = (slope * ratio).transpose(0, 1, 3, 2)[:, :, :, None, :]
         whole: Floats = (turned * apart).reshape(count, places * pressures, places * pressures)
         return whole
@@ -95,10 +96,10 @@ def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Fl
 
 
 def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Floats]:
-    """Return middle and radius of the slopes of `within_capacities`, shape (servers, places, places), over the box.
+    """Return centre and radius of the slopes of `within_capacities`, shape (servers, places, places), over the box.
 
-    Shares x of a full cache (or channel) of size w are w x / X, X the sum of x; their slopes w / X (1 - x / X). Where
-    the box holds full and other caches, the radius is `_HOPELESS`.
+    The part of a full cache (or channel) of size w with demands x is w x / X, X the sum of x; its slopes are w / X (1 -
+    x / X). If the cache is full in only a part of the box, the radius is `_HOPELESS`.
     """
     low, high = slopes.least[:, :, column], slopes.most[:, :, column]
     lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
@@ -133,7 +134,7 @@ def _bilinear(weight: Floats) -> Floats:
 
 
 def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
-    """Enclose the derivatives over vectors at most `reach` away; clipped answers have none."""
+    """Enclose the derivatives over vectors at most `reach` away; clipped answers have slope 0."""
     size = vector.shape[2]
     pressure = vector.sum(axis=1, keepdims=True) - vector
     beside = np.maximum((servers.start.any(axis=2)).sum(axis=1) - 1, 0)[:, None, None] * reach
@@ -163,7 +164,7 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
 
 
 def _of_rates(servers: Servers, packet: _Slopes) -> _Slopes:
-    """Return slopes and answers where rates are what a packet moves times the speed, the last of `packet`'s answers."""
+    """Return slopes and answers of rates: per-packet amounts times the speed, the last of `packet`'s answers."""
     rates, pace = servers.socket.rates, servers.pace[:, :, None]
     slower, faster = packet.least[..., -1:] * pace, packet.most[..., -1:] * pace
     falling, rising = packet.low[..., -1:] * pace[..., None], packet.high[..., -1:] * pace[..., None]

@@ -1,8 +1,8 @@
-"""From the competitors of a mix to the vector that a sensitivity model reads; training and predicting share this path.
+"""Compute the vector that a sensitivity model reads from a mix's competitors; training and prediction share this code.
 
 SLOMO (SIGCOMM'20) section 6 composes contentiousness measured per number of competitors. Here each competitor's vector
-is its contentiousness under the pressure of the *other* competitors, solved for all of them at once by a damped fixed
-point; the target takes no part, as V is measured before it starts.
+is its contentiousness under the pressure of the *other* competitors, solved for all of them by a damped fixed point.
+The target is not part of it, as V is measured before the target starts.
 """
 
 import functools
@@ -24,16 +24,17 @@ from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import metric
 
-#: Damped rounds of the fixed point; each halves what is left, and what is left is the response to a response.
+#: Damped rounds of the fixed point; each halves the remaining distance, which is second order from the start.
 ROUNDS = 4
-#: From this many mixes on, the compiled loop pays.
+#: Number of mixes from which the compiled loop pays.
 KERNEL_MIXES = 8_192
 _CHUNK_MIXES = 2_048
-#: From so many mixes on competitions that occur twice are looked for; if more than this share differs, for nothing.
+#: Number of mixes from which repeated competitions are looked for, and the share of different ones above which that
+#: does not pay.
 _REPEATING, _MANY = 1_024, 0.8
-#: Possible competitions per mix up to which a table is laid out.
+#: Largest number of possible competitions per mix for a lookup table.
 _TABLE = 32
-#: PCM counts no references to L2; the vocabulary derives them from these.
+#: PCM does not count L2 references; the vocabulary derives them from these.
 _EXTRA_WEIGHTS = {"L2REF": ("L2MISS", "L2HIT")}
 
 
@@ -99,7 +100,7 @@ def features_for(
     members: NDArray[np.integer],
     compat: str | None = None,
 ) -> Floats:
-    """Return what a family of `subject` reads of many mixes, as :func:`mix_features` has them."""
+    """Return the inputs of a family of `subject` for many mixes, as :func:`mix_features` has them."""
     return mix_features(
         models,
         members,
@@ -120,10 +121,10 @@ def features_of_one(
     compat: str | None = None,
     traffic: Mapping[str, float] | None = None,
 ) -> tuple[list[float], Floats]:
-    """Return the features of one mix, those of :func:`mix_features` to the last bit, and what they are composed of.
+    """Return the features of one mix, equal to :func:`mix_features`, and the vectors that they are composed of.
 
-    The competitors come in the order of their keys. The competitors' own vectors have shape ``(competitors, metrics)``;
-    the first columns are the metrics among `names`.
+    Competitors are in the order of their keys. The competitors' own vectors have shape ``(competitors, metrics)``; the
+    first columns are the metrics among `names`.
     """
     if composition == "latent":
         rows = latent_rows(competitors, len(names))
@@ -142,17 +143,17 @@ def features_of_one(
 
 
 def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
-    """Return the sum of what the members of each mix add, smallest numbers first: the same bits in any order."""
+    """Return the sum over the members of each mix, smallest numbers first: equal bits in any order."""
     each = np.where((members >= 0)[:, :, None], rows[members], 0.0) if len(rows) else np.zeros((*members.shape, 1))
     total: Floats = np.add.accumulate(np.sort(each, axis=1), axis=1)[:, -1]
     return total
 
 
 def distinct_mixes(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """Return each mix once, and for every row which it is; None where hardly any occurs twice.
+    """Return each distinct mix once, and its index for every row; None if hardly any mix occurs twice.
 
-    Rows are in canonical order, -1 for an empty place. Targets share competitions, as V is measured before the target
-    starts: of 100 000 mixes of 4 out of 24 kinds, 17 550 competitions differ.
+    Rows are in canonical order, with -1 for an empty place. Targets share competitions, as V is measured before the
+    target starts: of 100 000 mixes of 4 out of 24 kinds, 17 550 competitions differ.
     """
     places, space = members.shape[1], (kinds + 1) ** members.shape[1]
     if len(members) < _REPEATING or space > 2**62:
@@ -179,9 +180,9 @@ def competitor_vectors(
     composition: CompositionKind = "pressure",
     compat: str | None = None,
 ) -> Floats:
-    """Return each competitor's core-level vector, shape ``(mixes, places, len(names))``; NaN where not reported.
+    """Return each competitor's core-level vector, shape ``(mixes, places, len(names))``; NaN if not reported.
 
-    Parameters are those of :func:`mix_features`; `members` must name `models` in the order given. Empty places hold 0.
+    Parameters are those of :func:`mix_features`; `members` indexes `models`. Empty places hold 0.
     """
     if not models or members.shape[1] == 0:
         return np.zeros((*members.shape, len(names)))
@@ -190,7 +191,7 @@ def competitor_vectors(
     present = members >= 0
     table = np.array([_tabulated(model, names, members.shape[1], compat) for model in models])
     count = np.broadcast_to(present.sum(axis=1)[:, None], members.shape)
-    # published: contentiousness beside n - 1 competitors plus the target, that is beside n
+    # published: contentiousness is measured beside n - 1 competitors plus the target, that is, beside n
     chosen = table[members, count if compat is not None else np.zeros_like(count)]
     return np.where(present[:, :, None], chosen, 0.0)
 
@@ -215,7 +216,7 @@ def _with_weights(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """Contentiousness of several NFs side by side: parts of one array, whose first axes say which NF."""
+    """Contentiousness of several NFs in common arrays, whose first axis is the NF."""
 
     start: Floats
     scale: Floats
@@ -262,7 +263,7 @@ def _at_equilibrium(
 
 
 def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:
-    """Solve the fixed point of a chunk of mixes with numpy; the stack holds what is at each place."""
+    """Solve the fixed point of a chunk of mixes with numpy; the stack has the NF of each place."""
     present = (members >= 0)[:, :, None]
     full = bool(present.all())
     limit = np.minimum(stack.limit, caps)
@@ -271,7 +272,7 @@ def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:
     vector = stack.start if full else np.where(present, stack.start, 0.0)
 
     def felt() -> Floats:
-        """Return the basis of what each place feels from the others."""
+        """Return the basis of each place's pressure from the others."""
         pressure = np.add.reduce(vector, axis=1, keepdims=True) - vector
         return pressure_basis(np.where(alone, 0.0, pressure) if lonely else pressure, stack.scale, limit)
 
@@ -284,13 +285,13 @@ def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:
 
 
 def _apply(basis: Floats, weight: Floats) -> Floats:
-    """Multiply each place's basis with its own weights."""
+    """Multiply each place's basis by its own weights."""
     answer: Floats = np.matmul(basis[:, :, None, :], weight)[:, :, 0, :]
     return answer
 
 
 def _one_by_one(basis: Floats, weight: Floats) -> Floats:
-    """Multiply likewise, terms added in their order: how many metrics are asked for changes no bit of one of them."""
+    """Do the same with terms added in order: the result for a metric does not depend on which others are asked for."""
     if weight.shape[-1] == 0:
         return np.zeros((*basis.shape[:2], 0))
     answer: Floats = np.add.accumulate(basis[:, :, :, None] * weight, axis=2)[:, :, -1]
@@ -298,7 +299,7 @@ def _one_by_one(basis: Floats, weight: Floats) -> Floats:
 
 
 def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:
-    """Return the pressure metrics the models share; NFs that answer to none (solo profiles) fit in anywhere."""
+    """Return the pressure metrics that the models share; NFs that respond to none (solo profiles) fit any set."""
     pressure_sets = {model.contentiousness.pressure_names for model in models if model.contentiousness.pressure_names}
     if len(pressure_sets) > 1:
         shown = "; ".join(sorted(", ".join(names) for names in pressure_sets))
@@ -311,11 +312,11 @@ def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _row(profile: ContentiousnessProfile, pressures: tuple[str, ...], names: tuple[str, ...]) -> Floats:
-    """Lay out one NF's profile in a row; kept per profile, as this costs more than solving one mix."""
+    """Arrange one NF's profile in a row; cached per profile, as this takes longer than solving one mix."""
     scale = profile.scale if profile.pressure_names else np.ones(len(pressures))
     limit = profile.limit if profile.pressure_names else np.zeros(len(pressures))
     inner, outer = _columns(profile, pressures, len(pressures)), _columns(profile, names, len(pressures))
-    # a pressure metric that a competitor itself does not report adds nothing that could be known to its neighbours
+    # a pressure metric that a competitor does not report contributes nothing
     start = np.nan_to_num(profile.solo.to_array(pressures))
     return np.concatenate(
         [start, scale, limit, *(np.nan_to_num(p).ravel() for p in inner), *(p.ravel() for p in outer)]
@@ -323,7 +324,7 @@ def _row(profile: ContentiousnessProfile, pressures: tuple[str, ...], names: tup
 
 
 def _columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:
-    """Return weights, low and high of the metrics `names`; NaN where the NF did not report one."""
+    """Return weights, low and high of the metrics `names`; NaN if the NF did not report one."""
     place = {name: i for i, name in enumerate(profile.metric_names)}
     weight = np.full((basis_size(pressures), len(names)), np.nan)
     low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)

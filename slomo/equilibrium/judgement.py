@@ -1,9 +1,9 @@
-"""Whether a profile covers the pressure on an NF at a server's fixed point, and the traffic of its neighbours.
+"""Verdict on an NF at a server's fixed point: does its profile cover the pressure and its neighbours' traffic.
 
-Neighbours that write more to memory or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
-competitor of the profile make the answer an extrapolation, whatever the pressure is. Where a memory channel is full,
-what each NF has of it depends on how long requests wait, which no counter of traffic tells: from the memory's latency
-it is an extrapolation, tens of per cent off for large packets; without it nothing is predicted there.
+Neighbours that write more to memory, or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
+competitor of the profile, make the answer an extrapolation whatever the pressure. If a memory channel is full, each
+NF's part depends on how long requests wait, which traffic counters do not show. With measured memory latency the answer
+is an extrapolation, tens of per cent off for large packets; without it there is no answer.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
 
-#: What answers, where an answer names its model.
+#: Name of this method in answers.
 NAME = "equilibrium"
 #: Share of a channel's bandwidth beyond which its latency rises steeply (ResQ, NSDI'18, Fig. 3).
 FULL = 0.9
@@ -32,7 +32,7 @@ _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Servers as far as the vectors of their NFs follow from it; as `slomo.equilibrium.server.Joint` has them."""
+    """Inputs from which the vectors of a server's NFs follow, as in `slomo.equilibrium.server.Joint`."""
 
     pressure: Floats
     load: Floats
@@ -40,22 +40,22 @@ class Standing:
 
 
 def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
-    """Return how much of each of :data:`MOVED` every NF moves, shape ``(servers, places, amounts)``; unknown is 0."""
+    """Return the amounts :data:`MOVED` of every NF, shape ``(servers, places, amounts)``; unknown ones are 0."""
     return moved_in(_NAMES, joint_vectors(models, members, at_rest, _NAMES))
 
 
 def moved_beside(each: Floats, place: int) -> Floats:
-    """Return what everybody but the NF at `place` moves together, shape ``(servers, amounts)``, in whatever order."""
+    """Return the amounts moved by all NFs but that at `place`, shape ``(servers, amounts)``, in any order."""
     others = np.sort(np.delete(each, place, axis=1), axis=1)
     total: Floats = in_order(others)[:, 0]
     return total
 
 
 def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
-    """Return the share of its memory channel that each server's NFs move together, shape ``(servers,)``.
+    """Return the utilisation of each server's memory channel by its NFs, shape ``(servers,)``.
 
-    Each one's pressure is what the others move, so that all pressures together count everybody once per neighbour.
-    0 for an NF alone, and where it is not known.
+    The pressure on an NF is the traffic of the others, so the sum of all pressures counts each NF once per neighbour. 0
+    for an NF alone, and if unknown.
     """
     socket = response_table(tuple(models)).socket
     if socket.channel is None:
@@ -70,7 +70,7 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_res
 def judged(
     response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on one NF with neighbours, and why.
+    """Return the verdict on one NF with neighbours, with reasons.
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ def judged(
 
 @lru_cache(maxsize=4096)
 def doubted(model: NFModel, coverage: float) -> str | None:
-    """Say why an NF's answer beside others cannot be judged (`slomo.models.evidence`); None where it can."""
+    """Return why an NF's answer beside others cannot be judged (`slomo.models.evidence`); None if it can."""
     return None if model.response is None else doubt(model, NAME, model.response.calibration, coverage)
 
 
 def codes_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest, coverage: float
 ) -> NDArray[np.int8]:
-    """Return the place in `slomo.models.applicability.VERDICTS` of the verdict on the first NF of every server.
+    """Return the index in `slomo.models.applicability.VERDICTS` of the verdict on the first NF of every server.
 
     Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
     """

@@ -1,6 +1,6 @@
-"""Compiled loops for big batches of mixes: the damped rounds of `slomo.equilibrium.competition`.
+"""Compiled loops for large batches of mixes: the damped rounds of `slomo.equilibrium.competition`.
 
-The numbers are those of the numpy path: the same additions in the same order, without fast-math.
+Results equal those of the numpy code: the same additions in the same order, without fast-math.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from slomo.models.functions.compilation import compiled
 from slomo.vocabulary.vector import Floats
 
-#: Terms the compiled sums take at a time; the loop below spells them out.
+#: Number of terms that a compiled sum adds per step; the loop below is unrolled accordingly.
 _GROUP = 4
-#: Mixes solved at a time: what is kept of them stays in the second-level cache.
+#: Number of mixes solved together: their data stay in the L2 cache.
 _CHUNK_MIXES = 4096
 
 
@@ -23,7 +23,7 @@ def competition_rounds(
     outer: tuple[Floats, ...],
     out: Floats,
 ) -> bool:
-    """Run the rounds (see `slomo.equilibrium.competition`); False where numba is not installed."""
+    """Run the rounds (see `slomo.equilibrium.competition`); return False without numba."""
     arrange, respond = compiled(_arrange), compiled(_respond)
     if arrange is None or respond is None:
         return False
@@ -48,7 +48,7 @@ def competition_rounds(
 
 
 def _totals(vector: Floats, slots: int) -> Floats:
-    """Add the places of each mix, shape ``(metrics, mixes * slots)`` -> ``(metrics, mixes)``, in their order."""
+    """Add the places of each mix in order, shape ``(metrics, mixes * slots)`` -> ``(metrics, mixes)``."""
     total = vector[:, 0::slots].copy()
     for slot in range(1, slots):
         total += vector[:, slot::slots]
@@ -56,12 +56,12 @@ def _totals(vector: Floats, slots: int) -> Floats:
 
 
 def _by_metric(weight: Floats) -> Floats:
-    """Turn weights (NF, term, metric) to (NF, metric, term), with terms of weight 0 up to whole groups."""
+    """Transpose weights (NF, term, metric) to (NF, metric, term), padded with weight 0 to whole groups."""
     return np.ascontiguousarray(np.pad(weight, [(0, 0), (0, -weight.shape[1] % _GROUP), (0, 0)]).transpose(0, 2, 1))
 
 
 def _arrange(members, start, vector, place, first):  # type: ignore[no-untyped-def]
-    """Sort occupied places by NF (NF w has place[first[w] : first[w + 1]]) and put its start vector in each."""
+    """Sort occupied places by NF (NF w has place[first[w] : first[w + 1]]) and set its start vector at each."""
     cursor = np.zeros(len(first), dtype=np.int64)
     for at in range(len(members)):
         if members[at] >= 0:
@@ -78,9 +78,9 @@ def _arrange(members, start, vector, place, first):  # type: ignore[no-untyped-d
 
 
 def _respond(place, first, vector, total, pressing, tables, out):  # type: ignore[no-untyped-def] # noqa: C901
-    """Answer every place's pressure; tables as `competition._Stack` lays them out, but weights by metric.
+    """Compute every place's response; tables as in `competition._Stack`, but with weights by metric.
 
-    Places are taken NF by NF, 64 at a time: they share their weights, so that the processor computes several at once.
+    Places are processed NF by NF, 64 at a time: they share weights, so the compiler can vectorise over them.
     """
     (caps, scale, limit), (weight, low, high) = pressing, tables
     metrics, terms, slots = len(vector), weight.shape[2], vector.shape[1] // total.shape[1]

@@ -1,11 +1,11 @@
-"""The rounds of `slomo.equilibrium.rounds`, compiled, for servers side by side: one server per lane of a vector.
+"""The rounds of `slomo.equilibrium.rounds`, compiled for many servers at once: one server per SIMD lane.
 
-The same additions in that order in every lane, without fast-math, so the same bits as the arrays give; the innermost
-loops run over lanes, which lie side by side in memory, and compile to vector instructions. A lane whose server is at
-rest takes the next one; where none waits, the last lane moves into its place.
+Every lane makes the same additions in the same order, without fast-math, so results equal the array code's to the bit.
+The innermost loops run over lanes, which are adjacent in memory, and compile to vector instructions. A lane whose
+server has converged takes the next server; if none is left, the last lane moves to its place.
 
-Compiling takes seconds the first time on a machine, loading what was compiled a tenth of a second: too long for one
-question, little for many. So the loop is taken from the moment on when rounds in numpy have cost as much.
+Compiling takes seconds the first time on a machine, loading the compiled code a tenth of a second: too long for one
+question, little for many. The loop is therefore used once the rounds in numpy have taken as long.
 """
 
 import sys
@@ -15,21 +15,21 @@ import numpy as np
 
 from slomo.models.functions.compilation import compiled
 
-#: Lanes: enough that loops over them pay, few enough that what they read stays in the second-level cache; an odd number
-#: of cache lines, so that the numbers of one lane do not fall into the same few sets of the first-level cache.
+#: Number of lanes: enough for vector loops, few enough that their data stay in the L2 cache; an odd number of cache
+#: lines, so that the values of one lane do not map to the same few L1 sets.
 LANES = 56
-#: So many servers solved in numpy take as long as loading the loop; where numba was loaded already, far fewer do.
+#: Number of servers whose solution in numpy takes as long as loading the loop; far fewer if numba is already imported.
 LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
 class _Spent:
-    """How many servers were solved in numpy since the process began."""
+    """Number of servers solved in numpy by this process."""
 
     servers = 0
 
 
 def loop_for(servers: int) -> Callable[..., None] | None:
-    """Return the compiled loop where it pays for so many servers more; else None, and they are counted.
+    """Return the compiled loop if it pays for this many more servers; else None, and count them.
 
     Examples
     --------
@@ -45,13 +45,13 @@ def loop_for(servers: int) -> Callable[..., None] | None:
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     rows, members, offered, reduced, pace, socket, full_kib, tries, vectors, status, waiting
 ):
-    """Bring every server to rest; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
+    """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
 
-    Empty places come last. `reduced` says that somebody is offered less than it could serve. `vectors`, shape
-    (2, servers, places, pressures), and `waiting` hold where to begin, and then where it ended and what each NF feels
-    there; `status`, shape (servers, 4), whether it converged, the rounds, the ratio of the last two steps, the last
-    step. Of an NF at part load two answers are read: at full load, and (`table` 1) at part load or, where it was not
-    profiled there, at full load beside faster neighbours.
+    Empty places come last. `reduced` means that some NF is offered less than it could serve. `vectors`, shape (2,
+    servers, places, pressures), and `waiting` hold the start, and afterwards the result and the pressure on each NF.
+    `status`, shape (servers, 4), is set to: converged, rounds, ratio of the last two steps, last step. For an NF at
+    part load two answers are read: at full load, and (`table` 1) at part load. Without a part-load profile the second
+    is at full load beside faster neighbours.
     """
     tolerance, tiny, least_load, held, busy = socket[0], socket[1], socket[2], int(socket[3]), socket[4]
     channel = int(socket[5])

@@ -1,7 +1,7 @@
-"""Equilibria kept by mix: a cluster repeats few distinct mixes, so that most questions have been answered before.
+"""A cache of equilibria by mix: a cluster has few distinct mixes, so most questions repeat.
 
-The signature of a server is who runs on it and what each is offered, in canonical order; what is kept are the arrays of
-`slomo.equilibrium.server.Joint`, so that a batch is answered by one look-up per server and one gather per array.
+The signature of a server is its NFs and their offered loads in canonical order. The cached values are the arrays of
+`slomo.equilibrium.server.Joint`, so a batch takes one look-up per server and one gather per array.
 """
 
 import threading
@@ -19,7 +19,7 @@ from slomo.models.nf_model import NFModel
 
 
 class JointMemo:
-    """Solve many servers, each distinct one once.
+    """Solves many servers, each distinct one once.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class JointMemo:
         return sum(len(kept.at) for kept in self._kept.values())
 
     def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
-        """Return what `solve_joint` returns, to the last bit; servers seen before are looked up.
+        """Return the result of `solve_joint`, equal to the bit; cached servers are looked up.
 
         Parameters
         ----------
@@ -90,18 +90,18 @@ class JointMemo:
 
 
 class _Kept:
-    """Solved servers of one number of places; the arrays grow by doubling."""
+    """Cached servers with one number of places; the arrays grow by doubling."""
 
     def __init__(self) -> None:
         self.at: dict[bytes, int] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
 
     def rows(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """Return where each key is kept, -1 where it is not."""
+        """Return the row of each key, -1 if not cached."""
         return np.fromiter(map(self.at.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
     def add(self, keys: Sequence[bytes], joint: Joint) -> None:
-        """Keep servers, but those that somebody else has added meanwhile."""
+        """Store servers, except those that another thread has stored meanwhile."""
         missing = [row for row, key in enumerate(keys) if key not in self.at]
         if len(missing) < len(keys):
             keys = [keys[row] for row in missing]

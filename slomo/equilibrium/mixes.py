@@ -1,4 +1,4 @@
-"""Mixes as arrays, and what a family predicts for them: competitors composed, throughput predicted; no learner."""
+"""Mixes as arrays, and a family's predictions for them: compose competitors, predict throughput; no learner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,20 +33,20 @@ class MixRows:
     offered_mpps: Floats | None = None
 
     def saturated(self) -> "MixRows":
-        """Return the mixes in which nobody is offered less than it can serve."""
+        """Return the mixes in which every NF is saturated."""
         if self.offered_mpps is None:
             return self
         kept = self.chosen(np.logical_and.reduce(np.isnan(self.offered_mpps), axis=1))
         return MixRows(kept.target, kept.members, kept.mpps)
 
     def chosen(self, mask: NDArray[np.bool_]) -> "MixRows":
-        """Return the mixes that a mask of shape (n,) names."""
+        """Return the mixes selected by a mask of shape (n,)."""
         offered = None if self.offered_mpps is None else self.offered_mpps[mask]
         return MixRows(self.target[mask], self.members[mask], self.mpps[mask], offered)
 
 
 def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
-    """Return what family `name` predicts for each row [Mpps]; NaN where a target has no such model."""
+    """Return the predictions of family `name` for each row [Mpps]; NaN if a target lacks that model."""
     predicted = np.full(len(rows.mpps), np.nan)
     for number in np.unique(rows.target):
         model, here = models[number], rows.target == number

@@ -1,7 +1,7 @@
-"""One server at its fixed point, where only what is asked about is read: the numbers of `slomo.equilibrium.server`.
+"""The fixed point of one server, computed lazily; results equal those of `slomo.equilibrium.server`.
 
-Serves single questions. Reading an NF's throughput costs as much as the rounds of a whole server once these are
-compiled, and a question asks about one NF out of five; what is a number per NF is a plain number here, not an array.
+Serves single questions. Reading one NF's throughput takes as long as all rounds of a server once these are compiled,
+and a question is about one NF out of five. Values per NF are therefore plain numbers here, not arrays.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 
 
 class OneServer:
-    """One server at its fixed point.
+    """The fixed point of one server.
 
     Parameters
     ----------
@@ -56,18 +56,18 @@ class OneServer:
 
     @property
     def converged(self) -> bool:
-        """Whether the rounds came to rest."""
+        """Whether the rounds converged."""
         return bool(self.rest.status[0, 0] > 0.0)
 
     def felt(self, number: int) -> Floats:
-        """Return what an NF feels from the others, shape ``(pressures,)``."""
+        """Return the pressure of the others on an NF, shape ``(pressures,)``."""
         pressure: Floats = self.pressure[0, self.place[number]]
         return pressure
 
     def may_move_more(self, number: int) -> bool:
         """Return whether an NF's neighbours might move more past the cache than was measured beside it.
 
-        Only then is it worth asking what they do move: :attr:`moved` costs half as much as the rounds.
+        Only then is :attr:`moved` computed, which takes half as long as the rounds.
         """
         place = self.place[number]
         own = self.models[place].response
@@ -77,20 +77,20 @@ class OneServer:
         return any(sum(each) > limit for each, limit in zip(every, own.most_moved.limits, strict=True))
 
     def possible_mpps(self, number: int) -> float:
-        """Return what an NF could serve there, whatever it is offered [Mpps]."""
+        """Return the throughput that an NF would serve if saturated [Mpps]."""
         return self._possible(self.place[number])
 
     def load_of(self, number: int) -> float:
-        """Return the served share of what an NF could serve."""
+        """Return an NF's utilisation: served over possible throughput."""
         return self._load(self.place[number])
 
     def throughput_mpps(self, number: int) -> float:
-        """Return what an NF serves [Mpps]."""
+        """Return an NF's served throughput [Mpps]."""
         possible, offered = self.possible_mpps(number), self.offered[self.place[number]]
         return possible if offered is None else min(possible, offered)
 
     def interval_mpps(self, number: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
-        """Return the ends of the interval of an NF's throughput [Mpps], as for `solve_joint`."""
+        """Return both ends of the interval of an NF's throughput [Mpps], as in `solve_joint`."""
         place = self.place[number]
         model, offered, shape, scores = self.models[place], self.offered[place], NO_ERRORS, (0.0, 0.0)
         response = model.response
@@ -109,18 +109,18 @@ class OneServer:
         return kind_of(len(self.models) - 1, self._commonest_beside(self.place[number]))
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
-        """Return how far the fixed point is at most, and whether that is proven (`slomo.equilibrium.bound`)."""
+        """Return a bound on the distance to the fixed point, and whether it is proven (`slomo.equilibrium.bound`)."""
         bound, proven = bounds(self._nfs, self._members, self._offered, self.rest, prove=prove)
         return float(bound[0]), bool(proven[0])
 
     @cached_property
     def load(self) -> Floats:
-        """Served share of what each could serve, in canonical order, shape ``(1, NFs)``."""
+        """Utilisation of each NF in canonical order, shape ``(1, NFs)``."""
         return np.array([[self._load(place) for place in range(len(self.models))]])
 
     @cached_property
     def vectors(self) -> tuple[tuple[str, ...], Floats]:
-        """Every NF's vector at the fixed point, in canonical order, and the names of its metrics."""
+        """Vectors of all NFs at the fixed point in canonical order, and the names of their metrics."""
         responses = self._nfs.responses
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
         vectors: Floats = joint_vectors(self._nfs.models, self._members, self, names)[0]
@@ -128,16 +128,16 @@ class OneServer:
 
     @cached_property
     def moved(self) -> Floats:
-        """What every NF moves past the cache, in canonical order, shape ``(1, NFs, amounts)``."""
+        """Amounts that every NF moves past the cache in canonical order, shape ``(1, NFs, amounts)``."""
         return moved_by_each(self._nfs.models, self._members, self)
 
     @cached_property
     def channel_load(self) -> float:
-        """Share of the memory channel that all NFs move together."""
+        """Utilisation of the memory channel by all NFs."""
         return float(channel_load(self._nfs.models, self._members, self)[0])
 
     def _commonest_beside(self, place: int) -> int:
-        """Return how many neighbours are of the commonest kind."""
+        """Return the number of neighbours of the most common kind."""
         others = self._numbers[:place] + self._numbers[place + 1 :]
         return max(map(others.count, others), default=0)
 

@@ -1,10 +1,9 @@
-"""All tenants of a partitioned socket at once: ways they share, memory latency they make together.
+"""Solve all tenants of a partitioned socket: their parts of shared ways, and the memory latency that they cause.
 
-The latency is where what the tenants ask for meets what the memory moves at that latency (bisection: demand falls with
-latency, traffic rises), for each node whose memory they use. Who may fill the same ways keeps its lines equally long
-(least recently used: the age at which their lines together fill the ways); where masks overlap in part, ways are
-divided as misses fill them. Cores that are shared are divided as a fair scheduler does (damped fixed point). Many
-settings are solved together.
+The latency is where the tenants' demand equals the memory's traffic at that latency, for each memory node. It is found
+by bisection: demand falls with latency, traffic rises. Tenants with equal masks keep lines for the same age under LRU:
+the age at which their lines together fill the ways. If masks overlap in part, ways are divided in proportion to misses.
+Shared cores are divided as by a fair scheduler (damped fixed point). Many settings are solved together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +24,16 @@ from slomo.models.responses.partition import (
 from slomo.vocabulary.vector import Floats
 
 _ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
-#: Halvings between two rounds, in a bracket around the last latency, and its width as a share.
+#: Bisection steps between two rounds, and the relative width of the bracket around the last latency.
 _FEW_HALVINGS, _BRACKET = 5, 0.3
-#: The same of ages, in decades.
+#: Width of the bracket around the last age, in decades.
 _AGE_BRACKET = 0.2
 _SETTLED_WAYS = 0.05
 
 
 @dataclass(frozen=True)
 class CoreSeat:
-    """Where one tenant runs, and where its memory is.
+    """A tenant's core, and its memory node.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class CoreSeat:
 
 @dataclass(frozen=True)
 class Part:
-    """One tenant's part of a socket.
+    """One tenant's partition of a socket.
 
     Attributes
     ----------
@@ -77,7 +76,7 @@ class Part:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """By which tenants are brought into canonical order."""
+        """Return the sort key for canonical order of tenants."""
         core = -1 if self.seat.core is None else self.seat.core
         load = np.inf if self.offered_mpps is None else self.offered_mpps
         place = (core, self.seat.weight, self.seat.remote_ns)
@@ -86,7 +85,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parted:
-    """What the tenants of a partitioned socket do.
+    """Throughputs of the tenants of a partitioned socket.
 
     Attributes
     ----------
@@ -115,7 +114,7 @@ class Parted:
     settled: bool = True
 
     def only(self, order: Sequence[int]) -> "Parted":
-        """Return it with the tenants in another order."""
+        """Return the result with tenants in another order."""
         return replace(
             self,
             throughput_mpps=tuple(self.throughput_mpps[i] for i in order),
@@ -141,7 +140,7 @@ def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
 
 
 def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Solve many settings of as many tenants each; neither their order nor other settings change a bit of an answer."""
+    """Solve many settings of equally many tenants; results do not depend on tenant order or on other settings."""
     if not settings or not settings[0]:
         return [Parted((), (), (), (), (), 0.0) for _ in settings]
     orders = [sorted(range(len(parts)), key=lambda i: parts[i].key) for parts in settings]
@@ -180,7 +179,7 @@ def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[P
 
 
 def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats, most_gb_s: float) -> "_Costs":
-    """Let packets wait until nobody's channel moves more than it can, where the curve ends before that."""
+    """Delay packets until no memory channel moves more than it can, if the latency curve ends before that."""
     for away in (False, True):
         moved = np.where(remote == away, costs.rates(latency) * costs.bytes_per_packet, 0.0).sum(axis=1) * 1e-3
         over = np.maximum(moved / most_gb_s, 1.0)[:, None]
@@ -203,7 +202,7 @@ def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats, sett
 
 
 class _Board:
-    """What does not change while many settings are solved: tables, loads, cores, memory nodes."""
+    """Constants while many settings are solved: tables, loads, cores, memory nodes."""
 
     def __init__(
         self, settings: Sequence[Sequence[Part]], tables: Floats, held: Floats, which: NDArray[np.int64]
@@ -216,7 +215,7 @@ class _Board:
         self.is_crowded = np.array([bool(groups) for groups in self.groups])
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
-        """Interpolate every tenant's table at the ways it holds; a part of a core takes as much longer."""
+        """Interpolate every tenant's table at its number of ways; a share of a core lengthens times accordingly."""
         at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
         low = at.astype(np.int64)
         share = (at - low)[..., None]
@@ -234,7 +233,7 @@ class _Board:
         return np.asarray(below + (self.held.ravel().take(place + 1) - below) * (at - low))
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
-        """Divide shared cores as a fair scheduler does, by what each tenant would take of a whole one."""
+        """Divide shared cores as a fair scheduler does, given each tenant's demand of a whole core."""
         if not self.is_crowded.any():
             return shares
         whole_us = shares / costs.capacity(latency_ns)
@@ -255,13 +254,13 @@ def _remote_us(part: Part) -> float:
 
 
 def _with_leftovers(users: Sequence[CoreUser]) -> list[float]:
-    """Return what each may take of a core: its fair share, and what the others leave."""
+    """Return each tenant's limit on a core: its fair share plus what the others leave unused."""
     given = core_shares(users)
     return [max(share, 1.0 - sum(given) + share) for share in given]
 
 
 def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
-    """Return, by core that several share, their places and weights."""
+    """Return places and weights of the tenants of each shared core."""
     cores: dict[int, dict[int, float]] = {}
     for place, part in enumerate(parts):
         if part.seat.core is not None:
@@ -271,7 +270,7 @@ def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
 
 @dataclass(frozen=True)
 class _Costs:
-    """Time per packet as start + slope x latency [us], traffic per packet [bytes], load; shape (settings, tenants)."""
+    """Time per packet as start + slope x latency [us], traffic per packet [bytes], load; (settings, tenants)."""
 
     start: Floats
     slope: Floats
@@ -289,7 +288,7 @@ class _Costs:
 
 
 def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return the tables that there are, of costs and of ways held, and which each tenant of each setting uses."""
+    """Return the distinct tables of times and occupancies, and the table that each tenant of each setting uses."""
     number: dict[tuple[int, float], int] = {}
     tables: list[Floats] = []
     held: list[Floats] = []
@@ -311,8 +310,8 @@ def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floa
 class _Cache:
     """Who may fill which ways.
 
-    `inside` is of shape (settings, tenants, ways); `together` (settings, tenants, tenants) says whose masks are equal,
-    `size` how many ways each may fill, `is_apart` of which settings all masks are equal or have no way in common.
+    `inside` has shape (settings, tenants, ways); `together` (settings, tenants, tenants) says which masks are equal,
+    `size` is the number of ways of each mask, `is_apart` marks settings whose masks are pairwise equal or disjoint.
     """
 
     inside: Floats
@@ -329,13 +328,13 @@ class _Cache:
 
     @property
     def is_shared(self) -> NDArray[np.bool_]:
-        """Of which settings any way may be filled by two."""
+        """Settings in which two tenants share a way."""
         return np.asarray((self.inside.sum(axis=1) > 1.0).any(axis=1))
 
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
     ) -> tuple[Floats, Floats | None]:
-        """Return the ways that each tenant holds, given how fast it is, and the age of its oldest line."""
+        """Return each tenant's ways at given speeds, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
         age = self._age(board, np.log10(rates), last) if self.is_apart.any() else None
         aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
@@ -345,7 +344,7 @@ class _Cache:
         return np.where(self.is_apart[:, None], aged, divided), age
 
     def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
-        """Bisect the age of the oldest line, one for all who fill the same ways; all fits where no age is too old."""
+        """Bisect the age of the oldest line, common to tenants with equal masks; infinite if all lines fit."""
         if last is None:
             low, high, halvings = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0), _HALVINGS
         else:
@@ -358,7 +357,7 @@ class _Cache:
         return low
 
     def divided(self, weight: Floats) -> Floats:
-        """Divide every way among those who may fill it, by weight."""
+        """Divide every way among the tenants whose masks contain it, by weight."""
         total = np.einsum("ct,ctw->cw", weight, self.inside)
         each = 1.0 / np.where(total > 0.0, total, 1.0)
         return np.asarray(weight * np.einsum("ctw,cw->ct", self.inside, each))
@@ -367,7 +366,7 @@ class _Cache:
 def _latencies(
     costs: _Costs, remote: NDArray[np.bool_], curve: tuple[Floats, Floats], last: Floats | None = None
 ) -> Floats:
-    """Return the latency of the memory that each tenant uses, shape (settings, tenants): each node has its own."""
+    """Return the memory latency of each tenant, shape (settings, tenants), one per memory node."""
     latency = np.zeros(remote.shape)
     for away in (False, True) if remote.any() else (False,):
         here = remote == away
@@ -380,7 +379,7 @@ def _latencies(
 
 
 def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
-    """Bisect, within a bracket around the last latencies where they are given."""
+    """Bisect, starting from a bracket around the last latencies if given."""
     count = costs.start.shape[0]
     low, high = np.full(count, curve[0][0]), np.full(count, curve[0][-1])
     if last is not None:
@@ -393,7 +392,7 @@ def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = 
 
 
 def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:
-    """Return what a tenant loses most to, and the shares of its time by cause.
+    """Return a tenant's main cause of loss, and the shares of its time by cause.
 
     Parameters
     ----------

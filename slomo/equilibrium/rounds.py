@@ -1,9 +1,9 @@
-"""The damped rounds in which the NFs of many servers come to rest, in arrays.
+"""Damped rounds that iterate many servers' NFs to their fixed points, in arrays.
 
-Serves `slomo.equilibrium.server`, which says why there is a fixed point. Where all that NFs ask for is more than the
-memory channel moves, requests wait, until what is asked for is what is moved: everybody feels that waiting beside the
-others' traffic, as so much more traffic (`slomo.training.waiting`). A server that has come to rest is put aside,
-so that its numbers are those it has when solved alone, to the last bit, while the others still change.
+Used by `slomo.equilibrium.server`, which explains why the fixed point exists. If demand exceeds the memory channel,
+requests wait until demand equals traffic. Every NF feels that waiting as additional pressure of traffic
+(`slomo.training.waiting`). A converged server is set aside while others still change, so its result equals, to the bit,
+that of solving it alone.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from slomo.equilibrium.tables import SharedSocket, Tables
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 
-#: Converged once no value moves by more than this share of the largest solo value beside it.
+#: Convergence criterion: no value moves by more than this share of the largest solo value.
 TOLERANCE = 1e-3
-#: An NF that serves less than this share of what it could is nothing to its neighbours.
+#: Utilisation below which an NF's pressure on its neighbours is ignored.
 LEAST_LOAD = 1e-3
 TINY = 1e-12
-#: Busier than this an NF's queue begins to be long, and its vector that of one that is saturated; in between, between.
+#: Utilisation above which queues grow and an NF's vector approaches that of a saturated one, linearly.
 BUSY = 0.9
 _UNTOUCHED = (0.0, 0.0, np.nan, np.inf)
-#: Servers still moving are laid out anew where they are fewer than this share of those laid out.
+#: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
-#: Smooth speeds read at a time; what they read then stays in a cache.
+#: Number of smooth speeds read together, so that their data stay in a cache.
 _READ = 4_096
 
 
 @dataclass(frozen=True, eq=False)
 class PartLoad:
-    """What NFs answer that have less to do than they could serve, place by place; arrays as in :class:`Servers`.
+    """Answers of NFs below saturation, by place; arrays as in :class:`Servers`.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class PartLoad:
 
 @dataclass(frozen=True, eq=False)
 class Servers:
-    """NFs place by place; an empty place answers 0 to everything.
+    """NFs by place; an empty place answers 0.
 
     Attributes
     ----------
@@ -121,32 +121,32 @@ class Rest:
 
     @classmethod
     def beginning(cls, begin: Floats, pace: Floats, waiting: Floats | None = None) -> "Rest":
-        """Return where rounds begin, at vectors of shape (servers, places, pressures), and room for where they end."""
+        """Return the start of the rounds, at vectors of shape (servers, places, pressures), with space for results."""
         waiting = np.ones(len(begin)) if waiting is None else waiting.copy()
         vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
         vectors[0], status[:] = begin, _UNTOUCHED
         return cls(vectors, status, pace, waiting)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
-        """Return where the rounds of these servers ended."""
+        """Return the results of the given servers."""
         return Rest(self.vectors[:, rows], self.status[rows], self.pace[rows], self.waiting[rows])
 
     @classmethod
     def joined(cls, parts: Sequence["Rest"]) -> "Rest":
-        """Return where the rounds of all parts' servers ended, in that order."""
+        """Return the results of all parts' servers, in order."""
         vectors = np.concatenate([part.vectors for part in parts], axis=1)
         names = ("status", "pace", "waiting")
         return cls(vectors, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
     def vector(self) -> Floats:
-        """Everybody's vector, shape (servers, places, pressures)."""
+        """Vectors of all NFs, shape (servers, places, pressures)."""
         vector: Floats = self.vectors[0]
         return vector
 
     @property
     def pressure(self) -> Floats:
-        """What each feels of the others' traffic and of the channel's waiting, shape (servers, places, pressures)."""
+        """Pressure on each NF: the others' traffic and the channel's waiting, shape (servers, places, pressures)."""
         pressure: Floats = self.vectors[1]
         return pressure
 
@@ -181,7 +181,7 @@ def laid_out(
     full_kib: Floats | float = 0.0,
     pace: Floats | None = None,
 ) -> Servers:
-    """Lay out the servers `members`, shape (servers, places), -1 for an empty place.
+    """Arrange the servers `members`, shape (servers, places), -1 for an empty place.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _part_load(table: Tables, members: NDArray[np.int64]) -> PartLoad:
 
 
 def in_order(values: Floats) -> Floats:
-    """Add along the places, one after the other: ``(servers, places, n)`` -> ``(servers, 1, n)``.
+    """Add along the places in order: ``(servers, places, n)`` -> ``(servers, 1, n)``.
 
     Examples
     --------
@@ -250,9 +250,9 @@ def in_order(values: Floats) -> Floats:
 def come_to_rest(
     servers: Servers, tries: Sequence[tuple[float, int]], rest: Rest | None = None, tolerance: float = TOLERANCE
 ) -> Rest:
-    """Run the tries, each a damping and its most rounds, on the servers that have not come to rest before.
+    """Run tries, each with a damping factor and a limit of rounds, on servers that have not converged yet.
 
-    They begin where `rest` says and write there where they end; by default everybody's vector alone.
+    They start from `rest`, by default from solo vectors, and write their results there.
     """
     count, places, _ = servers.start.shape
     rest = Rest.beginning(servers.start, servers.pace) if rest is None else rest
@@ -273,7 +273,7 @@ def come_to_rest(
 def _tried(
     servers: Servers, reference: Floats, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]
 ) -> NDArray[np.int64]:
-    """Run one try on the servers `active`, write into `rest`, and return those still moving."""
+    """Run one try on the servers `active`, write results into `rest`, and return the unconverged ones."""
     damping, rounds, tolerance = how
     every = len(active) == len(servers.start)
     part, scale = (servers, reference) if every else (servers.only(active), reference[active])
@@ -304,9 +304,9 @@ def _tried(
 
 
 def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None = None) -> Floats:
-    """Scale vectors, in place, so that all NFs together hold and move no more than there is, and fill a full cache.
+    """Scale vectors in place to the capacities: NFs hold and move no more than there is, and fill a full cache.
 
-    Returns how long requests wait next: longer where more was asked of the memory channel than it moves.
+    Returns the next waiting time: longer if the demand on the memory channel exceeds its capacity.
     """
     total, channel = in_order(vector), servers.socket.channel
     wanted = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
@@ -320,7 +320,7 @@ def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None =
 
 
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:
-    """Return what waiting adds to the pressure on everybody, shape (servers, 1, pressures)."""
+    """Return the pressure that waiting adds for every NF, shape (servers, 1, pressures)."""
     added = np.zeros((len(waiting), 1, len(socket.caps)))
     if socket.channel is not None:
         added[:, 0, socket.channel] = socket.caps[socket.channel] * (waiting - 1.0)
@@ -328,7 +328,7 @@ def waited(socket: SharedSocket, waiting: Floats) -> Floats:
 
 
 def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
-    """Return everybody's answer to everybody else: what a packet moves, times the packets served."""
+    """Return every NF's answer to the others: amounts per packet times packets served."""
     size = vector.shape[2]
     beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
     answers, rates = _under(servers, beside + added), servers.socket.rates
@@ -354,7 +354,7 @@ def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
 
 
 def busy_part(load: Floats) -> Floats:
-    """Return how far an NF's vector is that of a saturated one, 0 to 1: its queue grows with its load.
+    """Return the weight of the saturated vector, 0 to 1, which grows with utilisation as queues do.
 
     Examples
     --------
@@ -365,13 +365,13 @@ def busy_part(load: Floats) -> Floats:
 
 
 def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
-    """Return the share of what is possible that is offered, `LEAST_LOAD` to 1."""
+    """Return offered over possible throughput, limited to `LEAST_LOAD` to 1."""
     return np.minimum(np.maximum(offered / np.maximum(possible_mpps, TINY), LEAST_LOAD), 1.0)
 
 
 def _under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
     basis = pressure_basis(pressure, servers.scale, servers.limit)
-    # terms of several columns are added one by one, as the compiled rounds do; a matrix product has its own order
+    # terms of several columns are added one by one like in the compiled rounds; a matrix product uses its own order
     answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
     return np.minimum(np.maximum(answers, servers.low), servers.high)
 

@@ -1,11 +1,11 @@
-"""All NFs of a server at once: the fixed point of everybody's answer to everybody else, for many servers in arrays.
+"""Solve all NFs of a server together, for many servers in arrays: the fixed point of their mutual responses.
 
-Beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Each NF's vector is a
-continuous function of the others' summed vectors, clipped to what was measured; so the joint map sends a box into
-itself and has a fixed point (Brouwer). A damped round turns an eigenvalue q of the joint map into 1 - d + d q, below 1
-in size for 1 - 2 / d < q < 1: NFs that all yield together have negative ones, two that push each other out of the cache
-positive ones. What is left after the last step is estimated by step * r / (1 - r), r the ratio of steps (Banach), and
-proven by `slomo.equilibrium.bound` where slopes allow.
+Goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Each NF's vector is a
+continuous function of the others' summed vectors, clipped to the measured range. The joint map therefore maps a box
+into itself and has a fixed point (Brouwer). A round with damping d turns an eigenvalue q of the joint map into 1 - d +
+d q, whose absolute value is below 1 for 1 - 2 / d < q < 1. NFs that all slow down together have negative eigenvalues,
+two that evict each other from the cache positive ones. The remaining distance after the last step is estimated by step
+* r / (1 - r), r the ratio of steps (Banach), and proven by `slomo.equilibrium.bound` if slopes allow.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Rule
 
-#: Servers whose throughput is read at a time.
+#: Number of servers whose throughputs are read together.
 _CHUNK = 32_768
-#: Below this many places a set finds the distinct NFs sooner than sorting.
+#: Number of places below which a set finds the distinct NFs faster than sorting.
 _FEW = 64
 _PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
 
@@ -79,7 +79,7 @@ class Joint:
 
 
 class AtRest(Protocol):
-    """What the vectors of servers at rest follow from."""
+    """Inputs from which the vectors of converged servers follow."""
 
     @property
     def pressure(self) -> Floats:
@@ -96,7 +96,7 @@ class AtRest(Protocol):
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked about each server, besides who runs there."""
+    """What is asked about each server, beside its NFs."""
 
     coverage: float
     window_s: float | None
@@ -106,7 +106,7 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Servers at rest, places in canonical order; offered loads are NaN where saturated, `read` says whom to read."""
+    """Converged servers, places in canonical order; loads are NaN if saturated, `read` marks the NFs to read."""
 
     members: NDArray[np.int64]
     offered: Floats
@@ -175,7 +175,7 @@ def solve_joint(
 
 
 def ranks(models: Sequence[NFModel]) -> NDArray[np.int64]:
-    """Return the place of each model in canonical order, and after them that of an empty place."""
+    """Return the rank of each model in canonical order, followed by that of an empty place."""
     rank = np.empty(len(models) + 1, dtype=np.int64)
     rank[sorted(range(len(models)), key=lambda number: models[number].workload.key)] = np.arange(len(models))
     rank[-1] = len(models)
@@ -185,7 +185,7 @@ def ranks(models: Sequence[NFModel]) -> NDArray[np.int64]:
 def canonical(
     rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return the order that brings each server's places into canonical order, with members and loads in it."""
+    """Return the canonical order of each server's places, and members and loads in that order."""
     whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     if offered_mpps is None:
         order = np.argsort(rank[whole], axis=1, kind="stable")
@@ -196,14 +196,14 @@ def canonical(
 
 
 def _parted(offered: Floats) -> list[NDArray[np.int64]]:
-    """Return the rows solved together; reduced load apart, so that no numbers depend on who else is asked about."""
+    """Return the rows to solve together; reduced loads are separate, so that results do not depend on other rows."""
     reduced = np.isfinite(offered).any(axis=1)
     groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
     return groups or [np.arange(0)]
 
 
 def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
-    """Refuse arrays that do not belong together, and loads that are none."""
+    """Refuse arrays whose shapes do not match, and invalid loads."""
     responses_of(models)
     shape = np.shape(members)
     wrong = not models or len(shape) != 2
@@ -224,10 +224,10 @@ def joint_vectors(
 ) -> Floats:
     """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
 
-    NaN where an NF did not report a metric, and for instructions at less than full load, where polling adds to them.
-    An NF alone answers with its solo vector. What a cache holds depends on the order of accesses, not on their speed:
-    an NF at half its speed beside others fares like one at full speed beside others twice as fast, but for its queue,
-    which is short then (`ServerResponse.part_load`). Occupancy is no rate and stays.
+    NaN for a metric that an NF did not report, and for instructions at less than full load, where polling adds to them.
+    An NF without neighbours answers with its solo vector. The content of a cache depends on the order of accesses, not
+    on their speed. An NF at half its speed therefore performs like one at full speed beside neighbours twice as fast,
+    except that its queue is short (`ServerResponse.part_load`). Occupancy is no rate and is not scaled.
     """
     who: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     nfs = response_table(tuple(models))
@@ -271,9 +271,9 @@ def _under(
     answers: Sequence[Floats],
     table: Tables | None = None,
 ) -> Floats:
-    """Read answers (weights, low, high) where packets come at a share of the speed at which they were measured.
+    """Read answers (weights, low, high) for packets that arrive at a share of the speed of the measurement.
 
-    The pressure is the others' traffic, which counts more then, and the channel's waiting, which does not.
+    The pressure has two parts: the others' traffic, which then counts more, and the channel's waiting, which does not.
     """
     table, rates = table or nfs.table, flows_and_polled(nfs.responses[0].pressure_names)[0]
     stretched = pressure[0] * np.where(rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0) + pressure[1]
@@ -283,7 +283,7 @@ def _under(
 
 
 def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
-    """Read every NF's throughput where the rounds ended."""
+    """Read every NF's throughput at the result of the rounds."""
     models, members, rest, read, present = nfs.models, part.members, part.rest, part.read, part.members >= 0
     most = np.where(np.isfinite(part.offered), part.offered, np.inf)
     pressure = rest.pressure * present[:, :, None]
@@ -309,7 +309,7 @@ def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
 def bounds(
     nfs: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Bound what is left to go: proven, or estimated from how the last two steps shrank."""
+    """Bound the remaining distance: proven, or estimated from the last two steps."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
     if not prove or np.isfinite(offered).any() or not members.size:
         return bound, np.zeros(len(bound), dtype=bool)
@@ -323,7 +323,7 @@ def bounds(
 def _ends(
     nfs: ResponseTable, members: NDArray[np.int64], read: NDArray[np.bool_], mpps: Floats, coverage: float
 ) -> tuple[Floats, Floats]:
-    """Return both ends of the interval of each NF that is read [Mpps], as `ConformalCalibration` gives them."""
+    """Return both ends of the interval of each NF that is read [Mpps], by `ConformalCalibration`."""
     table = np.array([scores_between(response.calibration, coverage) for response in nfs.responses])
     who, kind = members[read], within(members)[read]
     solo = np.array([model.solo_mpps for model in nfs.models])[who]
@@ -340,7 +340,7 @@ def _arrivals(
     offered: Floats,
     settings: _Asked,
 ) -> Floats:
-    """Return how far what is offered may stray over one measurement [Mpps]."""
+    """Return how far random arrivals may deviate from the offered load over one measurement [Mpps]."""
     spread = np.zeros(members.shape)
     partial = np.isfinite(offered) & (members >= 0)
     for number in _distinct(np.where(partial, members, -1)):
@@ -358,7 +358,7 @@ def _distinct(members: NDArray[np.int64]) -> list[int]:
 
 
 def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
-    """Join solved parts, each with the rows it answers, in the order of the rows."""
+    """Join solved parts in the order of the rows that they answer."""
     if len(parts) == 1:
         return parts[0][1]
     order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
@@ -367,7 +367,7 @@ def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
 
 
 def placed_back(joint: Joint, order: NDArray[np.int64]) -> Joint:
-    """Bring the places of servers solved in canonical order back to where they were asked about."""
+    """Restore the original order of places of servers solved in canonical order."""
     back = np.argsort(order, axis=1)
     return replace(
         joint,

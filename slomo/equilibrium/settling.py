@@ -1,6 +1,6 @@
-"""Solve servers to their fixed points: by the compiled loop where that pays, else over arrays, to the same bits.
+"""Solve servers to their fixed points, by the compiled loop if that pays, else in numpy; results are equal to the bit.
 
-What the rounds need of a set of NFs is laid out once per set and kept, for the sets last asked about.
+The constants of a set of NFs are computed once and cached for the sets last asked about.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse
 
-#: Share of the way to the answer that a round goes, and most rounds: a usual try (0.5 takes half as many rounds again),
-#: and two for servers that swing around their fixed point.
+#: Damping factor and limit of rounds: a first try (0.5 takes half as many rounds again), and two for servers that
+#: oscillate around their fixed point.
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
-#: The first time the rounds end when nothing moves by more than so many times :data:`TOLERANCE`.
+#: The first pass ends when nothing moves by more than this many times :data:`TOLERANCE`.
 _LOOSE = 10.0
-#: Share by which counted occupancies may add up to more than the cache.
+#: Relative excess of summed occupancies over the cache allowed for counting errors.
 _ROUNDING = 0.02
-#: Servers that rounds in numpy take at a time, so that what they read stays in a cache.
+#: Number of servers per pass of the numpy rounds, so that their data stay in a cache.
 _LAID_OUT = 1_024
 
 
 @dataclass(frozen=True, eq=False)
 class ResponseTable:
-    """Distinct NFs, laid out for the rounds.
+    """Distinct NFs, arranged for the rounds.
 
     Attributes
     ----------
@@ -53,14 +53,14 @@ class ResponseTable:
 
     @cached_property
     def numbers(self) -> Floats:
-        """The socket and the rounds' constants, as the compiled loop reads them."""
+        """The socket's and the rounds' constants, in the form that the compiled loop reads."""
         held, channel = (-1 if column is None else column for column in (self.socket.held, self.socket.channel))
         return np.array([TOLERANCE, TINY, LEAST_LOAD, held, BUSY, channel, *self.socket.caps, *self.socket.rates])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
-        """Return what a full cache holds at the least [KiB], as most NFs of each server saw it, shape (servers,).
+        """Return the least total occupancy of a full cache [KiB], as most NFs of each server saw it, shape (servers,).
 
-        The median over the different NFs of a server; 0 where that is more than the cache can hold.
+        It is the median over the different NFs of a server, and 0 if that exceeds the cache.
         """
         if self._same_kib is not None:
             return self._same_kib if len(members) == 1 else np.repeat(self._same_kib, len(members))
@@ -79,7 +79,7 @@ class ResponseTable:
 
     @cached_property
     def _same_kib(self) -> Floats | None:
-        """What all of these NFs saw a full cache hold, shape (1,); None where they saw different things."""
+        """Common observed total occupancy of a full cache, shape (1,); None if the NFs differ."""
         seen = self.responses[0].full_kib
         if any(response.full_kib != seen for response in self.responses):
             return None
@@ -87,22 +87,22 @@ class ResponseTable:
 
     @cached_property
     def _most_kib(self) -> float:
-        """What the cache holds, and a little for rounding."""
+        """Capacity of the cache, with a margin for rounding."""
         known = self.socket.capacities
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
     def laid_out(
         self, members: NDArray[np.int64], offered: Floats, pace: Floats, full_kib: Floats | None = None
     ) -> Servers:
-        """Lay servers out in arrays; places in canonical order, loads infinite where saturated."""
+        """Arrange servers in arrays, places in canonical order, loads infinite if saturated."""
         full_kib = self.full_kib(members) if full_kib is None else full_kib
         return laid_out(self.table, members, offered, self.socket, full_kib, pace)
 
     def settle(self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
-        """Bring servers to rest, each distinct saturated one once; arguments as for :meth:`laid_out`.
+        """Solve servers, each distinct saturated one once; arguments as for :meth:`laid_out`.
 
-        The smooth speed of the rounds is some percent off where much is lost: it is corrected to the throughput read
-        where rounds first ended, and they go on from there.
+        The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
+        at the first result, and the rounds continue from there.
         """
         back = None
         if not np.isfinite(offered).any():
@@ -131,9 +131,9 @@ class ResponseTable:
         tries: Sequence[tuple[float, int]],
         tolerance: float,
     ) -> Rest:
-        """Run the rounds from where `rest` says to a tolerance, and write there where they end.
+        """Run the rounds from `rest` to a tolerance, and write the result there.
 
-        `servers`: members, loads, and what a full cache holds.
+        `servers`: members, loads, and the occupancy of a full cache.
         """
         members, offered, full_kib = servers
         loop = loop_for(len(members))
@@ -159,7 +159,7 @@ class ResponseTable:
 
 @lru_cache(maxsize=1024)
 def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
-    """Lay distinct NFs out; MissingMetricError, ConfigurationError as :func:`responses_of`."""
+    """Arrange distinct NFs; raises MissingMetricError and ConfigurationError as :func:`responses_of`."""
     responses = responses_of(models)
     capacities = next((model.capacities for model in models if model.capacities is not None), None)
     return ResponseTable(models, responses, tables(responses), shared_socket(responses[0].pressure_names, capacities))
@@ -168,8 +168,8 @@ def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
     """Return the models' server responses.
 
-    Raises MissingMetricError where a model was trained without the competition beside it; ConfigurationError where
-    models answer to different pressures.
+    Raises MissingMetricError if a model was trained without the competition beside it; ConfigurationError if models
+    respond to different pressures.
     """
     without = [model.workload.nf for model in models if model.response is None]
     if without:

@@ -1,6 +1,6 @@
-"""Several NFs' server responses side by side as arrays; each NF's part is laid out once and kept.
+"""Server responses of several NFs as common arrays; each NF's part is computed once and cached.
 
-Serves `slomo.equilibrium.server`; the first axis of every table is the NF.
+Used by `slomo.equilibrium.server`; the first axis of every table is the NF.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
 
-#: Metrics that busy polling fills up at less than full load, so that they cannot be told from served packets.
+#: Metrics to which busy polling adds below full load, so that they do not count served packets.
 POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
-#: Answers stand in rows of a multiple of so many columns, the last of them 0: as many as a processor adds at once.
+#: Rows are padded with zeros to a multiple of this many columns, the number that a processor adds at once.
 _WIDTH = 8
-#: So few NFs are numbered by 16 bits, which numpy sorts in a sixth of the time.
+#: Number of NFs up to which 16-bit indices are used, which numpy sorts in a sixth of the time.
 _SHORT = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Pressures (and, after them, speed) of each NF, in one row per NF.
+    """Pressure answers, followed by speed, with one row per NF.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Tables:
 
     @cached_property
     def part_load(self) -> "Tables | None":
-        """The same at part load, starts aside; None where no NF was profiled there."""
+        """The same at part load, without starts; None if no NF was profiled there."""
         begin = self.rows.shape[1] // 2
         return Tables(self.rows[:, begin:], self.pressures) if self.rows[:, begin].any() else None
 
@@ -73,12 +73,12 @@ class Tables:
 
     @cached_property
     def low(self) -> Floats:
-        """Least of each answer, shape (NFs, answers)."""
+        """Lower limit of each answer, shape (NFs, answers)."""
         return self._part(3 * self.pressures, self.answers)
 
     @cached_property
     def high(self) -> Floats:
-        """Most of each answer, shape (NFs, answers)."""
+        """Upper limit of each answer, shape (NFs, answers)."""
         return self._part(3 * self.pressures + self.answers, self.answers)
 
     @cached_property
@@ -100,7 +100,7 @@ def width_of(pressures: int) -> int:
 
 
 def tables(responses: Sequence[ServerResponse]) -> Tables:
-    """Return what the rounds of the fixed point need."""
+    """Return the tables for the rounds of the fixed point."""
     return Tables(np.array([_row(response) for response in responses]), len(responses[0].pressure_names))
 
 
@@ -116,7 +116,7 @@ def _row(response: ServerResponse) -> Floats:
 
 
 def _half(profile: ContentiousnessProfile, start: Floats, speed: tuple[Floats, float, float]) -> Floats:
-    """Return a row's half: start, pressures, and the answers, speed (weights, low, high) after them."""
+    """Return half of a row: start and pressures, followed by the answers and speed (weights, low, high)."""
     names, weights = profile.pressure_names, profile.weights
     at = [profile.metric_names.index(name) for name in names]
     spare = np.zeros(width_of(len(names)) - len(names) - 1)
@@ -128,7 +128,7 @@ def _half(profile: ContentiousnessProfile, start: Floats, speed: tuple[Floats, f
 
 @dataclass(frozen=True, eq=False)
 class SharedSocket:
-    """What NFs share, as far as the rounds need it.
+    """Shared resources of NFs that the rounds need.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class SharedSocket:
 
 @lru_cache(maxsize=256)
 def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> SharedSocket:
-    """Return what a machine has of the pressures `names`; no end of anything where it is not known."""
+    """Return a machine's capacities for the pressures `names`; infinite if unknown."""
     caps = np.array([np.inf if capacities is None else capacities.limit(METRICS[name]) for name in names])
     held = names.index("L3OCC") if "L3OCC" in names else None
     channel = names.index("LMB") if "LMB" in names and np.isfinite(caps[names.index("LMB")]) else None
@@ -164,9 +164,9 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
 def vector_tables(
     responses: tuple[ServerResponse, ...], names: tuple[str, ...], *, part_load: bool = False
 ) -> tuple[Floats, ...]:
-    """Return solo values, weights, low and high of the metrics `names`; NaN where an NF does not report one.
+    """Return solo values, weights, low and high of the metrics `names`; NaN if an NF does not report one.
 
-    Those at part load are those at full load for an NF that was not profiled there.
+    For an NF without part-load profile, its full-load values are used at part load.
     """
     rows = []
     for response in responses:
@@ -183,7 +183,7 @@ def vector_tables(
 
 @lru_cache(maxsize=256)
 def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which metrics scale with served packets, and which polling fills up.
+    """Return which metrics scale with served packets, and to which polling adds.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray
 def read_mpps(
     responses: tuple[ServerResponse, ...], who: NDArray[np.int64], pressure: Floats, neighbours: Floats
 ) -> Floats:
-    """Return throughput [Mpps] of NF `who[i]` under `pressure[i]` of so many neighbours."""
+    """Return the throughput [Mpps] of NF `who[i]` under `pressure[i]` from a number of neighbours."""
     together = _side_by_side(responses) if len(who) < MANY else None
     if together is not None:
         return together.predict_mpps(who, responses[0].inputs(pressure, neighbours))
@@ -215,7 +215,7 @@ def read_mpps(
 
 @lru_cache(maxsize=256)
 def _side_by_side(responses: tuple[ServerResponse, ...]) -> SideBySide | None:
-    """Return all NFs' monotone functions as one; None where there are others."""
+    """Return all NFs' monotone models as one; None if any is of another kind."""
     functions = [response.sensitivity for response in responses]
     every = [each for each in functions if isinstance(each, MonotoneSensitivity)]
     return SideBySide.of(every) if len(every) == len(functions) else None

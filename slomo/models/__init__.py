@@ -1,1 +1,1 @@
-"""The models room; import its files."""
+"""Fitted models of NFs; import its files."""

@@ -1,7 +1,7 @@
-"""Whether a prediction is backed by measurements: supported, extrapolated, unsupported or unknown, with reasons.
+"""Verdict on a prediction: supported, extrapolated, unsupported or unknown, with reasons.
 
-SLOMO (SIGCOMM'20) sections 4.1 and 7: a sensitivity model holds for the pressures it was trained on. Range per metric
-finds the plain cases, Mahalanobis distance the unusual combinations of usual values.
+SLOMO (SIGCOMM'20) sections 4.1 and 7: a sensitivity model is valid for the pressures it was trained on. The range of
+each metric detects the simple cases, the Mahalanobis distance unusual combinations of usual values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,16 @@ from slomo.files.stored import Stored
 from slomo.models.base import Floats
 from slomo.vocabulary.metrics import METRICS
 
-#: A value this share of the measured span outside it is within the noise of a counter.
+#: A value outside the measured range by less than this share of it is within a counter's noise.
 SLACK = 0.02
-#: Beyond this share of the span outside it, no tree and no line knows anything.
+#: A value outside the range by more than this share of it is beyond what any model can extrapolate to.
 FAR = 0.5
 
 
 class Verdict(StrEnum):
-    """How well a prediction is backed by measurements, best first; arrays hold the place in this order.
+    """How well measurements support a prediction, best first; arrays hold indices in this order.
 
-    `unknown` is no statement about the answer: there is too little to judge it by (`slomo.models.evidence`).
+    `unknown` says nothing about the answer's quality: there is too little to judge it by (`slomo.models.evidence`).
     """
 
     SUPPORTED = "supported"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a strict question gets an error instead."""
+        """Whether a strict question raises an error instead."""
         return self in (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
 
 
@@ -45,7 +45,7 @@ VERDICTS = tuple(Verdict)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of several verdicts; supported without any.
+    """Return the worst of several verdicts; supported if there are none.
 
     Examples
     --------
@@ -75,22 +75,22 @@ class Applicability(Stored):
     #: Range measured, shape (features,).
     low: Floats
     high: Floats
-    #: Mean of the measured pressures, in shares of the range, shape (features,).
+    #: Mean of the measured pressures, as shares of the range, shape (features,).
     centre: Floats
-    #: Inverse covariance of the same, shape (features, features).
+    #: Inverse covariance of the pressures in the same unit, shape (features, features).
     precision: Floats
     #: Largest Mahalanobis distance among the measured pressures.
     reach: float
 
     def codes(self, vectors: Floats) -> NDArray[np.int8]:
-        """Return 0, 1 or 2 (supported, extrapolated, unsupported) per row; fast, for big batches."""
+        """Return 0, 1 or 2 (supported, extrapolated, unsupported) per row; fast, for large batches."""
         outside, distance = self._outside(vectors), self._distance(vectors)
         worst = outside.max(axis=1, initial=0.0)
         codes = ((worst > SLACK) | (distance > self.reach * (1.0 + FAR))).astype(np.int8)
         return np.where((worst > FAR) | np.isnan(vectors).any(axis=1), 2, codes).astype(np.int8)
 
     def covers(self, row: Sequence[float]) -> bool:
-        """Return whether one row without gaps is supported, as :meth:`codes` says; plain numbers, for one question."""
+        """Return whether one row without gaps is supported, as :meth:`codes` does, for single questions."""
         low, high, centre, precision, farthest = self._inside
         for value, least, most in zip(row, low, high, strict=True):
             if value < least or value > most:
@@ -104,7 +104,7 @@ class Applicability(Stored):
 
     @cached_property
     def _inside(self) -> tuple[list[float], list[float], list[float], list[list[float]], float]:
-        """Range with its slack, centre and precision in the metrics' own units, and the square of the reach."""
+        """Range with slack, centre and precision in the metrics' own units, and the squared reach."""
         span = self._span()
         low, high, centre = self.low - SLACK * span, self.high + SLACK * span, self.low + span * self.centre
         precision = (self.precision / span[:, np.newaxis] / span).tolist()
@@ -117,7 +117,7 @@ class Applicability(Stored):
         return [VERDICTS[code] for code in codes], reasons
 
     def distance_share(self, row: Floats) -> float:
-        """Return how far one row lies from the middle, over the farthest that was measured; NaN for one with gaps."""
+        """Return a row's distance from the centre relative to the farthest measurement; NaN for a row with gaps."""
         distance = float(self._distance(row[np.newaxis])[0]) / max(self.reach, 1e-12)
         return float("nan") if np.isnan(row).any() else distance
 
@@ -153,7 +153,7 @@ class Applicability(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Applicability":
-        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError where the tables do not fit the names."""
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError if the tables do not fit the names."""
         made = super().from_dict(data)
         count = len(made.feature_names)
         square = made.precision if count else np.zeros((0, 0))
@@ -167,7 +167,7 @@ class Applicability(Stored):
 
 
 def applicability(names: Sequence[str], vectors: Floats) -> Applicability:
-    """Return what the measured pressures `vectors`, shape ``(n, len(names))``, cover.
+    """Return the range covered by the measured pressures `vectors`, shape ``(n, len(names))``.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def applicability(names: Sequence[str], vectors: Floats) -> Applicability:
     draft = Applicability(tuple(names), low, high, np.zeros(len(names)), np.zeros((len(names), len(names))), 0.0)
     shares = (vectors - low) / draft._span()
     centre = shares.mean(axis=0)
-    # a ridge of (2 % of the range) squared: nothing closer than counter noise counts as far
+    # ridge of (2 % of the range) squared: distances within counter noise do not count as far
     covariance = (shares - centre).T @ (shares - centre) / max(len(vectors), 1) + SLACK**2 * np.eye(len(names))
     ready = Applicability(tuple(names), low, high, centre, np.linalg.inv(covariance), 0.0)
     reach = float(ready._distance(vectors).max())

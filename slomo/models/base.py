@@ -1,7 +1,7 @@
-"""What a sensitivity model is: something that reads a competition's vector and answers with the target's throughput.
+"""Interface of a sensitivity model: a function from a competition's vector to the target's throughput.
 
-SLOMO (SIGCOMM'20) section 4.1: the sensitivity of an NF is a model M with P = M(V). A *family* makes such models from
-rows of measurements; a fitted model is a value that can be saved as data and evaluated with numpy alone.
+SLOMO (SIGCOMM'20) section 4.1: the sensitivity of an NF is a model M with P = M(V). A *family* fits such models to
+measured rows; a fitted model is a value that is stored as data and evaluated with numpy alone.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from slomo.vocabulary.vector import Floats as Floats
 
-#: Which contentiousness of the competitors a model's input is composed of.
+#: Kind of the competitors' contentiousness from which a model's input is composed.
 CompositionKind = Literal["pressure", "solo", "none", "latent"]
 
 #: Prefix of features that describe the target's traffic instead of a competitor's pressure.
@@ -43,13 +43,13 @@ class SensitivityModel(Protocol):
 
     @property
     def composition(self) -> CompositionKind:
-        """What the input is composed of."""
+        """Kind of the composed input."""
         ...
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps], shape ``(n,)``, for vectors of shape ``(n, len(feature_names))``.
 
-        A row that lacks a value (NaN) is answered with NaN: unknown is not zero.
+        A row with a missing value (NaN) gives NaN: unknown is not zero.
         """
         ...
 
@@ -59,7 +59,7 @@ class SensitivityModel(Protocol):
 
 
 class ModelFamily(Protocol):
-    """A way of making sensitivity models; what the registry resolves a name to.
+    """A method of fitting sensitivity models; the registry resolves a name to one.
 
     Attributes
     ----------
@@ -76,13 +76,13 @@ class ModelFamily(Protocol):
 
     @property
     def composition(self) -> CompositionKind:
-        """What the input of its models is composed of."""
+        """Kind of its models' composed input."""
         ...
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Choose the columns to read among those measured.
+        """Choose the input columns among the measured ones.
 
-        Raises MissingMetricError where a column it cannot do without was not measured.
+        Raises MissingMetricError if a required column was not measured.
         """
         ...
 

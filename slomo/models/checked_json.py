@@ -1,7 +1,7 @@
-"""Read JSON that a stranger may have written: bounded size, no NaN, every field of the type it must have.
+"""Read untrusted JSON: bounded size, no NaN, every field of its type.
 
-Model files travel between people and orchestrators; loading one may fail, but must never run code, fill the memory or
-put a number into a model that is none.
+Model files are exchanged between people and orchestrators. Loading one may fail, but must never run code, exhaust
+memory or put an invalid number into a model.
 """
 
 import math
@@ -18,9 +18,9 @@ from slomo.files import opening
 from slomo.files.json_text import parse_json
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
-#: Widths that are not known are kept as this.
+#: Stored value of an unknown (infinite) width.
 _MOST = 1e300
-#: No file of a model is larger.
+#: Largest size of a model file.
 MAX_BYTES = 64 * 2**20
 HINT = "the file was damaged or not written by slomo; train the model again"
 
@@ -28,8 +28,8 @@ HINT = "the file was damaged or not written by slomo; train the model again"
 def read_text(path: Path, sha256: str | None = None, hint: str = HINT) -> str:
     """Return the text of a model file after checking its size and, if given, its fingerprint.
 
-    Raises ConfigurationError where the file is missing, too large, no text, or not the one the manifest describes;
-    StoreError where the disk fails.
+    Raises ConfigurationError if the file is missing, too large, no text, or differs from its manifest; StoreError if
+    the disk fails.
     """
     return opening.read_text(path, MAX_BYTES, hint, sha256 or "")
 
@@ -54,7 +54,7 @@ def plain_name(name: str, where: Path) -> str:
 
 
 def parse_object(content: str, label: str) -> dict[str, Any]:
-    """Return the JSON object in `content`; ConfigurationError for anything but one finite JSON object.
+    """Return the JSON object in `content`; ConfigurationError unless it is one JSON object with finite numbers.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def finite(data: Mapping[str, Any], name: str) -> float:
 
 
 def array(data: Mapping[str, Any], name: str, dimensions: int) -> NDArray[np.float64]:
-    """Return a field that is a rectangular nest of finite numbers.
+    """Return a field that is a rectangular nested list of finite numbers.
 
     Examples
     --------

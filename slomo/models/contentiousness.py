@@ -1,8 +1,8 @@
-"""What an NF puts on others, as a function of the pressure on it.
+"""Contentiousness of an NF as a function of the pressure on it.
 
-SLOMO (SIGCOMM'20) section 4.1: contentiousness is measured while the NF runs against each synthetic setting, because
-solo it overstates the pressure an NF exerts once it is slowed down itself. The published medians per number of
-competitors are kept; the function of the pressure is this project's refinement.
+SLOMO (SIGCOMM'20) section 4.1: contentiousness is measured while the NF runs against each synthetic setting, because a
+solo run overstates the pressure of an NF that is slowed down itself. The published medians per number of competitors
+are stored too; the function of the pressure is this project's refinement.
 """
 
 import functools
@@ -20,7 +20,7 @@ from slomo.models.functions.regression import ridge
 from slomo.vocabulary.metrics import Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
 
-#: Pressures drawn to carry what lies between two profiles over to one basis; six per term of the largest basis.
+#: Number of sampled pressures for fitting a blend of two profiles onto one basis; six per term of the largest basis.
 _SAMPLES = 128
 
 
@@ -28,7 +28,7 @@ _SAMPLES = 128
 class ContentiousnessProfile(Stored):
     """Core-level vector of an NF, solo, by number of competitors, and under any pressure."""
 
-    #: Metrics the NF was seen with.
+    #: Metrics that were measured for the NF.
     metric_names: tuple[str, ...]
     #: Metrics of the others' composed vector that it responds to.
     pressure_names: tuple[str, ...]
@@ -41,12 +41,12 @@ class ContentiousnessProfile(Stored):
     limit: Floats
     #: Coefficients over the basis 1, u, u u', where u = p / (p + scale), shape (1 + p + p (p + 1) / 2, metric_names).
     weights: Floats
-    #: Range measured; nothing beyond it is returned, shape (metric_names,).
+    #: Measured range; answers are clipped to it, shape (metric_names,).
     low: Floats
     high: Floats
 
     def at_count(self, count: int) -> MetricVector:
-        """Return the published median vector beside `count` competitors; the nearest count measured stands in.
+        """Return the published median vector beside `count` competitors, or beside the nearest measured count.
 
         Examples
         --------
@@ -71,9 +71,9 @@ class ContentiousnessProfile(Stored):
         return np.clip(pressure_basis(pressure, self.scale, self.limit) @ self.weights, self.low, self.high)
 
     def blended_with(self, other: "ContentiousnessProfile", share: float) -> "ContentiousnessProfile":
-        """Return the profile a share of the way to another one: their bases differ, it is fitted onto one between them.
+        """Return a blend of this profile with another one, fitted onto a common basis, as their bases differ.
 
-        Of two that know different metrics, the nearer one.
+        If the two have different metrics, return the nearer one.
         """
         if self.pressure_names != other.pressure_names or self.metric_names != other.metric_names:
             return self if share < 0.5 else other
@@ -96,7 +96,7 @@ class ContentiousnessProfile(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContentiousnessProfile":
-        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError where shapes do not fit the names."""
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError if shapes do not fit the names."""
         made = super().from_dict(data)
         names, pressures = len(made.metric_names), len(made.pressure_names)
         weights = made.weights if names else np.zeros((basis_size(pressures), 0))
@@ -123,7 +123,7 @@ def basis_size(pressures: int) -> int:
 def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
     """Return 1, the saturating shares u = p / (p + scale), and their products u_j u_k for k <= j, along the last axis.
 
-    Pressures beyond what was measured count as the largest one measured.
+    Pressures above the measured range count as the largest measured one.
 
     Examples
     --------
@@ -147,13 +147,13 @@ def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def pressures_up_to(limit: Floats) -> Floats:
-    """Return pressures spread over what was measured, none and the most among them."""
+    """Return pressures spread over the measured range, including none and the largest."""
     inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
     return np.vstack([np.zeros(len(limit)), np.ones(len(limit)), inside]) * limit
 
 
 def constant_profile(solo: MetricVector) -> ContentiousnessProfile:
-    """Return a profile that answers with the solo vector under any pressure; for NFs measured solo only.
+    """Return a profile with the solo vector under any pressure, for NFs measured only solo.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""Where the errors of one NF lie and how far they reach, over the loss that is predicted for it.
+"""Bias and size of one NF's errors as functions of its predicted loss.
 
-Near no loss there is little room for errors, and near the worst loss an NF can have, too: its throughput is flat at
-both ends of its curve and steep between them, where a competition judged a little wrong costs most. A model may also be
-off to one side in one part of the curve. Both are piecewise linear functions of the predicted loss, whose numbers
-training takes from calibration mixes (`slomo.training.conformal_fit`); scores are what is left of errors beside them
-(normalised conformal scores: Papadopoulos et al. 2008; Lei et al., JASA 113, 2018, section 5.2).
+Near no loss and near the largest loss, errors are small: the throughput curve is flat at both ends and steep in
+between, where a small error in the competition costs most. A model may also be biased in one part of the curve. Both
+functions are piecewise linear; training fits them to calibration mixes (`slomo.training.conformal_fit`). Scores are
+errors standardised by them (normalised conformal scores: Papadopoulos et al. 2008; Lei et al., JASA 113, 2018, section
+5.2).
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ from slomo.models.base import Floats
 
 @dataclass(frozen=True, eq=False)
 class ErrorShape(Stored):
-    """A piecewise linear function of the predicted loss, going on beyond its ends.
+    """Piecewise linear functions of the predicted loss, extrapolated beyond their ends.
 
     Examples
     --------
@@ -34,41 +34,39 @@ class ErrorShape(Stored):
 
     #: Predicted losses as shares of solo throughput, ascending, shape (knots,).
     loss: Floats
-    #: Where errors lie there, as shares of solo throughput; above 0 where more is measured than predicted, shape
-    #: (knots,).
+    #: Bias there, as a share of solo throughput; positive if measurements exceed predictions, shape (knots,).
     middle: Floats
-    #: What a score of 1 stands for there, above 0, shape (knots,).
+    #: Size of an error with score 1 there, above 0, shape (knots,).
     size: Floats
 
     def at_one(self, loss: float) -> tuple[float, float]:
-        """Return middle and size at one predicted loss: the bits that :func:`shapes_at` gives."""
+        """Return bias and size at one predicted loss, equal to :func:`shapes_at` to the bit."""
         inner, pieces = self.segments
         start, middle, middle_slope, size, size_slope = pieces[bisect_right(inner, loss)]
         away = loss - start
         return middle + away * middle_slope, size + away * size_slope
 
     def at(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Return middle and size at every predicted loss."""
+        """Return bias and size at every predicted loss."""
         loss = np.asarray(loss, dtype=float)
         return shapes_at((self,), np.zeros(loss.shape, dtype=np.int64), loss)
 
     @cached_property
     def segments(self) -> tuple[list[float], list[list[float]]]:
-        """Inner knots; and of each piece where it starts, and start and slope of middle and of size on it."""
+        """Inner knots; start of each piece, and start value and slope of bias and size on it."""
         width = np.diff(self.loss)
         lines = [side for y in (self.middle, self.size) for side in (y[:-1], np.diff(y) / width)]
         return self.loss[1:-1].tolist(), np.column_stack([self.loss[:-1], *lines]).tolist()
 
     def wider(self, factor: float) -> "ErrorShape":
-        """Return the shape of errors that reach this many times as far."""
+        """Return the shape with errors this many times as large."""
         return ErrorShape(self.loss, self.middle, self.size * factor)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises ConfigurationError for knots that do not ascend, tables of different lengths, or sizes that are not above
-        0.
+        Raises ConfigurationError for knots that do not ascend, tables of different lengths, or sizes not above 0.
         """
         made = super().from_dict(data)
         loss, middle, size = made.loss, made.middle, made.size
@@ -86,7 +84,7 @@ class ErrorShape(Stored):
 
 
 def proportional(floor: float) -> ErrorShape:
-    """Return errors as large as a floor plus the predicted loss, on both sides alike: what few errors tell.
+    """Return unbiased errors proportional to a floor plus the predicted loss, for few calibration errors.
 
     Examples
     --------
@@ -96,14 +94,14 @@ def proportional(floor: float) -> ErrorShape:
     return ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.array([floor, 1.0 + floor]))
 
 
-#: Errors as large at every loss; a score of 1 is solo throughput.
+#: Errors independent of the loss; score 1 is solo throughput.
 EVEN = ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.ones(2))
-#: Of an NF that runs alone.
+#: Shape for an NF that runs alone.
 NO_ERRORS = proportional(1.0)
 
 
 def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats) -> tuple[Floats, Floats]:
-    """Return middle and size of errors of many predictions, each of one of several NFs.
+    """Return bias and size for many predictions, each of one of several NFs.
 
     Parameters
     ----------
@@ -127,7 +125,7 @@ def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats
 
 @lru_cache(maxsize=256)
 def _laid_out(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats]:
-    """Return the segments of all shapes as tables; one with fewer knots has none beyond its last piece."""
+    """Return the segments of all shapes as tables; shapes with fewer knots are padded."""
     most = max(len(shape.loss) for shape in shapes) - 1
     inner, pieces = np.full((len(shapes), most - 1), np.inf), np.zeros((5, len(shapes), most))
     for number, shape in enumerate(shapes):

@@ -1,8 +1,8 @@
-"""What stands behind an answer, and when that is too little to judge it by.
+"""Evidence behind an answer, and when it is too little for a verdict.
 
-Distribution-free bounds hold for questions like those whose errors were seen (Vovk et al., Algorithmic Learning in a
-Random World, 2005). Without such errors, with a constant in place of a model, or where measured mixes contradict the
-stated width, an answer has a number and no known error: its verdict is `unknown`.
+Distribution-free bounds are valid for questions like those of the calibration errors (Vovk et al., Algorithmic Learning
+in a Random World, 2005). Without such errors, with a constant instead of a model, or if measured mixes contradict the
+stated width, the error of an answer is unknown, and so is its verdict.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,15 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 
-#: Key of the manifest: model -> why its answers cannot be judged, whatever the question.
+#: Key of the manifest: model -> reason why its answers can never be judged.
 DOUBTS = "doubts"
-#: Held-out errors of a profile that stand in for those of mixes, at least. Intervals were judged with 60 runs
-#: or more (`benchmarks/coverage.py`), of which some do not converge; nobody knows what fewer hold.
+#: Least number of a profile's held-out errors that may replace those of mixes. Intervals were evaluated with 60 runs or
+#: more (`benchmarks/coverage.py`), some of which do not converge; fewer were not tested.
 FEWEST_OF_PROFILE = 50
-#: Sources of errors of models carried over from another machine: of runs here left out, or measured on other machines.
+#: Sources of errors of models carried over from another machine: held-out runs here, or measurements on other machines.
 TRANSFER, CARRIED = "transfer", "carried"
-#: Runs here, of all functions together, from which errors of carried models are known (`benchmarks/transfer.py`).
+#: Least number of runs here, over all functions, from which the errors of carried models count as known
+#: (`benchmarks/transfer.py`).
 FEWEST_OF_TRANSFER = 15
 
 
@@ -38,17 +39,17 @@ class Evidence(Stored):
 
     #: What answered.
     model: str
-    #: Where its held-out errors come from: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run
-    #: that was made, ``"transfer"`` for runs on a machine to which models were carried, ``"carried"`` for none there,
+    #: Source of its held-out errors: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run that
+    #: was made, ``"transfer"`` for runs on a machine to which models were carried, ``"carried"`` without runs there,
     #: ``"none"``.
     source: str
-    #: Held-out errors, and how many of them are of this kind of neighbourhood (`slomo.models.neighbourhood`).
+    #: Number of held-out errors, and of those for this kind of neighbourhood (`slomo.models.neighbourhood`).
     scores: int = 0
     near: int = 0
-    #: Mean held-out error where as much is predicted, as a share of solo throughput; None without errors.
+    #: Mean held-out error at this predicted loss, as a share of solo throughput; None without errors.
     error: float | None = None
-    #: Distance from the middle of what was measured, over that of the farthest measurement: above 1 is beyond. None
-    #: where no pressure is read.
+    #: Distance from the centre of the measurements relative to the farthest one: above 1 is outside. None if the model
+    #: reads no pressure.
     distance: float | None = None
 
     @property
@@ -68,7 +69,7 @@ def evidence_of(
     loss: float,
     covered: tuple[Applicability, Floats] | None = None,
 ) -> Evidence:
-    """Return what stands behind an answer.
+    """Return the evidence behind an answer.
 
     Parameters
     ----------
@@ -95,9 +96,9 @@ def evidence_of(
 
 
 def caution(calibration: ConformalCalibration) -> str | None:
-    """Say why an answer is at most extrapolated; None where it may be supported.
+    """Return why an answer is at most extrapolated; None if it may be supported.
 
-    Runs beside the synthetic competitor do not tell how hard a carried function presses on others on this machine.
+    Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
     """
     if calibration.source != TRANSFER:
         return None
@@ -105,7 +106,7 @@ def caution(calibration: ConformalCalibration) -> str | None:
 
 
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:
-    """Say why an answer beside others cannot be judged; None where it can.
+    """Return why an answer beside others cannot be judged; None if it can.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether what shares a machine's name is of one machine: told by `Machine.fingerprint`, never by the name."""
+"""Compare machines by `Machine.fingerprint`, never by name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from slomo.errors import ConfigurationError, SlomoError
 
 
 def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
-    """Return the fingerprint of the machine that an environment describes under a name; empty where it describes none.
+    """Return the fingerprint of the machine that an environment describes under a name; empty without one.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
 def require_same(
     machine: str, measured: str, other: str, what: str, source: str = "the models were measured on"
 ) -> None:
-    """Refuse what is of another machine than models (or another source); an unknown fingerprint says nothing.
+    """Refuse data of another machine than the models' (or another source's); an unknown fingerprint is accepted.
 
     Raises ConfigurationError with both fingerprints.
     """

@@ -1,11 +1,11 @@
-"""From a prediction and how far errors reach to the ends of its interval: of arrays, and of one to the same bits."""
+"""Ends of an interval from a prediction and its errors: for arrays, and for one prediction with equal bits."""
 
 import numpy as np
 
 from slomo.models.base import Floats
 from slomo.models.error_shape import ErrorShape
 
-#: No bound is nearer to a prediction than this share of solo throughput: repeats of one run differ by as much (median).
+#: Least distance of a bound from the prediction, as a share of solo throughput: the median scatter of repeated runs.
 LEAST = 5e-4
 
 
@@ -24,9 +24,9 @@ def predicted_loss(predicted_mpps: Floats, solo_mpps: float | Floats) -> Floats:
 def ends_mpps(
     predicted_mpps: Floats, solo_mpps: float | Floats, away: tuple[Floats | float, Floats | float]
 ) -> tuple[Floats, Floats]:
-    """Return both ends [Mpps] of intervals from how far they are away, as shares of solo throughput.
+    """Return both ends [Mpps] of intervals, given their distances as shares of solo throughput.
 
-    Never of no width, never below 0, and where errors are not known from 0 to solo throughput.
+    An interval never has width 0 and never goes below 0; with unknown errors it is 0 to solo throughput.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def ends_mpps(
 def interval_of_one(
     predicted_mpps: float, solo_mpps: float, shape: ErrorShape, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return what :func:`ends_mpps` returns for one prediction and the scores at its ends, to the last bit, no arrays.
+    """Return the result of :func:`ends_mpps` for one prediction and the scores at its ends, equal to the bit.
 
     Examples
     --------

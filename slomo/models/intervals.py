@@ -1,10 +1,10 @@
-"""Split-conformal prediction intervals: bounds that hold the stated share of new mixes, whatever the model.
+"""Split-conformal prediction intervals: valid coverage on new mixes, whatever the model.
 
-Vovk et al., Algorithmic Learning in a Random World (2005); scores are signed, so that one bound is a promise and two
-are a report (Romano et al. 2019 for bounds at both ends), and normalised as in Papadopoulos et al. (2008): by where and
-how far errors of this NF lie at this predicted loss, and in this kind of neighbourhood. With calibration scores
-exchangeable with the new one, coverage is at least what is asked; ranks of few scores are moved outwards, since in one
-draw of them it may be less (training-conditional validity: Vovk 2012).
+Vovk et al., Algorithmic Learning in a Random World (2005). Scores are signed, so that one bound serves as a promise and
+two as a report (Romano et al. 2019 for bounds at both ends), and normalised as in Papadopoulos et al. (2008): by bias
+and size of this NF's errors at this predicted loss, and in this kind of neighbourhood. With calibration scores
+exchangeable with the new one, coverage is at least nominal on average. With few scores, one draw of them may give less,
+so ranks are moved outwards (training-conditional validity: Vovk 2012).
 """
 
 import math
@@ -23,14 +23,14 @@ from slomo.models.error_shape import ErrorShape, proportional
 from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 
-#: Smallest error scale, as a share of solo throughput: even an NF that nobody slows down is measured with some noise.
+#: Smallest error scale, as a share of solo throughput: even an NF without slowdown is measured with some noise.
 FLOOR = 0.02
-#: What all scores of other kinds of neighbourhood together count, in scores of the kind asked about.
+#: Total weight of the scores of other kinds of neighbourhood, in units of one score of the asked kind.
 POOLED = 20.0
-#: Standard deviations by which ranks of few scores are moved outwards: bounds hold in at least seven of ten draws of
-#: calibration mixes, not in half of them. Chosen on calibration mixes, parts of them left out, among 0, 0.5, 0.67, 1.
+#: Standard deviations by which ranks of few scores are moved outwards: bounds then hold in at least seven of ten draws
+#: of calibration mixes instead of half. Chosen among 0, 0.5, 0.67 and 1 on held-out parts of calibration mixes.
 SCATTER = 0.5
-#: Probabilities with which a bound may break, as far as they are told apart.
+#: Probabilities of breaking a bound that are distinguished.
 RISKS = np.geomspace(1e-3, 0.9, 400)
 
 #: Where few errors are known.
@@ -39,10 +39,10 @@ _PROPORTIONAL = proportional(FLOOR)
 
 @dataclass(frozen=True, eq=False)
 class ConformalCalibration(Stored):
-    """Signed scores of held-out predictions, from which the bounds of any coverage follow.
+    """Signed scores of held-out predictions, from which bounds of any coverage follow.
 
-    An error is solo x (middle + size x (centre + spread x score)), where middle and size belong to the predicted loss,
-    centre and spread to the kind of neighbourhood.
+    An error is solo x (middle + size x (centre + spread x score)): middle and size depend on the predicted loss, centre
+    and spread on the kind of neighbourhood.
 
     Examples
     --------
@@ -52,21 +52,22 @@ class ConformalCalibration(Stored):
     ([7.896], [10.104])
     """
 
-    #: Standardised errors in ascending order; above 0 where more was measured than predicted, shape (n,).
+    #: Standardised errors in ascending order; positive if the measurement exceeds the prediction, shape (n,).
     scores: Floats
-    #: ``"mixes"`` where the scores come from whole composed predictions, ``"cross-validation"`` where they come from
-    #: the sensitivity model alone (then composition's share of the error is not in the width), ``"none"`` without any.
+    #: ``"mixes"`` if the scores come from whole composed predictions, ``"cross-validation"`` if they come from the
+    #: sensitivity model alone (the width then lacks composition's share of the error), ``"none"`` without scores.
     source: str
-    #: Where errors lie and how far they reach, by the loss predicted.
+    #: Bias and size of errors by predicted loss.
     shape: ErrorShape = _PROPORTIONAL
-    #: Where errors lie and how far they reach, by `slomo.models.neighbourhood.NEIGHBOURHOODS`, shape (neighbourhoods,).
+    #: Bias and size of scores by `slomo.models.neighbourhood.NEIGHBOURHOODS`, shape (neighbourhoods,).
     centre: Floats = field(default_factory=lambda: np.zeros(len(NEIGHBOURHOODS)))
     spread: Floats = field(default_factory=lambda: np.ones(len(NEIGHBOURHOODS)))
-    #: Kind of neighbourhood of each score; those of a kind count in full for it, all others together as much as
-    #: :data:`POOLED` of them. None, by default, where that is not known, shape (n,).
+    #: Kind of neighbourhood of each score; scores of the asked kind count fully, all others together as :data:`POOLED`
+    #: of them. None, the default, if unknown, shape (n,).
     kinds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    #: Servers whose different tenants were asked as if, erring independently, one of them broke with probability p,
-    #: broke with p to this power: measured on whole servers, by their worst tenant.
+    #: Exponent for whole servers: if the bounds of different tenants are set so that, with independent errors, one of
+    #: them breaks with probability p, servers break with p to this power. Measured on whole servers by their worst
+    #: tenant.
     together: float = 1.0
 
     @property
@@ -81,10 +82,9 @@ class ConformalCalibration(Stored):
         coverage: float,
         kind: NDArray[np.int64] | int = UNKNOWN,
     ) -> tuple[Floats, Floats]:
-        """Return both ends [Mpps] of the interval of each prediction, for reports.
+        """Return both ends [Mpps] of each prediction's interval, for reports.
 
-        With too few scores for the coverage asked, the interval is everything an NF can do: from 0 to its solo
-        throughput.
+        With too few scores for the coverage, the interval is 0 to solo throughput.
 
         Raises InvalidValueError for a coverage outside 0 to 1.
 
@@ -104,15 +104,15 @@ class ConformalCalibration(Stored):
         return ends_mpps(predicted_mpps, solo_mpps, (below, above))
 
     def _away(self, predicted_mpps: Floats, solo_mpps: float | Floats, *scores: Floats) -> tuple[Floats, ...]:
-        """Return the errors that scores stand for, as shares of solo throughput."""
+        """Return the errors that belong to scores, as shares of solo throughput."""
         middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
         return tuple([middle + size * score for score in scores])
 
     def lower_scores(self, confidence: float) -> Floats:
         """Return, by kind of neighbourhood, the score that a new score exceeds with probability `confidence`.
 
-        With too few scores to say, the lowest there is: as far as calibration reaches. Minus infinity without any.
-        Raises InvalidValueError for a confidence outside 0 to 1.
+        With too few scores, return the lowest one. Minus infinity without any. Raises InvalidValueError for a
+        confidence outside 0 to 1.
         """
         _check(confidence, "confidence")
         below = _below(self, 1.0 - confidence)
@@ -120,7 +120,7 @@ class ConformalCalibration(Stored):
         return self.centre + self.spread * np.where(np.isfinite(below), below, reach)
 
     def risks(self, scores: Floats, kind: NDArray[np.int64] | int = UNKNOWN) -> Floats:
-        """Return the least of :data:`RISKS` at which the bound of :meth:`lower_scores` is above each score; 1 for none.
+        """Return the least of :data:`RISKS` whose bound in :meth:`lower_scores` is above each score; 1 if none.
 
         Examples
         --------
@@ -140,8 +140,8 @@ class ConformalCalibration(Stored):
     def bounds(self, coverage: float) -> tuple[Floats, Floats]:
         """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.
 
-        Infinite with too few scores; with too few for two sides, one bound on the size of the error serves for both.
-        Raises InvalidValueError for a coverage outside 0 to 1.
+        Infinite with too few scores; if they suffice for one side only, one bound on the absolute error serves for
+        both. Raises InvalidValueError for a coverage outside 0 to 1.
         """
         _check(coverage, "coverage")
         below, above = _below(self, (1.0 - coverage) / 2.0), _above(self, (1.0 - coverage) / 2.0)
@@ -151,20 +151,20 @@ class ConformalCalibration(Stored):
         return self.centre + self.spread * below, self.centre + self.spread * above
 
     def or_wider(self, other: "ConformalCalibration") -> "ConformalCalibration":
-        """Return the calibration of the larger errors: this or another one; one without any errors does not count."""
+        """Return the calibration with larger errors, this or another; one without errors does not count."""
         if not (self.count and other.count):
             return self if not other.count else other
         loss = np.union1d(self.shape.loss, other.shape.loss)[:-1]
         return self if self._reach(loss) >= other._reach(loss) else other
 
     def _reach(self, loss: Floats) -> float:
-        """Return how far nine in ten errors at these losses stay, whatever the neighbourhood."""
+        """Return the 90 % quantile of absolute errors at these losses, over all neighbourhoods."""
         middle, size = self.shape.at(loss)
         errors = middle + size * (self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores)[:, None]
         return float(np.quantile(np.abs(errors), 0.9))
 
     def usual_error(self, loss: float, kind: int = UNKNOWN) -> float:
-        """Return the mean held-out error where this loss is predicted, as a share of solo throughput.
+        """Return the mean held-out error at a predicted loss, as a share of solo throughput.
 
         Examples
         --------
@@ -175,7 +175,7 @@ class ConformalCalibration(Stored):
         return float(np.abs(middle + size * (self.centre[kind] + self.spread[kind] * self.scores)).mean())
 
     def missing(self, coverage: float) -> int:
-        """Return how many more scores an interval of `coverage` needs to be narrower than everything.
+        """Return how many more scores a finite interval of `coverage` needs.
 
         Examples
         --------
@@ -191,7 +191,7 @@ class ConformalCalibration(Stored):
         solo_mpps: float | Floats,
         kind: NDArray[np.int64] | int = UNKNOWN,
     ) -> Floats:
-        """Return the score of each measurement: where it would stand among :attr:`scores`."""
+        """Return the score of each measurement, on the scale of :attr:`scores`."""
         middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
         error = ((measured_mpps - predicted_mpps) / solo_mpps - middle) / size
         scores: Floats = (error - self.centre[kind]) / self.spread[kind]
@@ -201,7 +201,7 @@ class ConformalCalibration(Stored):
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises ConfigurationError for scores that are not in ascending order, or spreads that are not above 0.
+        Raises ConfigurationError for scores that do not ascend, or spreads not above 0.
         """
         made = super().from_dict(data)
         scores, centre, spread, kinds = made.scores, made.centre, made.spread, made.kinds
@@ -220,7 +220,7 @@ class ConformalCalibration(Stored):
 
 
 def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> ConformalCalibration:
-    """Return the calibration of errors whose size alone is known.
+    """Return a calibration from absolute errors.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> Co
 def calibrate(
     measured_mpps: Floats, predicted_mpps: Floats, solo_mpps: float | Floats, source: str
 ) -> ConformalCalibration:
-    """Return the calibration that held-out measurements and their predictions give, whatever the neighbourhood.
+    """Return the calibration from held-out measurements and predictions, without kinds of neighbourhood.
 
     Parameters
     ----------
@@ -260,20 +260,20 @@ def calibrate(
 
 @lru_cache(maxsize=4096)
 def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return :meth:`ConformalCalibration.bounds` as plain numbers, kept: one question after another reads them."""
+    """Return :meth:`ConformalCalibration.bounds` as plain numbers, cached for repeated questions."""
     low, high = calibration.bounds(coverage)
     return tuple(low.tolist()), tuple(high.tolist())
 
 
 @lru_cache(maxsize=4096)
 def _below(calibration: ConformalCalibration, share: float) -> Floats:
-    """Return, by kind, the score that at most a share of new ones lies below; minus infinity with too few to say."""
+    """Return, by kind, the score below which at most a share of new ones lies; minus infinity with too few."""
     return np.array([_quantile(calibration.scores, weights, share) for weights in _weights(calibration)])
 
 
 @lru_cache(maxsize=64)
 def _ladder(calibration: ConformalCalibration) -> Floats:
-    """Return the score that each of :data:`RISKS` lies below, shape ``(risks, neighbourhoods)``, never falling."""
+    """Return the score below each of :data:`RISKS`, shape ``(risks, neighbourhoods)``, non-decreasing."""
     return np.maximum.accumulate([_below.__wrapped__(calibration, float(share)) for share in RISKS])
 
 
@@ -284,13 +284,13 @@ def _above(calibration: ConformalCalibration, share: float) -> Floats:
 
 
 def _size(calibration: ConformalCalibration, coverage: float) -> Floats:
-    """Return the size that a share `coverage` of all scores stays below; infinite with too few to say."""
+    """Return the absolute score below which a share `coverage` lies; infinite with too few."""
     turned = -np.sort(np.abs(calibration.scores))[::-1]
     return np.full(len(NEIGHBOURHOODS), -_quantile(turned, np.ones(len(turned)), 1.0 - coverage))
 
 
 def _weights(calibration: ConformalCalibration) -> list[Floats]:
-    """Return what each score counts, by kind of neighbourhood."""
+    """Return the weight of each score, by kind of neighbourhood."""
     everything = np.ones(calibration.count)
     if not len(calibration.kinds):
         return [everything] * len(NEIGHBOURHOODS)
@@ -303,10 +303,10 @@ def _weights(calibration: ConformalCalibration) -> list[Floats]:
 
 
 def _quantile(ascending: Floats, weights: Floats, share: float) -> float:
-    """Return the largest score up to which a new one, of weight 1 beside theirs, lies with at most this probability.
+    """Return the largest score below which a new one, of weight 1, lies with at most this probability.
 
-    That probability is one over all draws of calibration mixes; in one draw of few it scatters by the square root of
-    n p (1 - p) scores, of which :data:`SCATTER` are given away, but never the last one.
+    The probability is over all draws of calibration mixes; one draw of few scatters by the square root of n p (1 - p)
+    scores. The rank is moved outwards by :data:`SCATTER` of these, but never beyond the last score.
     """
     whole = float(weights.sum())
     wanted = (whole + 1.0) * share
@@ -316,7 +316,7 @@ def _quantile(ascending: Floats, weights: Floats, share: float) -> float:
 
 
 def conformal_rank(count: int, coverage: float) -> int:
-    """Return which of so many ascending errors a new one stays below (split conformal); above `count` with too few."""
+    """Return the rank among ascending errors below which a new one stays (split conformal); above `count` if none."""
     _check(coverage, "coverage")
     return math.ceil((count + 1) * coverage - 1e-9)
 

@@ -1,7 +1,7 @@
-"""A library of models: one NFModel per machine and workload, found by name, saved and loaded as data.
+"""A library of models: one NFModel per machine and workload, found by name, stored as data.
 
-Loading reads an index only; an NF's files are read when it is first asked for, and each of its sensitivity models is
-built and checked when that one is. None of it needs scikit-learn or xgboost.
+Loading reads only an index. An NF's files are read when first asked for, and each sensitivity model is built and
+checked on first use. None of it needs scikit-learn or xgboost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,12 +63,12 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return tuple(key for owner, key in self if owner == machine)
 
     def fingerprint_of(self, machine: str) -> str:
-        """Return what the machine is that models of this name were measured on; empty where that was not told."""
+        """Return the fingerprint of the machine on which models of this name were measured; empty if unknown."""
         own = (item.machine_fingerprint for (owner, _), item in self._models.items() if owner == machine)
         return next(filter(None, own), "") or self[machine, self.workloads(machine)[0]].machine_fingerprint
 
     def require_measured_on(self, machine: "Machine", what: str = "the one asked about") -> None:
-        """Refuse a machine that the models of its name were not measured on; no models of it is no fault here.
+        """Refuse a machine other than the one of its name in the models; a machine without models is accepted.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
                 )
 
     def require_recorded_on(self, environment: Mapping[str, Any], machines: Iterable[str]) -> None:
-        """Refuse measurements that were made on other machines than the models of these names.
+        """Refuse measurements from other machines than the models of the same names.
 
         Raises
         ------
@@ -105,8 +105,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
     def find(self, workload: Workload | str, machine: str | None = None) -> NFModel:
         """Return the model of a workload, given as value, key or NF name.
 
-        An NF name stands for the only workload of that NF; with several, for the one with default traffic and
-        configuration.
+        An NF name means the only workload of that NF or, of several, the one with default traffic and configuration.
 
         Raises
         ------
@@ -196,7 +195,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     @classmethod
     def load(cls, directory: str | Path) -> "ModelLibrary":
-        """Read a library's index; models are read, and checked, when first used.
+        """Read a library's index; models are read and checked on first use.
 
         Raises
         ------
@@ -210,11 +209,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return library._of_one_machine_each()
 
     def merge(self, other: "ModelLibrary") -> "ModelLibrary":
-        """Return both libraries in one; `other` wins where both have a model."""
+        """Return both libraries as one; a model in both is taken from `other`."""
         return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])._of_one_machine_each()
 
     def _of_one_machine_each(self) -> "ModelLibrary":
-        """Return this library after comparing what its models tell of the machines they share."""
+        """Return this library after checking that all models of one machine name have one fingerprint."""
         told: dict[str, str] = {}
         for (machine, _), item in self._models.items():
             if item.machine_fingerprint:
@@ -226,7 +225,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return f"ModelLibrary({len(self)} models for {', '.join(self.machines) or 'no machine'})"
 
     def to_frame(self) -> "DataFrame":
-        """Return machine, workload and throughput alone of every model; MissingExtraError without pandas."""
+        """Return machine, workload and solo throughput of every model; MissingExtraError without pandas."""
         return frame_of(
             {
                 "machine": [machine for machine, _ in self],
@@ -264,7 +263,7 @@ def load_library(directory: str | Path) -> ModelLibrary:
 
 
 def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
-    """Return a library: itself, or loaded from its directory; InvalidValueError for what is neither."""
+    """Return a library, loaded if given by its directory; InvalidValueError for anything else."""
     if isinstance(library, (str, Path)):
         return load_library(library)
     if not isinstance(library, ModelLibrary):

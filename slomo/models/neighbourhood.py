@@ -1,7 +1,8 @@
-"""What decides how far a prediction may be off, besides who is asked about: how many neighbours, and like or unlike.
+"""Kinds of neighbourhood, on which prediction errors depend: number of neighbours, equal or different.
 
-One neighbour presses little and the profile has few settings so gentle; many of one kind press in step. Errors are
-counted apart for each of these kinds of neighbourhood (Mondrian conformal prediction; Vovk et al. 2005, section 4.5).
+One neighbour presses little, and the profile has few settings that mild; neighbours of one kind press in the same
+direction. Errors are counted separately for each kind of neighbourhood (Mondrian conformal prediction; Vovk et al.
+2005, section 4.5).
 """
 
 from functools import lru_cache
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 #: Kinds of neighbourhood, in the order of every table over them.
 NEIGHBOURHOODS = ("1", "2 unlike", "2 like", "3-4 unlike", "3-4 like", "5+ unlike", "5+ like", "unknown")
-#: Nobody said who the neighbours are: all errors count.
+#: Neighbours unknown: all errors count.
 UNKNOWN = len(NEIGHBOURHOODS) - 1
 
 Kinds = NDArray[np.int64]
@@ -40,7 +41,7 @@ def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kind
 
 @lru_cache(maxsize=1024)
 def kind_of(count: int, most: int) -> int:
-    """Return the kind of one neighbourhood of `count` NFs, `most` of them of the commonest kind.
+    """Return the kind of a neighbourhood with `count` NFs, `most` of them of the most common kind.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def beside(members: NDArray[np.integer]) -> Kinds:
     if places == 0:
         return np.full(len(members), UNKNOWN, dtype=np.int64)
     count = (members >= 0).sum(axis=1)
-    # who is more than half is in the middle of all in order
+    # a majority value is the median of the sorted values
     middle = np.minimum(places - count + count // 2, places - 1)
     candidate = np.take_along_axis(np.sort(members, axis=1), middle[:, None], axis=1)
     return neighbourhood(count, (members == candidate).sum(axis=1))

@@ -1,4 +1,4 @@
-"""All that is known about one NF on one machine: its sensitivity, its contentiousness, and how far to trust them.
+"""All knowledge about one NF on one machine: sensitivity, contentiousness, calibration.
 
 SLOMO (SIGCOMM'20) section 4.1: one model per NF type, configuration, traffic and architecture.
 """
@@ -27,7 +27,7 @@ from slomo.vocabulary.display import html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: 5: pressures contain how long requests wait. What earlier versions learned cannot be turned into that.
+#: 5: pressures include how long requests wait. Models of earlier versions cannot be converted.
 SCHEMA_VERSION = 5
 
 
@@ -90,33 +90,33 @@ class NFModel:
 
     @cached_property
     def machine_fingerprint(self) -> str:
-        """What the machine is that this was measured on (`Machine.fingerprint`); empty where that was not told."""
+        """Fingerprint of the machine of the measurements (`Machine.fingerprint`); empty if unknown."""
         told = self.manifest.get("machine_fingerprint")
         return told if isinstance(told, str) else stated_fingerprint(self.manifest.get("environment", {}), self.machine)
 
     @property
     def solo_is_carried(self) -> bool:
-        """Whether nobody measured it alone on this machine: its solo throughput follows from another one's."""
+        """Whether it was never measured alone on this machine: its solo throughput is derived from another one's."""
         return self.manifest.get("solo_source") == "carried"
 
     @property
     def knows_pressure(self) -> bool:
-        """Whether it was profiled under pressure; a solo run alone says nothing about neighbours."""
+        """Whether it was profiled under pressure; a solo run alone does not describe neighbours."""
         return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())
 
     @property
     def noise(self) -> MeasurementNoise | None:
-        """How noisy its rows are; None where no replicates tell."""
+        """Measurement noise of its rows; None without replicates."""
         stated, rows = self.manifest.get("noise"), self.manifest.get("rows", {})
         if not stated:
             return None
         return MeasurementNoise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
 
     def named(self, name: str) -> str:
-        """Return the family that a name stands for: itself, or the one that was chosen for the default.
+        """Return the family of a name: itself, or the one chosen as default.
 
-        Libraries trained before training chose (and those whose choice is gone) answer with the former default, or else
-        with their first family.
+        Libraries trained before training made that choice (and those that lack the chosen family) use the former
+        default, or else their first family.
         """
         if name != DEFAULT_MODEL or DEFAULT_MODEL in self.sensitivity:
             return name
@@ -151,7 +151,7 @@ class NFModel:
         return self.sensitivity[name]
 
     def inputs(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> Floats:
-        """Return the row, shape ``(1, features)``, that family `name` reads for a competition given directly.
+        """Return the input row, shape ``(1, features)``, of family `name` for a competition given directly.
 
         Parameters
         ----------

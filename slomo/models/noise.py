@@ -1,8 +1,8 @@
-"""How much of an interval is the noise of one measurement, and how much is not knowing the mean.
+"""Split an interval into measurement noise and uncertainty of the mean.
 
-Errors of held-out rows are errors of the model plus the noise of the row. Their variances add, so taking the noise that
-replicates tell out of an interval of the next measurement leaves that of the mean of many (a deconvolution of widths;
-exact for normal errors).
+Errors of held-out rows are model errors plus the noise of the row. Variances add, so subtracting the replicates' noise
+from an interval of the next measurement gives the interval of the mean of many (a deconvolution of widths, exact for
+normal errors).
 """
 
 import math
@@ -16,7 +16,7 @@ from slomo.models.interval_ends import LEAST
 
 @dataclass(frozen=True)
 class MeasurementNoise(Stored):
-    """What replicates tell of measurements' noise.
+    """Measurement noise, from replicates.
 
     Examples
     --------
@@ -29,15 +29,15 @@ class MeasurementNoise(Stored):
     row: float
     #: The same of one run.
     next_measurement: float
-    #: Rows that models were fitted to.
+    #: Number of rows that models were fitted to.
     rows: int
 
     def of_mean(
         self, predicted_mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
     ) -> tuple[float, float]:
-        """Return where the mean of many measurements lies [Mpps], from the interval of the next one.
+        """Return the interval of the mean of many measurements [Mpps], given that of the next one.
 
-        Never nearer to the prediction than the mean of so many rows is known, and never further away than `interval`.
+        It is never narrower than the standard error over the fitted rows, and never wider than `interval`.
         """
         reach = _normal(coverage) * self.row * predicted_mpps
         least = max(reach / math.sqrt(max(self.rows, 1)), LEAST * solo_mpps)

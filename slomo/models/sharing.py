@@ -1,4 +1,4 @@
-"""What network functions of one server share beside its memory: the ports of the machine, and accelerators."""
+"""Resources that network functions share beside memory: the machine's ports, and accelerators."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from slomo.vocabulary.wire import wire_gbps
 def ports_full(
     models: Sequence[NFModel], who: NDArray[np.int64], offered_mpps: Floats | None = None
 ) -> NDArray[np.bool_]:
-    """Return where the ports that all share may limit somebody, who then leaves its part to others.
+    """Return where shared ports may limit an NF, so that it leaves a part of its resources to others.
 
     Parameters
     ----------

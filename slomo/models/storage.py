@@ -44,19 +44,19 @@ from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
-#: Folders that the next save removes: superseded by the last one, or not finished by one that was killed.
+#: Folders that the next save removes: replaced by the last save, or left incomplete by a killed one.
 LEAVING = "superseded.json"
-#: Folders that this file made: readable name, who it is, which version.
+#: Pattern of model folders: readable name, identity, version.
 _VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
 
 
-#: What reading a damaged file may end in.
+#: Exceptions that reading a damaged file can raise.
 _DAMAGES = (SlomoError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where the files of one model are."""
+    """Location of one model's files."""
 
     folder: Path
     machine: str
@@ -65,12 +65,12 @@ class Entry:
 
 
 def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
-    """Write `models` below `directory`, beside those of other NFs and machines that are there already.
+    """Write `models` below `directory`, beside existing ones of other NFs and machines.
 
-    Every version of a model has a folder of its own, complete before the index names it; so a reader finds the old
-    library or the new one, whole, and of two writers none loses what the other wrote.
+    Every version of a model has its own folder, complete before the index names it. A reader therefore finds either the
+    old or the new library, and two writers do not overwrite each other.
 
-    Raises ConfigurationError before anything is written, for a model that could not be read back.
+    Raises ConfigurationError, before writing anything, for a model that could not be read back.
     """
     for model in models:
         _require_readable(model)
@@ -107,15 +107,15 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
 
 
 def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entry of every model that is there: as the index says, or where it is damaged as the folders do.
+    """Return the entry of every model, from the index or, if that is damaged, from the folders.
 
-    Raises ConfigurationError for a library of a version that is not read.
+    Raises ConfigurationError for a library of an unsupported version.
     """
     return _entries(directory)[0]
 
 
 def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
-    """Return the entry of every model, and whether the index names them all."""
+    """Return the entry of every model, and whether the index lists all of them."""
     try:
         data = _index(directory)
     except ConfigurationError:
@@ -126,7 +126,7 @@ def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
 
 
 def _found(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entries of an index that can be read no more, from the newest whole folder of each model."""
+    """Return the entries of a damaged index: the newest complete folder of each model."""
     entries = {}
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
@@ -141,7 +141,7 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """Return an index's row, with a digest of it."""
+    """Return a row of the index, with its digest."""
     row = {"machine": entry.machine, "workload": entry.workload, "folder": entry.folder.name}
     row |= {"machine_fingerprint": entry.machine_fingerprint} if entry.machine_fingerprint else {}
     return _with_digest(row)
@@ -161,10 +161,10 @@ def _note(directory: Path, superseded: Iterable[str], unfinished: Iterable[str])
 
 
 def _sweep(directory: Path, kept: Collection[str], *, is_whole: bool) -> None:
-    """Remove the folders that the save before superseded, or was killed over; nothing else is anybody's to remove.
+    """Remove folders that the previous save replaced or left incomplete, and nothing else.
 
-    A reader may have those open that this save supersedes: they go with the next. Where the index was damaged, nobody
-    knows any more what is superseded.
+    Folders replaced by this save may be open in a reader and are removed by the next one. After damage to the index,
+    replaced folders are unknown and stay.
     """
     names: set[str] = set()
     with suppress(ConfigurationError):
@@ -228,7 +228,7 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
 def read_model(entry: Entry) -> NFModel:
     """Read and check the files of one model.
 
-    Raises ConfigurationError for anything that is not a whole, unharmed model of this schema version.
+    Raises ConfigurationError unless it is a complete, undamaged model of this schema version.
     """
     path = entry.folder / MANIFEST
     written = read_text(path)
@@ -258,7 +258,7 @@ def read_model(entry: Entry) -> NFModel:
 
 
 def folder_name(machine: str, key: str) -> str:
-    """Return the folder of a model: readable, unique, and harmless on every file system.
+    """Return a model's folder name: readable, unique, and valid on every file system.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def _sha256(content: str) -> str:
 
 
 def _version_name(model: NFModel, manifest: str) -> str:
-    """Return the folder of a model, named by what it holds."""
+    """Return a model's folder name with its version, a digest of its content."""
     return f"{folder_name(model.machine, model.workload.key)}.{_sha256(manifest)[:12]}"
 
 
@@ -294,7 +294,7 @@ def _write_version(folder: Path, contents: Mapping[str, str], manifest: str) -> 
 
 
 def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:
-    """Say whether a folder holds these very files."""
+    """Return whether a folder contains exactly these files."""
     try:
         stored = {name: read_text(folder / name) for name in (*contents, MANIFEST)}
     except SlomoError:
@@ -337,7 +337,7 @@ def _contents(model: NFModel) -> tuple[dict[str, str], str]:
 
 
 def _require_readable(model: NFModel) -> None:
-    """Refuse a model of one's own that nothing would read back, or not as what it was."""
+    """Refuse to save a model that could not be read back, or would change."""
     for name, sensitivity in model.sensitivity.items():
         whose = f"model '{name}' of '{model.workload.nf}' ({type(sensitivity).__module__}.{type(sensitivity).__name__})"
         hint = "docs/guides/plug-ins.md says how a package gives a reader for its kind of model"
@@ -355,9 +355,9 @@ def _require_readable(model: NFModel) -> None:
 
 
 class _Families(Mapping[str, SensitivityModel]):
-    """One NF's sensitivity models, each read from its description, and checked, when it is first asked for.
+    """One NF's sensitivity models, each read and checked on first use.
 
-    A question asks about one family; reading all of them takes longer than answering it.
+    A question uses one family; reading all of them would take longer than the answer.
     """
 
     def __init__(self, folder: Path, descriptions: Mapping[str, tuple[Mapping[str, Any], str | None]]) -> None:

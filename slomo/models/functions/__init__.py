@@ -1,1 +1,1 @@
-"""Fitted functions as arrays: trees and smooth ones."""
+"""Fitted functions as arrays: trees, smooth and monotone ones."""

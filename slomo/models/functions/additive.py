@@ -1,7 +1,7 @@
-"""A fitted additive sensitivity model as a value that needs numpy alone: extra times per packet that add up.
+"""A fitted additive sensitivity model that needs numpy alone: each resource adds time per packet.
 
-A packet's time beside competitors is its time alone, plus what each resource's pressure adds: the form in which times
-of independent stalls compose (Dobrescu et al., NSDI'12, section 5, has it for misses alone).
+Time per packet beside competitors is the solo time plus a term for each resource's pressure, as times of independent
+stalls add up (Dobrescu et al., NSDI'12, section 5, for misses alone).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from slomo.models.base import CompositionKind, Floats
 
 @dataclass(frozen=True, eq=False)
 class AdditiveSensitivity(Stored, kind="additive"):
-    """Throughput ``solo / (1 + base + slopes . vector)``; solo beside nobody.
+    """Throughput ``solo / (1 + base + slopes . vector)``; solo throughput without competitors.
 
     Examples
     --------
@@ -30,9 +30,9 @@ class AdditiveSensitivity(Stored, kind="additive"):
     composition: CompositionKind
     #: Throughput without competitors [Mpps].
     solo_mpps: float
-    #: Extra time beside any competitor, relative to the packet's time alone; at least 0.
+    #: Additional time beside any competitor, relative to the solo time; at least 0.
     base: float
-    #: Extra time per unit of each feature; at least 0, shape (features,).
+    #: Additional time per unit of each feature; at least 0, shape (features,).
     slopes: Floats
 
     def __post_init__(self) -> None:

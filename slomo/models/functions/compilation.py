@@ -1,4 +1,4 @@
-"""Compile a loop with numba where it is installed; numba is imported on first use."""
+"""Compile a loop with numba if it is installed; numba is imported on first use."""
 
 import functools
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 @functools.cache
 def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
-    """Return the compiled function, or None where numba is not installed.
+    """Return the compiled function, or None without numba.
 
     Examples
     --------
@@ -18,7 +18,7 @@ def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
         import numba
     except ImportError:
         return None
-    # divisions as numpy's: asking before each whether it is by zero keeps loops from becoming vector instructions
+    # numpy's division semantics: a check before each division would prevent vector instructions
     try:
         loop: Callable[..., None] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # no folder to cache in can be written; compile each time instead

@@ -1,7 +1,7 @@
-"""A fitted smooth monotone sensitivity model as a value that needs numpy alone: a sum of falling sigmoids.
+"""A fitted smooth monotone sensitivity model that needs numpy alone: a sum of falling sigmoids.
 
 Each unit is a sigmoid of a weighted sum of pressures, with weights of one sign (Sill, Monotonic Networks, 1998; Archer
-and Wang 1993), so that throughput falls along every pressure and has a slope everywhere.
+and Wang 1993). Throughput therefore falls along every pressure and has a slope everywhere.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.checked_json import HINT
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
-#: Rows answered at a time: their units stay in the second-level cache.
+#: Number of rows per pass: their units stay in the L2 cache.
 _CHUNK = 2048
-#: From so many rows of one model on it pays to add feature by feature.
+#: Number of rows of one model from which adding feature by feature pays.
 MANY = 128
 _PER_FEATURE = ("typical", "low", "high", "start", "width")
 
 
 @dataclass(frozen=True, eq=False)
 class MonotoneSensitivity(Stored, kind="monotone"):
-    """Throughput as a share of solo: ``top`` less what every unit takes.
+    """Throughput as a share of solo: ``top`` less each unit's contribution.
 
     Examples
     --------
@@ -42,22 +42,22 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
-    #: Throughput without competitors [Mpps], also the most that can be predicted.
+    #: Throughput without competitors [Mpps], the upper limit of predictions.
     solo_mpps: float
     #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
     typical: Floats
-    #: Range of the rows; beyond it a feature counts as at its end, as trees do, shape (features,).
+    #: Range of the training rows; features beyond it are clipped to it, as in trees, shape (features,).
     low: Floats
     high: Floats
-    #: What brings the scaled features to 0 to 1, shape (features,).
+    #: Offset and width that scale features to 0 to 1, shape (features,).
     start: Floats
     width: Floats
-    #: Weights; at least 0, except those of traffic, shape (units, features).
+    #: Weights, at least 0 except for traffic, shape (units, features).
     slope: Floats
-    #: Where a unit sets in, and what it takes; heights are at least 0, shape (units,).
+    #: Position and height of each unit; heights are at least 0, shape (units,).
     offset: Floats
     height: Floats
-    #: Share of solo throughput that nothing was taken from.
+    #: Share of solo throughput without any unit's contribution.
     top: float
 
     def __post_init__(self) -> None:
@@ -82,14 +82,14 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     @cached_property
     def _scale(self) -> Floats:
-        """What scales features, nothing of which is below 0: low, high, typical, start, width, in rows."""
+        """Constants of the features' scale (none below 0), in rows: low, high, typical, start, width."""
         return np.array([np.maximum(self.low, 0.0), self.high, self.typical, self.start, self.width])
 
     @cached_property
     def _halved(self) -> tuple[Floats, Floats]:
-        """Offsets, then slopes, feature by feature, and heights; halved, for a sigmoid is (1 + tanh(x / 2)) / 2.
+        """Offsets, slopes by feature, and heights; halved, as sigmoid(x) is (1 + tanh(x / 2)) / 2.
 
-        Two units at least: numpy adds up the features of a single one in an order of its own.
+        At least two units: numpy adds the features of a single one in another order.
         """
         spare = max(2 - len(self.offset), 0)
         inner = np.pad(np.vstack([self.offset, self.slope.T]), [(0, 0), (0, spare)])
@@ -98,7 +98,7 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Models of one shape that answer one pass together; for few rows a fifth of the time that five passes take."""
+    """Models of one shape evaluated in one pass; for few rows this takes a fifth of the time of five passes."""
 
     scale: Floats
     inner: Floats
@@ -108,7 +108,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, models: Sequence[MonotoneSensitivity]) -> "SideBySide | None":
-        """Lay models side by side; None where they read different features or differ in their number of units."""
+        """Combine models; None if their features or numbers of units differ."""
         if len({(model.feature_names, model._halved[1].shape) for model in models}) != 1:
             return None
         inner, height = zip(*[model._halved for model in models], strict=True)
@@ -117,19 +117,19 @@ class SideBySide:
         return cls(scales.swapaxes(0, 1), np.array(inner), np.array(height), solo, top)
 
     def predict_mpps(self, who: NDArray[np.int64], vectors: Floats) -> Floats:
-        """Return throughput [Mpps] of model `who[i]` for row `vectors[i]`: the bits of its own `predict_mpps`."""
+        """Return the throughput [Mpps] of model `who[i]` for row `vectors[i]`, as its own `predict_mpps` does."""
         taken = _taken(vectors, self.scale[:, who], self.inner[who], self.height[who])
         return _left(self.solo_mpps[who], self.top[who], taken)
 
 
 def _taken(vectors: Floats, scale: Floats, inner: Floats, height: Floats) -> Floats:
-    """Return the share of solo that all units take of every row."""
+    """Return the share of solo throughput that all units subtract, for every row."""
     low, high, typical, start, width = scale
     rows = logarithms(vectors, low, high, typical) - start
     scaled = np.empty((len(rows), 1 + rows.shape[1]))
     scaled[:, 0] = 1.0
     np.divide(rows, width, out=scaled[:, 1:])
-    # added one by one: a matrix product would give other last bits for other numbers of rows
+    # added one by one: the last bits of a matrix product depend on the number of rows
     if len(scaled) < MANY:
         units = np.add.reduce(scaled[:, :, np.newaxis] * inner, axis=1)
     else:

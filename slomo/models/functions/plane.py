@@ -1,4 +1,4 @@
-"""A fitted plane over columns as a value that needs numpy alone; the plainest model of an imported table."""
+"""A fitted plane over columns that needs numpy alone; the simplest model of an imported table."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ class PlaneSensitivity(Stored, kind="plane"):
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
-    #: Throughput where every column is 0 [Mpps].
+    #: Throughput with every column at 0 [Mpps].
     start_mpps: float
-    #: What one unit of each column adds [Mpps], shape (features,).
+    #: Effect of one unit of each column [Mpps], shape (features,).
     slopes: Floats
 
     def __post_init__(self) -> None:

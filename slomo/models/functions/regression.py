@@ -23,7 +23,7 @@ def ridge(basis: Floats, response: Floats, strength: float) -> Floats:
 
 
 def rising(values: Sequence[float] | Floats) -> Floats:
-    """Return the closest sequence, in least squares, that never falls: neighbours that fall are put on their mean.
+    """Return the closest non-decreasing sequence in least squares: falling neighbours are replaced by their mean.
 
     Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
 

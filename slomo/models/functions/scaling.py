@@ -1,4 +1,4 @@
-"""The scale of smooth functions: features held to the range of the rows, linear at first and logarithmic above."""
+"""Scale of smooth functions: features are clipped to the rows' range, linear at first and logarithmic above."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from slomo.models.checked_json import HINT
 
 
 def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
-    """Return log(1 + x / typical) of rows held between `low`, nothing of which is below 0, and `high`; gaps stay.
+    """Return log(1 + x / typical) of rows clipped to `low` (at least 0) and `high`; gaps stay gaps.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floa
 
 
 def require_per_feature(model: SensitivityModel, fields: Sequence[str]) -> None:
-    """Refuse a model in which arrays have not one number per feature, or a scale is not above 0."""
+    """Refuse a model whose arrays do not have one number per feature, or whose scale is not above 0."""
     if any(getattr(model, field).shape != (len(model.feature_names),) for field in fields):
         raise apart(model.name)
     if any((getattr(model, field) <= 0.0).any() for field in ("typical", "width")):
@@ -31,5 +31,5 @@ def require_per_feature(model: SensitivityModel, fields: Sequence[str]) -> None:
 
 
 def apart(model: str) -> ConfigurationError:
-    """Return the error for arrays of shapes that do not fit each other."""
+    """Return the error for arrays whose shapes do not match."""
     return ConfigurationError(f"model '{model}': its arrays do not belong together", hint=HINT)

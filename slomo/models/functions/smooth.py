@@ -1,4 +1,4 @@
-"""A fitted smooth sensitivity model as a value that needs numpy alone: kernels around the rows it was trained on.
+"""A fitted smooth sensitivity model that needs numpy alone: kernels around its training rows.
 
 Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.25 and 4.17 (Matern 3/2).
 """
@@ -11,7 +11,7 @@ from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
-#: Rows answered at a time: their kernels stay in the second-level cache.
+#: Number of rows per pass: their kernels stay in the L2 cache.
 _CHUNK = 256
 
 
@@ -23,19 +23,19 @@ class SmoothSensitivity(Stored, kind="smooth"):
     name: str
     feature_names: tuple[str, ...]
     composition: CompositionKind
-    #: Throughput without competitors [Mpps], also the most that can be predicted.
+    #: Throughput without competitors [Mpps], the upper limit of predictions.
     solo_mpps: float
     #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
     typical: Floats
-    #: Range of the rows; beyond it a feature counts as at its end, as trees do, shape (features,).
+    #: Range of the training rows; features beyond it are clipped to it, as in trees, shape (features,).
     low: Floats
     high: Floats
-    #: What brings the scaled features to the kernel's unit, shape (features,).
+    #: Centre and length scale of each feature, shape (features,).
     center: Floats
     width: Floats
-    #: Rows in that unit, shape (rows, features).
+    #: Training rows in scaled units, shape (rows, features).
     points: Floats
-    #: What their kernels are multiplied with, shape (rows,).
+    #: Weight of each row's kernel, shape (rows,).
     weights: Floats
     #: Response far from all rows, a share of solo.
     mean: float
@@ -50,7 +50,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
         rows = logarithms(vectors, np.maximum(self.low, 0.0), np.maximum(self.high, 0.0), self.typical)
         rows = (rows - self.center) / self.width
         chunks = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
-        # a matrix product would give other last bits for other numbers of rows
+        # the last bits of a matrix product depend on the number of rows
         parts = [(matern(chunk, self.points) * self.weights).sum(axis=1) for chunk in chunks]
         raw = self.mean + np.concatenate(parts) if parts else np.zeros(0)
         answer: Floats = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
@@ -58,7 +58,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
 
 
 def matern(one: Floats, other: Floats) -> Floats:
-    """Return the Matern 3/2 kernel between rows in units of its length scale; NaN where a row has a gap.
+    """Return the Matern 3/2 kernel between rows in units of its length scale; NaN for a row with a gap.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Read and write tree ensembles: slomo's plain JSON for scikit-learn's trees, xgboost's own JSON for xgboost's.
 
-Neither needs the library that grew the trees. xgboost's format: doc/model.schema of the xgboost repository (fields
-`learner.gradient_booster.model.trees`, `learner.learner_model_param.base_score`).
+Neither format needs the library that grew the trees. xgboost's format: doc/model.schema of the xgboost repository
+(fields `learner.gradient_booster.model.trees`, `learner.learner_model_param.base_score`).
 """
 
 import math
@@ -23,7 +23,7 @@ def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
     >>> plain_to_dict(grow([], start=1.0, n_features=1, dtype=np.float64))["start"]
     1.0
     """
-    # unused slots hold +inf, which JSON has no word for: they are written as the largest float32
+    # unused slots hold +inf, which JSON cannot express: they are written as the largest float32
     threshold = np.minimum(ensemble.threshold, np.finfo(np.float32).max)
     return {
         "start": ensemble.start,
@@ -37,14 +37,14 @@ def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
 def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
     """Rebuild an ensemble from :func:`plain_to_dict`'s mapping.
 
-    Raises ConfigurationError for arrays that do not fit together, or columns out of range.
+    Raises ConfigurationError for arrays whose shapes do not match, or columns out of range.
     """
     if not isinstance(data, Mapping):
         raise ConfigurationError("a tree model without trees", hint=HINT)
     feature, threshold, leaf = array(data, "feature", 2), array(data, "threshold", 2), array(data, "leaf", 2)
     trees = len(feature)
     splits = feature.shape[1] if trees else 0
-    # a complete tree has one leaf more than splits, a power of two
+    # the number of splits of a complete tree plus one is the number of leaves, a power of two
     if (
         threshold.shape != feature.shape
         or leaf.shape != ((trees, splits + 1) if trees else leaf.shape)
@@ -99,7 +99,7 @@ def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
 
 
 def _base_score(value: str) -> float:
-    """Read xgboost's text of the start value; a list of one since version 3."""
+    """Read xgboost's start value from text; since version 3 it is a list of one."""
     try:
         number = float(np.float32(value.strip("[]")))
     except ValueError:
@@ -119,7 +119,7 @@ def _xgboost_tree(number: int, tree: object) -> TreeNode:
         condition = array(tree, "split_conditions", 1).astype(np.float32)
     if not np.isfinite(condition).all():
         raise ConfigurationError(f"tree {number} of the xgboost model holds a number beyond float32", hint=HINT)
-    # xgboost goes left where x < c; for float32 that is x <= the number just below c
+    # xgboost goes left if x < c; for float32 that is x <= the next smaller number
     below = np.nextafter(condition, np.float32(-np.inf))
     return TreeNode(
         left,

@@ -1,7 +1,7 @@
-"""Compiled loops for big batches: sums of trees; numba is imported on first use.
+"""Compiled loops for large batches: sums of trees; numba is imported on first use.
 
-Blocks of 64 rows keep a tree's nodes in the first-level cache while all rows of the block pass through it. The numbers
-are those of the numpy path: the same additions in the same order, without fast-math.
+Blocks of 64 rows keep a tree's nodes in the L1 cache while all rows of the block pass through it. Results equal those
+of the numpy code: the same additions in the same order, without fast-math.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from slomo.models.functions.compilation import compiled
 
-#: Up to so many rows are walked down one by one: choosing everywhere pays for blocks.
+#: Number of rows up to which each is walked down its trees; evaluating every split pays only for blocks.
 FEW_ROWS = 64
 
 
@@ -24,7 +24,7 @@ def sum_of_trees(
 ) -> NDArray[np.float64] | None:
     """Evaluate the trees of a `slomo.models.functions.trees.TreeEnsemble` on rows without NaN.
 
-    None where numba is not installed, or stumps need no kernel.
+    None without numba, or for trees of one level, which need no kernel.
     """
     few = len(rows) < FEW_ROWS
     kernel = compiled(_walked if few else _trees) if few or feature.shape[1] > 1 else None
@@ -50,10 +50,10 @@ def _walked(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def
 
 
 def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
-    """Add all trees, of two levels or more, to `out`: from the leaves up, every split chooses for 64 rows at once.
+    """Add all trees of two levels or more to `out`: from the leaves up, every split is evaluated for 64 rows at once.
 
-    Choosing everywhere costs more comparisons than walking down, but needs neither branches nor scattered reads. The
-    two lowest levels, three quarters of all splits, are decided together in registers.
+    Evaluating every split needs more comparisons than walking down, but neither branches nor scattered reads. The two
+    lowest levels, three quarters of all splits, are evaluated together in registers.
     """
     last = feature.shape[1] // 2  # first split of the lowest level; upper: of the level above it
     upper = last // 2

@@ -1,7 +1,7 @@
-"""Tree ensembles as plain arrays, evaluated by numpy with the same numbers as the library that grew them.
+"""Tree ensembles as plain arrays; numpy evaluates them to the same numbers as the library that grew them.
 
-Both scikit-learn and xgboost read features as float32, so every split can be stated as "right if x > threshold" with a
-float32 threshold. Trees are laid out as complete binary trees (node i has children 2i+1 and 2i+2), the layout of the
+Both scikit-learn and xgboost convert features to float32, so every split can be stated as "right if x > threshold" with
+a float32 threshold. Trees are stored as complete binary trees (node i has children 2i+1 and 2i+2), the layout of the
 branch-free kernels measured by Lucchese et al., QuickScorer (SIGIR'15) and their successors.
 """
 
@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 
-#: Bounds that keep a stranger's file from exhausting memory.
+#: Limits that keep an untrusted file from exhausting memory.
 MAX_DEPTH, MAX_TREES, MAX_CELLS = 10, 20_000, 1 << 22
-#: From this many rows on, compiling (or loading) the numba kernel pays; once it is loaded, far fewer do.
+#: Number of rows from which compiling (or loading) the numba kernel pays; far fewer once it is loaded.
 KERNEL_ROWS, LOADED_KERNEL_ROWS = 16_384, 256
 _CHUNK_ROWS = 1024
-#: Rows answered one question at a time, after which loading the kernel for few rows pays where numba is loaded.
+#: Number of rows predicted one by one after which loading the kernel pays, if numba is already imported.
 SPENT_ROWS = 1024
 
 
 class _RowsSpent:
-    """How many rows were asked about since the process began."""
+    """Number of rows predicted by this process."""
 
     rows = 0
 
 
 @dataclass(frozen=True)
 class TreeNode:
-    """One tree as its nodes' columns: children (-1 at a leaf), feature, threshold, value, way of missing values."""
+    """Columns of one tree's nodes: children (-1 at a leaf), feature, threshold, value, direction of missing values."""
 
     #: Child indices; -1 marks a leaf.
     left: Sequence[int]
     right: Sequence[int]
     #: Column a split reads.
     feature: Sequence[int]
-    #: A row goes right where its float32 feature is greater.
+    #: A row goes right if its float32 feature is greater.
     threshold: Sequence[float]
     #: What a leaf adds.
     value: Sequence[float]
@@ -63,7 +63,7 @@ class TreeEnsemble:
     feature: NDArray[np.int32]
     threshold: NDArray[np.float32]
     missing_left: NDArray[np.bool_]
-    #: Leaf values; their type (float32 as xgboost, float64 as scikit-learn) is the type of the sum, shape (trees,
+    #: Leaf values; their type is the type of the sum, float32 for xgboost and float64 for scikit-learn, shape (trees,
     #: 2**depth).
     leaf: NDArray[np.floating]
     #: What the sum starts from.
@@ -111,23 +111,23 @@ class TreeEnsemble:
                 right |= np.isnan(x) & ~missing_left.take(at)
             node = 2 * node + 1 + right
         picked = leaf.take(node + below)
-        # accumulate adds strictly in order, as the libraries do; sum() would add pairwise and differ in the last bits
+        # accumulate adds strictly in order, as the libraries do; sum() adds pairwise and differs in the last bits
         terms = np.concatenate([np.full((len(rows), 1), self.start, dtype=leaf.dtype), picked], axis=1)
         return np.add.accumulate(terms, axis=1)[:, -1].astype(np.float64)
 
     @cached_property
     def _flat(self) -> tuple[NDArray, ...]:  # type: ignore[type-arg]
-        """Splits and leaves of all trees in a row, where each tree's first split is, and what leads to its leaves."""
+        """Splits and leaves of all trees in one array, with the offset of each tree's first split and leaf."""
         trees, splits = self.feature.shape
         ravelled = (self.feature.ravel(), self.threshold.ravel(), self.missing_left.ravel(), self.leaf.ravel())
         return (*ravelled, np.arange(trees) * splits, np.arange(trees) * (splits + 1) - splits)
 
 
 def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
-    """Lay trees out as complete binary trees, checking that they are trees.
+    """Convert trees to complete binary trees, checking that they are trees.
 
     Raises ConfigurationError for children out of range, cycles, nodes with two parents, features out of range, values
-    that are not finite, or an ensemble deeper or larger than any of slomo's.
+    that are not finite, or an ensemble beyond the limits of depth or size.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: typ
 
 
 def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
-    """Copy `node` and what is below it to `slot`; a leaf above the last level fills all slots below it."""
+    """Copy `node` and its subtree to `slot`; a leaf above the last level fills all slots below it."""
     feature, threshold, missing_left, leaf = into
     left, right = tree.left[node], tree.right[node]
     level = (slot + 1).bit_length() - 1
@@ -173,7 +173,7 @@ def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray
 
 
 def _check(number: int, tree: TreeNode, n_features: int) -> int:
-    """Return the depth of a tree after making sure that it is one."""
+    """Return the depth of a tree after checking that it is one."""
     size = len(tree.left)
     columns = (tree.right, tree.feature, tree.threshold, tree.value, tree.missing_left)
     if size == 0 or any(len(column) != size for column in columns):
@@ -192,7 +192,7 @@ def _check(number: int, tree: TreeNode, n_features: int) -> int:
 
 
 def _children(number: int, node: int, tree: TreeNode, n_features: int) -> tuple[int, ...]:
-    """Return the children of a node, none at a leaf, after checking what the node says."""
+    """Return the children of a node, none for a leaf, after checking its fields."""
     left, right, size = tree.left[node], tree.right[node], len(tree.left)
     if (left == -1) != (right == -1) or not (-1 <= left < size and -1 <= right < size):
         raise _damaged(f"tree {number}: node {node} has children {left} and {right}, needed 0 to {size - 1} or both -1")

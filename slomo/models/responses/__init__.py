@@ -1,1 +1,1 @@
-"""What is fitted per network function: sensitivity, latency, accelerators, server response."""
+"""Fitted parts of a network function's model: sensitivity, latency, accelerators, server response."""

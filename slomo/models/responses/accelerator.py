@@ -1,9 +1,9 @@
-"""How an accelerator is shared: queues served in turns, and how much of it each network function gets.
+"""Sharing of an accelerator: queues served in turns, and each network function's share.
 
-Yala (ASPLOS'25): an accelerator serves its users round-robin, so that an NF that always has a request waiting completes
-1 / (own time + sum of the others' times) requests, and the time of a request is linear in the match density. Here users
-that do not fill their queue take what they ask for, and the rest is divided in rounds (max-min fairness over requests);
-an NF that waits for each packet has no queue and loses the time it waits instead.
+Yala (ASPLOS'25): an accelerator serves its users round-robin. An NF with a request always waiting completes 1 / (own
+time + sum of the others' times) requests per second, and the time of a request is linear in the match density. Users
+that do not fill their queue get what they ask for, and the rest is divided in rounds (max-min fairness over requests).
+An NF that waits for each packet has no queue, and loses its waiting time instead.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from slomo.files.stored import Stored
 from slomo.models.base import Floats
 from slomo.models.responses.turn_taking import in_step_mpps
 
-#: Rounds of the fixed point between waiting and speed; each halves what is left.
+#: Rounds of the fixed point between waiting and speed; each halves the remaining distance.
 _ROUNDS = 60
-#: Waiting that changes by less than this share of a packet's time is steady.
+#: Convergence criterion: change of waiting time, as a share of a packet's time.
 _STEADY = 1e-5
 _TINY = 1e-12
-#: How the time between two requests of an NF spreads around its mean.
+#: Relative spread of the time between two requests of an NF.
 _SPREAD = np.linspace(0.95, 1.05, 21)
 
 
 @dataclass(frozen=True)
 class AcceleratorUse(Stored):
-    """What one NF asks of an accelerator.
+    """An NF's use of an accelerator.
 
-    Raises InvalidValueError for a time or number that is not above 0.
+    Raises InvalidValueError for a time or number not above 0.
 
     Examples
     --------
@@ -39,16 +39,15 @@ class AcceleratorUse(Stored):
     800.0
     """
 
-    #: Which one; NFs that name the same share it.
+    #: Name of the accelerator; NFs with the same name share it.
     accelerator: str
     #: Time of one request at the accelerator [ns], above 0.
     service_ns: float
     #: Requests per packet, above 0; 0.5 is one for every other packet.
     requests: float = 1.0
-    #: Whether the core goes on with the next packet, or waits; one of "pipeline", "run-to-completion".
+    #: Whether the core continues with the next packet, or waits; one of "pipeline", "run-to-completion".
     pattern: Pattern = "pipeline"
-    #: Largest relative error of shares computed from it over the runs it was learned from, 0 or more; 0 where it is
-    #: known by definition.
+    #: Largest relative error of computed shares over the training runs, 0 or more; 0 if exact by definition.
     error: float = 0.0
 
     def __post_init__(self) -> None:
@@ -69,7 +68,7 @@ class AcceleratorUse(Stored):
 def shared_mpps(
     uses: Sequence[AcceleratorUse], core_ns: ArrayLike, offered_mpps: Sequence[float | None] | None = None
 ) -> Floats:
-    """Return the throughput of every NF at one accelerator, at the equilibrium of all.
+    """Return every NF's throughput at one accelerator, at their common equilibrium.
 
     Parameters
     ----------
@@ -141,7 +140,7 @@ def shared_mpps(
 
 
 def turns(wanted: Floats, service_ns: Floats) -> Floats:
-    """Divide one server in rounds: who asks for less than a turn per round gets it, the others one turn each.
+    """Divide one server in rounds: a user that asks for less than one turn per round gets it, the others one turn each.
 
     Parameters
     ----------
@@ -185,20 +184,20 @@ def _waiting(
     core: Floats,
     requests: Floats,
 ) -> Floats:
-    """Return how long a packet of each NF waits [ns]: for rounds of full queues, and for others that happen by."""
+    """Return the waiting time per packet of each NF [ns]: for rounds of full queues, and for occasional requests."""
     own = rate * service
     full = ~waits & (wanted > rate)
     wait_ns = np.zeros(len(rate))
     for i in np.flatnonzero(waits):
         others = np.arange(len(rate)) != i
-        # what an arriving request sees: its own NF is not being served then
+        # an arriving request does not see its own NF in service
         busy = np.minimum(own / max(1.0 - own[i], _TINY), 1.0)
         by_chance = others & ~full
-        # residual of the service going on; of those that wait in line, half have their turn before this NF
+        # residual of the present service; of the waiting requests, half are served before this NF's
         queued = np.where(waits, np.minimum(rate / requests * waiting, 1.0), 0.0)
         passing = busy * service / 2 + (1.0 - busy) * queued * service / 2
         if (others & full).any():
-            # the first request meets the rounds somewhere, any further one of the packet waits a whole round
+            # the first request arrives at a random point of the round, later ones of the packet wait a whole round
             idle = max(1.0 - float(own[by_chance].sum()), 0.1)
             length = float(service[others & full].sum()) / idle
             first = min(requests[i], 1.0) * _next_turn(float(core[i] / min(requests[i], 1.0)), length)
@@ -209,10 +208,10 @@ def _waiting(
 
 
 def _next_turn(gap_ns: float, round_ns: float) -> float:
-    """Return how long a request waits for its turn in rounds that never pause, `gap_ns` after the turn before.
+    """Return the time that a request waits for its turn in rounds without pause, `gap_ns` after the last turn.
 
-    An NF that is back before the round is over has every turn; one that is later has every second or third. The gap of
-    real packets varies, hence the mean over a spread.
+    An NF that returns before the round ends gets every turn; a later one every second or third. Real gaps vary, so the
+    result is a mean over a spread of gaps.
 
     Examples
     --------
@@ -224,9 +223,9 @@ def _next_turn(gap_ns: float, round_ns: float) -> float:
 
 
 def core_ns_of(use: AcceleratorUse, mpps: float) -> float:
-    """Return the time per packet outside the accelerator, where nobody else uses it [ns].
+    """Return the time per packet outside the accelerator, without other users [ns].
 
-    A pipelined NF that its accelerator bounds may have a faster core than can be seen.
+    For a pipelined NF limited by its accelerator the core may be faster than measurements show.
 
     Examples
     --------

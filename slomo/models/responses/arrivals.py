@@ -1,8 +1,8 @@
-"""How far served packets stray from the load offered: arrivals counted over a measurement of finite length.
+"""Deviation of served packets from the offered load: arrivals counted over a finite measurement.
 
-Packets that arrive independently of each other make a Poisson process: over a time T the rate of an NF that serves all
-it is offered has the standard deviation sqrt(offered / T). Where T is not given, the share of |served - offered| /
-sqrt(offered) seen on calibration mixes stands in for it (split conformal, as in `slomo.models.intervals`).
+Independent arrivals form a Poisson process: over a time T, the rate of an NF that serves its whole load has standard
+deviation sqrt(offered / T). If T is not given, the quantile of |served - offered| / sqrt(offered) over calibration
+mixes is used (split conformal, as in `slomo.models.intervals`).
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ from slomo.models.base import Floats
 from slomo.models.interval_ends import LEAST
 from slomo.models.intervals import conformal_rank
 
-#: Calibration looks at NFs at most this busy: closer to saturation their own speed shows as well.
+#: Largest utilisation used for calibration: closer to saturation, variation of the NF's own speed shows as well.
 BUSIEST = 0.95
 
 
 def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
-    """Return the sorted scores of NFs that served what they were offered; units cancel, so that NFs can be pooled.
+    """Return the sorted scores of NFs that served their whole load; units cancel, so NFs can be pooled.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
 def arrival_half_width_mpps(
     offered_mpps: Floats, scores: Floats, coverage: float, window_s: float | None = None
 ) -> Floats:
-    """Return how far the packets served in one measurement stray from the load offered [Mpps], at `coverage`.
+    """Return how far served packets of one measurement deviate from the offered load [Mpps], at `coverage`.
 
-    Raises InvalidValueError for a measurement of no length.
+    Raises InvalidValueError for a measurement of length 0.
 
     Parameters
     ----------

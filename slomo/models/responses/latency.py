@@ -1,11 +1,11 @@
-"""How long packets stay: p50, p95 and p99 of the sojourn time as a function of load and pressure.
+"""Sojourn times: p50, p95 and p99 as functions of load and pressure.
 
 ResQ (NSDI'18) section 5.2 profiles latency over load, convex and monotone, for an NF alone. Under pressure a packet
-takes longer to serve and the same offered rate is more load; in units of the service time under that pressure the curve
-stays nearly the same (a queue knows only its load). So: latency = service time x rising factor(load) x (service time
-over that alone) ** exponent, with split-conformal intervals (Papadopoulos et al. 2008) on the logarithm. An NF that is
-not busy loses more of the cache to its neighbours between two packets: its service time is that under pressure
-stretched by its load (`busy_share`).
+takes longer, so the same offered rate is a higher utilisation. In units of the service time under that pressure the
+curve stays nearly the same (a queue depends only on utilisation). The model is: latency = service time x rising
+factor(load) x (service time over solo service time) ** exponent, with split-conformal intervals (Papadopoulos et al.
+2008) on the logarithm. An NF below saturation loses more of the cache to its neighbours between two packets: its
+service time is that under pressure scaled by its load (`busy_share`).
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Kind
 
 PERCENTILES = ("p50", "p95", "p99")
-#: Loads are measured as shares of a throughput that has noise of its own.
+#: Tolerance of loads, which are shares of a noisy throughput.
 LOAD_SLACK = 0.01
 _ROUNDS = 30
 _FULL = 0.999
@@ -33,12 +33,12 @@ _FULL = 0.999
 class LatencyCurve(Stored):
     """One percentile over load and pressure."""
 
-    #: Logarithm of latency over service time at the lowest load; its rise per unit of -ln(1 - load) on each piece, none
-    #: below 0; the exponent of the slowdown, not below -1, shape (pieces + 2,).
+    #: Logarithm of latency over service time at the lowest load; its slope in -ln(1 - load) on each piece, at least 0;
+    #: the exponent of the slowdown, at least -1, shape (pieces + 2,).
     weights: Floats
-    #: Held-out errors of the logarithm over their scale, ascending, shape (n,).
+    #: Held-out errors of the logarithm divided by their scale, ascending, shape (n,).
     scores: Floats
-    #: Scale of errors: a part that is always there, and one that grows with -ln(1 - load), shape (2,).
+    #: Scale of errors: a constant part, and one that grows with -ln(1 - load), shape (2,).
     scale: Floats
 
     def half_width(self, load: Floats, coverage: float) -> Floats:
@@ -53,7 +53,7 @@ class LatencyCurve(Stored):
         return width
 
     def fits(self, knots: int) -> bool:
-        """Return whether it is a rising curve over so many knots, with scores in order."""
+        """Return whether it is a rising curve over this many knots, with scores in order."""
         weights, scores, scale = self.weights, self.scores, self.scale
         rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
         positive = scale.shape == (2,) and (scale >= 0).all() and (scores >= 0).all()
@@ -78,15 +78,15 @@ class LatencyModel(Stored):
     knots: Floats
     #: By percentile.
     curves: Mapping[str, LatencyCurve]
-    #: Lowest and highest share of its time that the NF was busy.
+    #: Lowest and highest utilisation of the NF in the runs.
     loads: tuple[float, float]
-    #: Least packets served per time busy among the runs [Mpps].
+    #: Least packets per busy time in the runs [Mpps].
     slowest_mpps: float
 
     def predict_us(self, load: Floats, possible_mpps: Floats) -> dict[str, Floats]:
-        """Return each percentile [us], shape ``(n,)``, at shares of time busy, and packets per time busy [Mpps].
+        """Return each percentile [us], shape ``(n,)``, given utilisation and packets per busy time [Mpps].
 
-        Beyond the loads measured the curve is held where it ends; :meth:`check` says so.
+        Beyond the measured loads the curve is constant; :meth:`check` reports that.
         """
         basis = load_basis(load, possible_mpps, self.solo_mpps, self.knots)
         times = {name: np.exp(basis @ curve.weights) / possible_mpps for name, curve in self.curves.items()}
@@ -94,7 +94,7 @@ class LatencyModel(Stored):
         return dict(zip(times, rising, strict=True))
 
     def check(self, load: float, possible_mpps: float) -> tuple[Verdict, tuple[str, ...]]:
-        """Return how well a load and a pressure are backed by measurements, and what speaks against them."""
+        """Return the verdict on a load and a pressure, with reasons."""
         low, high = self.loads
         if load >= 1.0:
             return Verdict.UNSUPPORTED, ("more is offered than it can serve: the queue fills and packets are lost",)
@@ -121,7 +121,7 @@ class LatencyModel(Stored):
     def from_dict(cls, data: Mapping[str, Any]) -> "LatencyModel":
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises ConfigurationError where the tables do not fit each other, or a number is impossible.
+        Raises ConfigurationError if the tables' shapes do not match, or a number is impossible.
         """
         made = super().from_dict(data)
         knots, (low, high) = made.knots, made.loads
@@ -134,7 +134,7 @@ class LatencyModel(Stored):
 
 
 def busyness(load: Floats) -> Floats:
-    """Return -ln(1 - load), in which a queue's logarithm of latency is about straight.
+    """Return -ln(1 - load), in which the logarithm of a queue's latency is nearly linear.
 
     Examples
     --------
@@ -146,13 +146,13 @@ def busyness(load: Floats) -> Floats:
 
 
 def error_scale(scale: Floats, load: Floats) -> Floats:
-    """Return the scale of errors of the logarithm: long queues are remembered longer, and so measured less exactly."""
+    """Return the scale of errors of the logarithm: long queues stay long, and are measured less exactly."""
     result: Floats = scale[0] + scale[1] * busyness(load)
     return result
 
 
 def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Floats) -> Floats:
-    """Return the columns that a curve's weights multiply, shape ``(n, pieces + 2)``.
+    """Return the columns multiplied by a curve's weights, shape ``(n, pieces + 2)``.
 
     Examples
     --------
@@ -168,11 +168,11 @@ def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Flo
 def busy_share(
     response: ServerResponse | None, pressure: Floats, load: Floats, neighbours: Floats | None = None
 ) -> Floats:
-    """Return the share of its time that an NF is busy, shape ``(n,)``, at loads of what it serves when saturated.
+    """Return the utilisation of an NF, shape ``(n,)``, at loads given as shares of its saturated throughput.
 
-    What a cache holds depends on the order of accesses, not on their speed: an NF busy half of its time beside others
-    fares like a saturated one beside others twice as fast (`slomo.equilibrium.server`). So packets take longer than
-    under saturation, and the NF is busier than its load says; at a load of 1 the two agree.
+    The content of a cache depends on the order of accesses, not on their speed: an NF busy half of the time performs
+    like a saturated one beside neighbours twice as fast (`slomo.equilibrium.server`). Packets therefore take longer
+    than at saturation, and utilisation is higher than the load; at load 1 the two are equal.
 
     Parameters
     ----------

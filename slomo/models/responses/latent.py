@@ -1,9 +1,9 @@
-"""What co-locations by name tell of a function: how much of an unseen pressure it makes, and how it answers to it.
+"""Models of co-locations by name: unobserved pressure that each function exerts, and its response to pressure.
 
-Without counters a competition has no vector. But rates beside named others have a low rank: the logarithm of what is
-kept is about the product of the target's sensitivity and the sum of its competitors' pressures (the two halves of
-SLOMO's model, SIGCOMM'20, section 4.1, and of Bubble-Up's, MICRO'11; fitted in `slomo.training.pairs`). Competitions
-that were measured are known by a number each, so that they are answered as they were measured.
+Without counters a competition has no measured vector. But throughputs beside named others have low rank: the logarithm
+of the kept share is about the product of the target's sensitivity and the sum of its competitors' pressures. These are
+the two halves of SLOMO's model (SIGCOMM'20, section 4.1) and Bubble-Up's (MICRO'11), fitted in `slomo.training.pairs`.
+Measured competitions are identified by a number each, so that their answers equal the measurements.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from slomo.models.base import CompositionKind, Floats, SensitivityModel
 
 #: Name of the family.
 PAIRS = "pairs"
-#: Feature that tells competitions apart: the sum of their members' numbers, exact below 2**53.
+#: Feature that identifies competitions: the sum of their members' numbers, exact below 2**53.
 IDENTITY = "pairs.identity"
 #: Members' numbers are below it.
 MOST_IDENTITY = 2**45
@@ -45,17 +45,17 @@ class LatentSensitivity(Stored, kind="latent"):
     name: str
     #: Throughput without competitors [Mpps].
     solo_mpps: float
-    #: Sensitivity to each kind of unseen pressure, shape (rank,).
+    #: Sensitivity to each unobserved kind of pressure, shape (rank,).
     weights: Floats
-    #: What it puts on others; empty where it was never measured beside anybody whose rate is known, shape (rank,).
+    #: Its pressure on others; empty if it was never measured beside a function with known throughput, shape (rank,).
     pressure: Floats
     #: Its number.
     identity: int
-    #: Identities of the competitions that it was measured beside, in ascending order, shape (n,).
+    #: Identifiers of its measured competitions, in ascending order, shape (n,).
     known: Floats
-    #: Measured less fitted logarithm of the loss beside them, shape (n,).
+    #: Measured less fitted logarithm of the loss in them, shape (n,).
     residuals: Floats
-    #: Most competitors that it was measured beside.
+    #: Largest number of competitors in its measurements.
     most: int
     composition: CompositionKind = "latent"
 
@@ -71,7 +71,7 @@ class LatentSensitivity(Stored, kind="latent"):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Unseen pressures, then what tells competitions apart."""
+        """Unobserved pressures, followed by the competition's identifier."""
         return (*(f"pairs.pressure_{number + 1}" for number in range(len(self.weights))), IDENTITY)
 
     def predict_mpps(self, vectors: Floats) -> Floats:
@@ -91,7 +91,7 @@ class LatentSensitivity(Stored, kind="latent"):
 
 
 def latent_rows(models: Sequence[_HasSensitivity], width: int) -> Floats:
-    """Return what each function adds to a competition, shape ``(models, width)``; NaN where that is not known."""
+    """Return each function's contribution to a competition, shape ``(models, width)``; NaN if unknown."""
     rows = np.full((len(models), width), np.nan)
     for row, model in zip(rows, models, strict=True):
         latent = model.sensitivity.get(PAIRS)

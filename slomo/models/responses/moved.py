@@ -1,7 +1,7 @@
-"""What NFs move past the shared cache, which none of the equilibrium's pressures counts, and how much a profile saw.
+"""Traffic past the shared cache, which is not among the equilibrium's pressures, and the most that a profile covers.
 
-Lines that devices read and write (DDIO; ResQ, NSDI'18, section 4.2), and what is written to memory: by cores, and by
-devices whose buffers no longer fit in the cache.
+It consists of lines that devices read and write (DDIO; ResQ, NSDI'18, section 4.2), and of writes to memory by cores,
+and by devices whose buffers no longer fit into the cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from slomo.models.checked_json import finite
 
 @dataclass(frozen=True)
 class Amount:
-    """Something that is moved: the metrics that add up to it, its unit, and its name for people."""
+    """A kind of traffic: the metrics that add up to it, its unit, and its name for display."""
 
     metrics: tuple[str, ...]
     unit: str
@@ -32,7 +32,7 @@ MOVED = (
 
 
 def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
-    """Return the amounts of :data:`MOVED` in vectors of the metrics `names`; a metric that is missing adds nothing.
+    """Return the amounts of :data:`MOVED` in vectors of the metrics `names`; a missing metric adds nothing.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class MostMoved:
-    """The most that running neighbours moved together while an NF was profiled.
+    """The largest traffic of the neighbours together while an NF was profiled.
 
     Examples
     --------
@@ -54,16 +54,16 @@ class MostMoved:
     ('neighbours have 9 GB/s written to memory; the profile covers up to 4.5',)
     """
 
-    #: One per :data:`MOVED`; infinite where it was not measured, and so is not judged.
+    #: One per :data:`MOVED`; infinite if it was not measured, and then not judged.
     amounts: tuple[float, ...] = (np.inf,) * len(MOVED)
 
     @cached_property
     def limits(self) -> tuple[float, ...]:
-        """What is beyond the amounts by more than a counter's noise."""
+        """The amounts plus a counter's noise."""
         return tuple([(1.0 + SLACK) * amount for amount in self.amounts])
 
     def exceeded(self, moved: Sequence[float]) -> tuple[str, ...]:
-        """Say what of `moved`, one number per :data:`MOVED`, is more than was measured."""
+        """Return which of `moved`, one number per :data:`MOVED`, exceed the measured amounts."""
         every = zip(MOVED, self.amounts, self.limits, moved, strict=True)
         return tuple(
             f"neighbours have {value:.4g} {amount.unit} {amount.label}; the profile covers up to {most:.4g}"
@@ -72,7 +72,7 @@ class MostMoved:
         )
 
     def to_dict(self) -> dict[str, float]:
-        """Return what was measured, by the metrics that add up to it."""
+        """Return the measured amounts, by the metrics that add up to them."""
         stated = zip(MOVED, self.amounts, strict=True)
         return {"+".join(amount.metrics): value for amount, value in stated if np.isfinite(value)}
 
@@ -84,7 +84,7 @@ class MostMoved:
 
 
 def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:
-    """Return the most in measured vectors of neighbours, shape ``(n, len(names))``.
+    """Return the largest amounts in measured vectors of neighbours, shape ``(n, len(names))``.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What an NF does in a part of a server: time per packet over its cache ways, memory latency and bandwidth throttle.
+"""Response of an NF to its partition: time per packet over cache ways, memory latency and bandwidth throttle.
 
-ResQ (NSDI'18, section 5) profiles throughput over cache ways alone and leaves memory bandwidth a discount; NUMASFP
-(COMSNETS'22) shows that it must be allocated too. Here the time per packet is that of the part that does not wait for
-memory plus what waits; the second part grows with the latency that all tenants' traffic makes, and with the throttle.
+ResQ (NSDI'18, section 5) profiles throughput over cache ways alone and discounts for memory bandwidth; NUMASFP
+(COMSNETS'22) shows that bandwidth must be allocated too. Here the time per packet is a part independent of memory plus
+a waiting part, which grows with the latency caused by all tenants' traffic, and with the throttle.
 """
 
 import bisect
@@ -25,13 +25,13 @@ SCHEMA_VERSION = 2
 STEPS = 8
 #: Decimal logarithms of the ages of `PartitionResponse.held`, and points per decade.
 AGE_LOW, AGE_HIGH, AGE_STEPS = -5.0, 5.0, 24
-#: Memory traffic per packet below which nothing is filled [bytes].
+#: Memory traffic per packet below which no cache lines are filled [bytes].
 _NO_TRAFFIC = 1e-3
 
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One run of an NF in a part of its server."""
+    """One run of an NF in a partition of its server."""
 
     #: Cache ways it held.
     ways: float
@@ -41,7 +41,7 @@ class PartitionRow:
     latency_ns: float
     #: What it did.
     throughput_mpps: float
-    #: Memory traffic of its own [bytes].
+    #: Its own memory traffic per packet [bytes].
     bytes_per_packet: float
 
 
@@ -55,23 +55,23 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     solo_mpps: float
     #: Cache ways profiled, ascending.
     ways: tuple[float, ...]
-    #: Time per packet that does not wait for memory [us], by ways.
+    #: Part of the time per packet independent of memory [us], by ways.
     busy_us: tuple[float, ...]
-    #: Memory latencies that a packet waits for, by ways.
+    #: Number of memory latencies that a packet waits for, by ways.
     waits: tuple[float, ...]
     #: Memory traffic by ways [bytes].
     bytes_per_packet: tuple[float, ...]
-    #: Time that the strongest throttle profiled adds to a packet where memory is idle [us], by ways.
+    #: Time per packet added by the strongest profiled throttle at idle memory [us], by ways.
     throttled_us: tuple[float, ...] = ()
-    #: Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds nothing.
+    #: Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds 0.
     throttle: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
     #: Latency of idle memory [ns].
     idle_ns: float = 0.0
-    #: What its packet buffers' being on another node adds to a packet [us], its misses' longer way apart.
+    #: Time per packet added if its packet buffers are on another node [us], without the longer latency of misses.
     remote_us: float = 0.0
 
     def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
-        """Return the throughput in a part [Mpps].
+        """Return the throughput in a partition [Mpps].
 
         Examples
         --------
@@ -85,8 +85,9 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     def line(self, ways: float, bandwidth_percent: float = 100.0) -> tuple[float, float, float]:
         """Return the time per packet over latency as start and slope [us], and its memory traffic [bytes].
 
-        A throttle delays what leaves the private caches, hits in the shared one too: measured where memory is idle. Of
-        the latency that others add, it makes as much more as it slows requests down.
+        A throttle delays all requests that leave the private caches, including hits in the shared cache; its effect is
+        measured at idle memory. It increases the latency added by others in the same proportion as it slows requests
+        down.
         """
         busy, waits = self._at(ways, self.busy_us), self._at(ways, self.waits)
         moved = self._at(ways, self.bytes_per_packet)
@@ -103,11 +104,11 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 - values, few of them
     def held(self, ways: int) -> Floats:
-        """Return the ways that its lines fill until one that nobody touches is as old as given, on a grid of ages.
+        """Return the ways that its lines fill until an unused line reaches a given age, on a grid of ages.
 
-        A line that it has not touched for an age T is evicted; what it touched since fills S ways, and S grows with T
-        by what it misses: dS/dT = misses(S), so T is the integral of dS / misses(S) (the theory of footprints: Xiang
-        et al., ASPLOS'13). Ages are in ways per byte of traffic and packet: divided by packets they are times.
+        A line unused for an age T is evicted. Lines used since fill S ways, and S grows with T by misses: dS/dT =
+        misses(S), so T is the integral of dS / misses(S) (footprint theory: Xiang et al., ASPLOS'13). Ages are in ways
+        per byte of traffic and packet; divided by the packet rate they are times.
 
         Returns
         -------
@@ -122,7 +123,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return np.interp(10.0 ** np.linspace(AGE_LOW, AGE_HIGH, points), age, filled)
 
     def factor(self, bandwidth_percent: float) -> float:
-        """Return the share of the strongest throttle's time that one adds; linear in 1 / percent."""
+        """Return the share of the strongest throttle's time that a throttle adds; linear in 1 / percent."""
         inverse = [1.0 / percent for percent, _ in reversed(self.throttle)]
         return _between(1.0 / bandwidth_percent, inverse, [share for _, share in reversed(self.throttle)])
 
@@ -130,14 +131,14 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return _between(ways, self.ways, values)
 
     def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
-        """Return it with what was seen alone while memory was on another node, `remote_ns` further away."""
+        """Return the response with solo runs added whose memory was on another node, `remote_ns` further away."""
         start, slope, _ = self.line(self.ways[-1])
         explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
         return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
 
 
 def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
-    """Interpolate linearly: ten times as fast as numpy for one number."""
+    """Interpolate linearly, ten times as fast as numpy for one number."""
     if x <= grid[0]:
         return values[0]
     if x >= grid[-1]:
@@ -149,7 +150,7 @@ def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class MemoryTraffic(Stored):
-    """How the latency of a socket's memory grows with the traffic on it.
+    """Memory latency of a socket as a function of its traffic.
 
     Examples
     --------
@@ -159,34 +160,34 @@ class MemoryTraffic(Stored):
 
     #: Latencies, ascending.
     latency_ns: tuple[float, ...]
-    #: Traffic at which they were seen, never falling.
+    #: Traffic at these latencies, non-decreasing.
     traffic_gb_s: tuple[float, ...]
-    #: What the socket's channel moves at most; no end where it is not known.
+    #: Largest traffic of the socket's channel; infinite if unknown.
     most_gb_s: float = math.inf
 
     def traffic(self, latency_ns: float) -> float:
-        """Return the traffic that makes a latency [GB/s]."""
+        """Return the traffic at a latency [GB/s]."""
         return _between(latency_ns, self.latency_ns, self.traffic_gb_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back; without an end that is not known."""
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back, without an unknown channel limit."""
         return {name: value for name, value in super().to_dict().items() if value != math.inf}
 
 
 @dataclass(frozen=True)
 class AllocationModel(Stored):
-    """What one NF does with a part of a server: a response, the memory it was seen with, and how far it is off."""
+    """Model of one NF over partitions of a server: response, memory curve, errors."""
 
-    #: Over ways, memory latency, throttle and memory node.
+    #: Response over ways, memory latency, throttle and memory node.
     response: PartitionResponse
     #: Latency over traffic of a socket of the machine.
     memory: MemoryTraffic
     #: Ways of the machine's cache.
     llc_ways: int
-    #: What memory of another node adds to its latency [ns].
+    #: Latency added by memory of another node [ns].
     remote_ns: float
-    #: Predicted over measured less 1 on partitions that were not profiled, of tenants with ways of their own and of
-    #: tenants that share ways; at least one each.
+    #: Predicted over measured throughput, less 1, on partitions that were not profiled: of tenants with exclusive ways,
+    #: and of tenants that share ways; at least one each.
     errors: tuple[float, ...]
     shared_errors: tuple[float, ...]
 
@@ -195,16 +196,16 @@ class AllocationModel(Stored):
             raise ConfigurationError("errors on partitions must be finite, at least one of each kind")
 
     def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
-        """Return the half width of an interval as a share of the prediction (split conformal)."""
+        """Return the half-width of an interval as a share of the prediction (split conformal)."""
         return _ranked([abs(error) for error in self._errors(shares_ways)], coverage)
 
     def is_enough(self, coverage: float, *, shares_ways: bool = False) -> bool:
-        """Return whether so many partitions were held out that an interval of this coverage follows from them."""
+        """Return whether this many held-out partitions suffice for an interval of this coverage."""
         count = len(self._errors(shares_ways))
         return conformal_rank(count, coverage) <= count
 
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what of a part was never profiled at all, and what lies outside what was.
+        """Return the parts of a partition that were never profiled, and those outside the profiled range.
 
         Examples
         --------
@@ -227,7 +228,7 @@ class AllocationModel(Stored):
         return tuple(never), tuple(outside)
 
     def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
-        """Return the share by which a prediction is too high at most, with this coverage; 0 where it is never."""
+        """Return the largest relative over-prediction with this coverage; 0 if there is none."""
         return max(0.0, _ranked(self._errors(shares_ways), coverage))
 
     def _errors(self, shares_ways: bool) -> tuple[float, ...]:
@@ -240,7 +241,7 @@ def _ranked(errors: Sequence[float], coverage: float) -> float:
 
 
 def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
-    """Return the memory curve of one machine, as all these models saw it."""
+    """Return the memory curve of one machine, common to all these models."""
     curves = tuple(dict.fromkeys(model.memory for model in models))
     if len(curves) == 1:
         return curves[0]
@@ -255,7 +256,7 @@ def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
 def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:
     """Fit one workload's response.
 
-    `workload`: workload key. `rows`: for each number of ways one run without throttle and noise at least; some with
+    `workload`: workload key. `rows`: for each number of ways at least one run without throttle and noise; some with
     noise, some throttled. Raises InvalidValueError for too few rows.
     """
     free = [row for row in rows if row.bandwidth_percent >= 100.0 and row.throughput_mpps > 0]
@@ -291,7 +292,7 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
 
 
 def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
-    """Return the busy time and the waits of rows with equal ways, by least squares; waits NaN with one latency only."""
+    """Return busy time and waits of rows with equal ways, by least squares; waits are NaN with only one latency."""
     latency = np.array([row.latency_ns for row in rows]) * 1e-3
     time = np.array([1.0 / row.throughput_mpps for row in rows])
     if len(rows) < 2 or float(np.ptp(latency)) < 1e-3:
@@ -304,7 +305,7 @@ def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
 def _throttle(
     response: PartitionResponse, rows: Sequence[PartitionRow]
 ) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """Return what the strongest throttle adds, by ways, and the share of it that the others add."""
+    """Return the time that the strongest throttle adds, by ways, and the other throttles' shares of it."""
     added: dict[float, dict[float, float]] = {}
     for row in rows:
         if row.bandwidth_percent < 100.0:
@@ -323,7 +324,7 @@ def _throttle(
 
 
 def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> MemoryTraffic:
-    """Fit a machine's memory curve: traffic as a never falling function of latency (pool adjacent violators).
+    """Fit a machine's memory curve: traffic as a non-decreasing function of latency (pool adjacent violators).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fitted sensitivity models as values that need numpy alone: tree ensembles, one-metric lines, and no interference.
+"""Fitted sensitivity models that need numpy alone: tree ensembles, one-metric lines and curves, no interference.
 
 SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4
 for models of one metric.
@@ -23,9 +23,9 @@ from slomo.models.functions.trees import TreeEnsemble
 from slomo.models.responses.latent import LatentSensitivity
 from slomo.plugins import load_plugin, plugins
 
-#: Entry points under which other packages give readers of their own kinds of models.
+#: Entry points under which other packages register readers of their own kinds of models.
 GROUP = "slomo.model_kinds"
-#: What an ensemble answers with: throughput itself, or its share of solo throughput.
+#: Output of an ensemble: throughput itself, or its share of solo throughput.
 Response = Literal["throughput", "relative throughput"]
 
 
@@ -63,7 +63,7 @@ class TreeSensitivity:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
         raw = self.ensemble.predict(vectors)
         if self.response == "relative throughput":
-            # between standing still and solo speed: a neighbour does not speed anyone up
+            # limited to 0 and solo throughput: a neighbour never speeds up an NF
             answer = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
         else:
             answer = np.maximum(raw, 0.0)
@@ -71,7 +71,7 @@ class TreeSensitivity:
         return np.where(gaps, np.nan, answer) if gaps.any() else answer
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping; trees of xgboost stay outside, in :attr:`source`."""
+        """Return a JSON-ready mapping; xgboost's trees are stored separately, in :attr:`source`."""
         trees = None if self.source is not None else plain_to_dict(self.ensemble)
         return {
             "kind": "trees",
@@ -113,7 +113,7 @@ class LinearSensitivity(Stored, kind="linear"):
 
 @dataclass(frozen=True, eq=False)
 class CurveSensitivity(Stored, kind="curve"):
-    """A falling curve over one metric: straight between its knots, level beyond them.
+    """A falling curve over one metric: linear between its knots, constant beyond them.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class ConstantSensitivity(Stored, kind="constant"):
 def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) -> SensitivityModel:
     """Rebuild a model from its mapping and, for trees of xgboost, the library's JSON.
 
-    Raises ConfigurationError for an unknown kind or a mapping that does not describe a model.
+    Raises ConfigurationError for an unknown kind or an invalid mapping.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""How an NF and its neighbours answer each other: its vector, speed and throughput under what it feels *beside* them.
+"""Responses of an NF to its running neighbours: vector, speed and throughput under their pressure.
 
-SLOMO (SIGCOMM'20) section 4.1 trains on the competition measured before the target starts. A whole server has no such
-moment: everybody runs. What is learned here is therefore learned from the competition measured beside the target (the
-socket less the target's core), and is what `slomo.equilibrium.server` solves for all NFs of a server at once.
+SLOMO (SIGCOMM'20) section 4.1 trains on the competition measured before the target starts. On a whole server all NFs
+run from the start. These responses are therefore trained on the competition measured beside the target (the socket less
+the target's core); `slomo.equilibrium.server` solves them for all NFs of a server.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.responses.moved import MostMoved, moved_in
 from slomo.models.responses.sensitivity import sensitivity_from_dict
 
-#: Feature beside the pressures: one neighbour has fewer accesses in flight than several that make the same pressure.
+#: Feature beside the pressures: one neighbour has fewer accesses in flight than several with the same total pressure.
 NEIGHBOURS = "neighbours"
 
 
 @dataclass(frozen=True, eq=False)
 class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
-    """One NF's answer to the pressure of running neighbours.
+    """One NF's response to the pressure of running neighbours.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @property
     def knows_waiting(self) -> bool:
-        """Whether its answer to a full memory channel was learned from how long requests wait."""
+        """Whether its response to a full memory channel was learned from waiting times."""
         return self.full_channel_ns > 0.0
 
     @property
@@ -84,7 +84,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @cached_property
     def moves_at_most(self) -> tuple[float, ...]:
-        """The most that it moves itself of `slomo.models.responses.moved.MOVED`, whatever the pressure."""
+        """The largest amounts of `slomo.models.responses.moved.MOVED` that it moves itself, under any pressure."""
         return tuple((self.fastest_mpps * moved_in(self.profile.metric_names, self.profile.high)).tolist())
 
     def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
@@ -92,7 +92,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         return self.sensitivity.predict_mpps(self.inputs(pressure, neighbours))
 
     def inputs(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return the rows that :attr:`sensitivity` reads: the pressures, and the number of neighbours where it does."""
+        """Return the input rows of :attr:`sensitivity`: pressures and, if it reads that, the number of neighbours."""
         if self.sensitivity.feature_names[-1:] != (NEIGHBOURS,):
             return pressure
         rows = np.empty((len(pressure), pressure.shape[1] + 1))
@@ -106,7 +106,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
-        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError where the tables do not fit each other."""
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError if the tables' shapes do not match."""
         made = super().from_dict(data)
         reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
         fits = reads == made.applicability.feature_names == made.profile.pressure_names

@@ -1,4 +1,4 @@
-"""The time of an accelerator per packet as a line over the match density, from runs of the accelerator alone.
+"""Accelerator time per packet as a line over match density, from runs of the accelerator alone.
 
 Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in its match-to-byte ratio, and users of one
 accelerator take turns, so that their times add up: T = 1 / (own + sum of the others').
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from slomo.files.stored import Stored
 from slomo.models.base import Floats
 
-#: Feature of an imported row: matches per megabyte, or whatever its author counted; only ratios matter.
+#: Column of an imported row: matches per megabyte, or another count of its author; only ratios matter.
 DENSITY = "match_density"
 
 
@@ -33,16 +33,16 @@ class ServiceTime(Stored):
     base_us: float
     #: Time added per unit of density [us].
     slope_us: float
-    #: Densities it was measured at, least and most.
+    #: Smallest and largest measured density.
     low: float
     high: float
-    #: Standard deviation of its runs about the line, relative; 0 where there are no more runs than a line takes.
+    #: Relative standard deviation of its runs around the line; 0 if there are only as many runs as parameters.
     error: float = 0.0
 
     def time_us(self, density: ArrayLike) -> Floats:
-        """Return the time per packet [us], shape of `density`; never below that of the smallest density measured / 100.
+        """Return the time per packet [us], shape of `density`; at least 1/100 of that at the smallest measured density.
 
-        The line is only known between :attr:`low` and :attr:`high`; a negative intercept must not turn into free work.
+        The line is known only between :attr:`low` and :attr:`high`; a negative intercept must not become free work.
         """
         least = 0.01 * max(self.base_us + self.slope_us * self.low, 1e-6)
         return np.maximum(self.base_us + self.slope_us * np.asarray(density, dtype=np.float64), least)

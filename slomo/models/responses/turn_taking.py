@@ -1,8 +1,8 @@
-"""NFs that wait for the same accelerator fall into step; their common pace is found by playing their turns.
+"""NFs that wait for one accelerator synchronise; simulating their turns gives their common pace.
 
-Two NFs that each wait for their packets do not meet at random: the one that had to wait asks right behind the other
-from then on, until both have one pace (the mode locking of coupled clocks; Yala, ASPLOS'25, treats full queues). Mean
-times are played, a few hundred turns, which is enough to fall into step.
+Two NFs that each wait for their packets do not meet at random. After one had to wait it asks right behind the other,
+until both have one pace (mode locking of coupled clocks; Yala, ASPLOS'25, treats full queues). The simulation uses mean
+times and a few hundred turns, enough to synchronise.
 """
 
 from collections import deque
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from slomo.models.base import Floats
 
-#: Packets a pipelined NF keeps at an accelerator.
+#: Number of packets that a pipelined NF keeps at an accelerator.
 _WINDOW = 16
-#: Turns per NF played before counting, and counted.
+#: Turns per NF before counting, and turns counted.
 _WARM, _COUNTED = 60, 160
 
 
@@ -34,7 +34,7 @@ class Player:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     def begin(self, now: float) -> None:
-        """Start the next packet whose requests are not nothing."""
+        """Start the next packet that has at least one request."""
         while True:
             self.arrival_ns += self.least_ns
             earliest = max(now, self.arrival_ns)
@@ -61,7 +61,7 @@ class Player:
 
 
 def played_mpps(players: Sequence[Player]) -> list[float]:
-    """Return the throughput of every NF at one accelerator that serves in turns [Mpps].
+    """Return every NF's throughput at one accelerator that serves in turns [Mpps].
 
     Examples
     --------
@@ -90,7 +90,7 @@ def played_mpps(players: Sequence[Player]) -> list[float]:
 
 
 def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequence[bool], least: Floats) -> Floats:
-    """Return :func:`played_mpps` of NFs in any order: equal NFs get equal shares, and nobody more than alone.
+    """Return :func:`played_mpps` independent of order: equal NFs get equal shares, none more than alone.
 
     Parameters
     ----------

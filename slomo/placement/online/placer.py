@@ -1,4 +1,4 @@
-"""The live state an orchestrator talks to: admit, place, remove, ask, rebalance; every decision whole or not at all.
+"""The live state of a cluster: admit, place, remove, ask, rebalance; each decision is applied whole or not at all.
 
 ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch, or the running requests, may be planned as a
 whole. All methods hold one lock. A large batch is planned outside it on a copy. A failed call leaves the state

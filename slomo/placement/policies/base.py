@@ -128,7 +128,7 @@ class Policy:
                 yield (Piece(workloads, each),) * count
 
     def each(self, request: Request, host: Host, needed_mpps: float, count: int) -> float | None:
-        """Return what each of some instances must be able to serve [Mpps]; None where latency cannot be kept."""
+        """Return the need of each of several instances [Mpps]; None if latency cannot be kept."""
         return each_mpps(self.estimates, request, host.machine, needed_mpps, count)
 
     def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:

@@ -112,7 +112,7 @@ class PredictedBestFit(Policy):
         return SharedPricing(host, self.oracle.table(host, floors, most), classes)
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
-        """Pack the most demanding pieces first and last, cut small and large; return what takes fewest sockets."""
+        """Pack with the most demanding pieces first and last, split small and large; return the best plan."""
         order = in_order(self, host, demand)
         small = self.cutting(host).alternatives
         large = {piece: options[::-1] for piece, options in small.items()}
