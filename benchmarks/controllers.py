@@ -17,7 +17,8 @@ A load is an autoregressive process (AR(1)) with bursts of two to six rounds. Co
 
 PARTIES and Heracles are written from their papers with what there is here: cache ways, and bandwidth of best effort in
 steps of 10 %. Cores, frequency, disk and network are nobody's to move. "Disabled" best effort keeps one way and 10 % of
-bandwidth. Their latency target is the knee of each function: its 95th percentile alone at 97 % of solo.
+bandwidth. Every controller sets what it begins with before the first round. Their latency target is the knee of each
+function: its 95th percentile alone at 97 % of solo.
 
 Targets: broken at most 0.5 % of the time with best effort at least 0.95 of the oracle's; with faults broken at most 1.5
 times as long, an alarm within two rounds.
@@ -193,6 +194,10 @@ class Parties:
     def _turn(self, who: str) -> None:
         self.wheel[who] = 1 - self.wheel.get(who, 0)
 
+    def start(self) -> ControlDecision:
+        """Begin with equal parts; see `slomo.control.observation.Foresighted`."""
+        return self._equal().plan(self.fresh, self.situation)
+
     def _equal(self) -> Division:
         share = max(MACHINE.llc_ways // (len(self.fresh.targets) + 1), 1)
         return Division(dict.fromkeys(self.fresh.targets, share), MACHINE.llc_ways - share * len(self.fresh.targets))
@@ -245,6 +250,10 @@ class Heracles:
     def _bandwidth(self, observation: MachineReading) -> float:
         misses = sum(reading.misses_m_s or 0.0 for reading in observation.tenants.values())
         return misses * 64.0e-3 / MACHINE.usable_memory_gb_s
+
+    def start(self) -> ControlDecision:
+        """Begin with best effort disabled; see `slomo.control.observation.Foresighted`."""
+        return self._disabled().plan(self.fresh, self.situation)
 
     def _disabled(self) -> Division:
         share, left = divmod(MACHINE.llc_ways - 1, len(self.fresh.targets))
@@ -434,7 +443,7 @@ def measured(path: Path | None) -> PartitionProfile:
 def each_of(fresh: Fresh, profile: PartitionProfile, given: argparse.Namespace):
     """Yield what each controller did."""
     responses = {name: profile.responses[workload.key] for name, workload in fresh.workloads.items()}
-    situation = Situation(responses, profile.memory, MACHINE.llc_ways)
+    situation = Situation(responses, profile.memory, MACHINE.llc_ways, promised_mpps=fresh.targets)
     if given.faults:
         yield "guard", controlled(fresh, GuardController("s", situation))
         for name, fault in fault_kinds(fresh.seed).items():

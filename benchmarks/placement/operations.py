@@ -3,8 +3,9 @@
 Admit, place, remove, update, drain, fail, taint, pre-empt, restore, re-optimise and more, drawn at random on a cluster
 of racks, with constraints of every kind; after each one all constraints are recomputed from snapshots alone.
 
+    python benchmarks/placement/operations.py --seed 1 --operations 1000000      three functions made by hand
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4
-    python benchmarks/placement/operations.py DIR --seed 1 --operations 1000000
+    python benchmarks/placement/operations.py DIR --seed 1
 
 Target: none of 1,000,000 operations breaks one.
 """
@@ -17,26 +18,31 @@ from pathlib import Path
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.policies.registry import policy_class, policy_names
+from tests.placement.conftest import FUNCTIONS, MACHINE, nf_model, nf_profiles
 from tests.placement.operations import RandomOperations, constrained_cluster
 
 #: Operations on one cluster before the next is begun.
-_ROUND = 1000
+_ROUND = 500
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="what prepare.py wrote")
+    parser.add_argument("directory", type=Path, nargs="?", help="what prepare.py wrote; three functions made by hand")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--operations", type=int, default=1_000_000, help="over all policies")
-    parser.add_argument("--policy", action="append", help="all that need no profiles by default")
+    parser.add_argument("--policy", action="append", help="all; with a directory those that need no profiles")
     given = parser.parse_args()
-    library = ModelLibrary.load(given.directory / "models")
-    machine = library.machines[0]
+    profiles, machine = [], MACHINE
+    if given.directory is None:
+        library, profiles = ModelLibrary([nf_model(nf) for nf in FUNCTIONS]), nf_profiles()
+    else:
+        library = ModelLibrary.load(given.directory / "models")
+        machine = library.machines[0]
     functions = sorted({key.split("@")[0] for key in library.workloads(machine) if not key.startswith("synthetic")})
-    names = given.policy or [name for name in policy_names() if not policy_class(name).needs_profiles]
+    names = given.policy or [name for name in policy_names() if profiles or not policy_class(name).needs_profiles]
     done, broken, begun, number = 0, 0, time.perf_counter(), given.seed
     while done < given.operations:
-        placer = Placer(library, constrained_cluster(machine), names[number % len(names)])
+        placer = Placer(library, constrained_cluster(machine), names[number % len(names)], profiles=profiles)
         operations = RandomOperations(placer, functions, number)
         for _ in range(min(_ROUND, given.operations - done)):
             said = operations.step()

@@ -1,7 +1,8 @@
 """The guard: keeps promised throughput by the change that is predicted to help and to cost best effort least.
 
 Loads burst faster than a loop acts. A promise is therefore kept for whatever may come: with all that was promised
-offered, and best effort at full load. Only where no setting keeps that, the highest loads of late count instead.
+offered, and best effort at full load; before the first reading, too, as sensors may be silent from the start. Only
+where no setting keeps that, the highest loads of late count instead.
 
 Watching is cheap: throughput, loads and latency. Where a promise breaks, or is predicted to break, the plant is asked
 for a probe, which costs more and tells more exactly what the tenants do; then candidates are tried in a what-if, the
@@ -56,7 +57,8 @@ class GuardController:
     server : str
         Name for the plan.
     initial : Situation
-        Responses, memory and ways; its settings are in force at first, all open where it has none.
+        Responses, memory and ways; its settings are in force at first, all open where it has none. What it promises is
+        kept before the first reading.
     margin : float
         Share by which predictions must exceed promises.
     """
@@ -66,6 +68,18 @@ class GuardController:
     def __init__(self, server: str, initial: Situation, margin: float = 0.03) -> None:
         self.server, self.initial, self.margin = server, initial, margin
         self._first = dict(initial.settings) or initial.open_settings
+
+    def start(self) -> ControlDecision:
+        """Return what keeps the promises that are known for whatever may come; see `Foresighted`."""
+        promised = {n: mpps for n, mpps in self.initial.promised_mpps.items() if n in self.initial.responses}
+        known = replace(self.initial, settings=self._first, promised_mpps=promised, offered_mpps=promised)
+        best = foresee(known, margin=self.margin)
+        if not best.kept:
+            best = best_effort(known, best, self.margin, CANDIDATES)
+        if dict(best.settings) == self._first:
+            return ControlDecision(memory=GuardMemory(self._first))
+        state = GuardMemory({**self._first, **best.settings})
+        return ControlDecision(self.initial.plan(self.server, state.settings), state, ("before the first reading",))
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what would help most; see `Controller`."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from slomo.control.observation import ControlDecision, Controller, MachineReading, TenantReading
+from slomo.control.observation import ControlDecision, Controller, Foresighted, MachineReading, TenantReading
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import TenantSetting
 from slomo.errors import InvalidValueError
@@ -37,7 +37,15 @@ class OnProcesses:
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what the controller wants, of these processes; see `Controller`."""
-        decision = self._controller.decide(observation, memory)
+        return self._of_processes(self._controller.decide(observation, memory))
+
+    def start(self) -> ControlDecision:
+        """Return what the controller wants before anything was seen; nothing where it needs readings."""
+        if isinstance(self._controller, Foresighted):
+            return self._of_processes(self._controller.start())
+        return ControlDecision()
+
+    def _of_processes(self, decision: ControlDecision) -> ControlDecision:
         if decision.plan is None:
             return decision
         tenants = tuple(

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
+from slomo.control.observation import ControlDecision, Controller, Foresighted, MachineReading, Patience
 from slomo.control.sensors import SensorHealth
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
@@ -118,6 +118,7 @@ class ControlLoop:
         self._on_alarm = on_alarm
         self._health = SensorHealth(self.settings.period_s)
         self._memory: Any = None
+        self._started = False
         self._faults = 0
         #: Plan and memory before a change that protects less, until promises were seen to hold under it.
         self._unproven: tuple[EnforcementPlan | None, Any] | None = None
@@ -127,6 +128,7 @@ class ControlLoop:
     def step(self) -> Step:
         """Do one round; whatever fails in it is in what it returns."""
         try:
+            self._start()
             observation = self._believed(self.plant.observe())
             if not observation.broken:
                 self._unproven = None
@@ -147,6 +149,14 @@ class ControlLoop:
             if self._on_escalation is not None and decision.escalated:
                 self._on_escalation(decision.escalated)
         return Step(observation, decision, changes, took, observation.probed)
+
+    def _start(self) -> None:
+        """Put in force what protects before anything was seen, where the controller knows that."""
+        if not self._started and isinstance(self.controller, Foresighted):
+            decision = self.controller.start()
+            self._enforce(decision)
+            self._memory = decision.memory
+        self._started = True
 
     def _believed(self, reading: MachineReading) -> MachineReading:
         faults = self._health.faults(reading, self.plant.now_s())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from slomo.enforce.plan import EnforcementPlan
 
@@ -116,6 +116,15 @@ class Controller(Protocol):
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return what is wanted; `memory` is None at first."""
+        ...
+
+
+@runtime_checkable
+class Foresighted(Protocol):
+    """A controller that knows before the first reading what protects: its sensors may be silent from the start."""
+
+    def start(self) -> ControlDecision:
+        """Return what is wanted before anything was seen."""
         ...
 
 

@@ -123,6 +123,28 @@ def test_protection_is_held_and_an_alarm_given(fault: str, tmp_path: Path) -> No
     assert plant.server.knobs["ways:hog"] is None
 
 
+def test_sensors_that_are_silent_from_the_start_find_protection_in_force(tmp_path: Path) -> None:
+    """A controller that knows before the first reading what protects sets it first, and again until that succeeds."""
+
+    class Knowing(Protecting):
+        tries = 0
+
+        def start(self) -> ControlDecision:
+            self.tries += 1
+            mask = 0x3 if self.tries > 1 else 0
+            return ControlDecision(EnforcementPlan("s", (TenantSetting("hog", llc_way_mask=mask),)))
+
+    plant, controller = Scripted(), Knowing()
+    plant.fail = silent
+    loop = ControlLoop(plant, controller, Patience(1.0, 0.0, 0.0), receipts=tmp_path)
+    steps = turn(loop, plant, 5)
+
+    assert steps[-1].alarm
+    assert (controller.tries, plant.server.knobs["ways:hog"]) == (2, "3")
+    loop.close()
+    assert plant.server.knobs["ways:hog"] is None
+
+
 def test_what_was_loosened_and_not_seen_to_hold_is_taken_back(tmp_path: Path) -> None:
     """Sensors that fail right after a change that protects less: the state before it is the last safe one."""
     plant = Scripted()

@@ -229,6 +229,20 @@ def test_the_guard_keeps_promises_for_loads_that_may_come() -> None:
     assert not foresee(worst, situation.open_settings).kept
 
 
+def test_the_guard_keeps_what_it_promised_before_the_first_reading() -> None:
+    """Known promises are kept for loads that may come; without any, or where nothing is needed, nothing is set."""
+    open_now = Situation({"v": LPM, "h": HOG}, MEMORY, WAYS)
+    made, none, little = (
+        GuardController("s", replace(open_now, promised_mpps=promised)).start()
+        for promised in ({"v": 4.5, "elsewhere": 1.0}, {}, {"v": 0.5})
+    )
+    worst = replace(open_now, promised_mpps={"v": 4.5}, offered_mpps={"v": 4.5})
+    assert made.plan is not None
+    assert foresee(worst, made.memory.settings).kept
+    assert none.plan is None
+    assert little.plan is None
+
+
 def test_the_guard_plans_for_loads_of_late_where_nothing_keeps_more() -> None:
     """Ten times what it can do was promised: what is offered is kept, best effort left alone, nobody escalated."""
     guard = GuardController("s", Situation({"v": LPM, "h": HOG}, MEMORY, WAYS))

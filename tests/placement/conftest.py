@@ -77,9 +77,8 @@ def library(make_library):
     return make_library()
 
 
-@pytest.fixture
-def profiles():
-    """Throughput over cache ways and latency over load of the same NFs."""
+def nf_profiles():
+    """Return throughput over cache ways and latency over load of the same NFs."""
     latency = ((0.5, 10.0, 20.0), (0.8, 20.0, 40.0), (0.95, 80.0, 200.0))
     curves = {"lpm": (0.5, 0.8, 0.96, 1.0), "stats": (0.6, 0.92, 0.98, 1.0), "firewall": (0.98, 0.99, 1.0, 1.0)}
     return [
@@ -92,6 +91,12 @@ def profiles():
         )
         for nf, shares in curves.items()
     ]
+
+
+@pytest.fixture
+def profiles():
+    """Throughput over cache ways and latency over load of the same NFs."""
+    return nf_profiles()
 
 
 @pytest.fixture

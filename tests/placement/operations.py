@@ -72,6 +72,7 @@ class RandomOperations:
         self.done: Counter[str] = Counter()
         self._degraded: set[str] = set()
         self._made = 0
+        self._look()
         weights = np.array([*OPERATIONS.values()], dtype=float)
         self._odds = weights / weights.sum()
 
@@ -82,6 +83,7 @@ class RandomOperations:
         budgets = {request.id: request.max_disrupted for request in self.placer.requests}
         owner = self._act(name)
         self.done[name] += 1
+        self._look()
         after = self._homes()
         self._degraded &= set(after)
         moved = {each for each, homes in after.items() if before.get(each) != homes}
@@ -93,13 +95,17 @@ class RandomOperations:
                     broken.append(f"{name}: max_disrupted of {each}: {gone} moved")
         return broken
 
+    def _look(self) -> None:
+        """Take a snapshot: the pieces of each request, and the servers that are closed."""
+        snapshot = self.placer.snapshot()
+        self._closed = snapshot["closed"]
+        self._pieces = {entry["request"]["id"]: entry["pieces"] for entry in snapshot["placed"]}
+
     def _homes(self) -> dict[str, Counter[str]]:
-        """Return how many instances of each request are on which server, by a snapshot's pieces."""
+        """Return how many instances of each request are on which server."""
         return {
-            name: Counter(
-                piece["server"] for piece in self.placer.entry(name)["pieces"] for _ in range(piece["instances"])
-            )
-            for name in [request.id for request in self.placer.requests]
+            name: Counter(piece["server"] for piece in pieces for _ in range(piece["instances"]))
+            for name, pieces in self._pieces.items()
         }
 
     def _pick(self, items: Sequence[str]) -> str:
@@ -125,7 +131,7 @@ class RandomOperations:
             "fail_domain": lambda: self._lose(life.fail_domain("rack", self._pick(["r0", "r1", "r2"]))),
             "fail": lambda: self._lose(life.fail(self._server())),
             "taint": lambda: self._lose(life.taint(self._server(), self._taints())),
-            "uncordon": lambda: [life.uncordon(server) for server in placer.snapshot()["closed"]],
+            "uncordon": lambda: [life.uncordon(server) for server in self._closed],
             "cordon": lambda: life.cordon(self._server()),
             "drain": lambda: life.drain(self._server()),
         }
@@ -198,9 +204,12 @@ class RandomOperations:
         servers = {server.name: server for server in placer.cluster.servers}
         requests = {request.id: request for request in placer.requests}
         homes = self._homes()
-        seats = Counter((item.server, item.socket, item.seat) for items in placer.layout().values() for item in items)
+        pieces = [piece for seen in self._pieces.values() for piece in seen]
+        seats = Counter((piece["server"], piece["socket"], core) for piece in pieces for core in piece["cores"])
         if max(seats.values(), default=1) > 1:
             yield "a core is given twice"
+        if any(len(piece["cores"]) != len(piece["workloads"]) for piece in pieces):
+            yield "a function has no core"
         for risk in placer.lifecycle.at_risk():
             yield f"{risk.request} is at risk: {risk.what}"
         for name, request in requests.items():
@@ -224,7 +233,7 @@ class RandomOperations:
                 yield f"spread of {request.id} over {label}"
         if request.survives and count < 2 and request.id not in self._degraded:
             yield f"{request.id} survives nothing"
-        pieces = self.placer.entry(request.id)["pieces"]
+        pieces = self._pieces[request.id]
         promised = sum(piece["needed_mpps"] * piece["instances"] for piece in pieces)
         if not any(piece["exclusive"] for piece in pieces) and promised < self._needed(request) - 1e-6:
             yield f"{request.id} is promised {promised:g} Mpps, asked for {self._needed(request):g}"
@@ -288,11 +297,10 @@ class RandomOperations:
                     yield f"anti-affinity of {request.id} with {item}"
 
     def _eligible(self, request: Request, label: str, servers: Mapping[str, Server]) -> set[str | None]:
-        closed = self.placer.snapshot()["closed"]
         return {
             server.domain(label)
             for server in servers.values()
-            if server.name not in closed
+            if server.name not in self._closed
             and set(request.selector) <= set(server.labels)
             and not untolerated(server.taints, request.tolerations, ("NoSchedule", "NoExecute"))
         } - {None}

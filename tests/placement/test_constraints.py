@@ -93,6 +93,21 @@ def test_neighbours_by_label_hold_in_any_order_of_arrival(library) -> None:
     assert "'rival'" in late.refused.text
 
 
+def test_who_is_wanted_near_is_placed_first_after_a_failure(library) -> None:
+    """A lower priority that a higher one wants near decides where both go; neither is lost, and they stay together."""
+    disks = {"a": "ssd", "b": "hdd", "c": "ssd"}
+    servers = [Server(name, MACHINE, labels={"disk": disk}) for name, disk in disks.items()]
+    placer = Placer(library, Cluster(tuple(servers)), "first-fit")
+    picky = Request("picky", "firewall", selector={"disk": "ssd"})
+    near = Request("near", "firewall", affinity=("picky",), priority=3)
+    assert all(decision.accepted for decision in placer.place_all([picky, near]))
+
+    change = placer.lifecycle.fail("a")
+
+    assert not change.refused
+    assert [placer.decision(name).servers for name in ("picky", "near")] == [("c",), ("c",)]
+
+
 def test_preferences_are_met_where_they_can_be(library) -> None:
     """Preferred servers are taken while they hold; a preference refuses nobody, nor does a taint that is avoided."""
     servers = [Server("plain", MACHINE, cores_reserved=7, taints="old:PreferNoSchedule"),

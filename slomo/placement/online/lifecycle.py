@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.change import AtRisk, ClusterChange
 from slomo.placement.online.checker import Before, broken_constraints, keeps_promise, worsened
-from slomo.placement.online.constraints import check_neighbours, check_possible
+from slomo.placement.online.constraints import check_neighbours, check_possible, is_must, means
 from slomo.placement.online.moves import Move, moved_spot
 from slomo.placement.online.persistence import snapshot, transferred
 from slomo.placement.online.sockets import Spot
@@ -274,7 +274,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
     state, gone = core.state, set(numbers)
     before = {r.id: state.spots[r.id] for r in lost}
     homes = {name: [state.servers[at].name for at in state.homes(spots)] for name, spots in before.items()}
-    ranked = sorted(lost, key=lambda request: (-request.priority, bool(request.affinity)))  # those named go first
+    ranked = _named_first(lost)
     whole: list[Request] = []
     for request in ranked:  # what is lost goes first, so that the room it leaves is known to all
         staying = [spot for spot in before[request.id] if state.sockets[spot[0]].server not in gone]
@@ -297,12 +297,34 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
         if request in whole:
             decision = core.admitted(request)
             refused += [] if decision.accepted else [decision]
+    then = Before({r.id: r for r in lost}, before)
+    for request in [r for r in ranked if r.id in state.spots]:  # of two that want each other near one came first
+        if any(item.constraint == "affinity" for item in broken_constraints(core, [request.id], then)):
+            state.forget(request.id)
+            decision = core.admitted(request)
+            refused += [] if decision.accepted else [decision]
     moves = []
     for name, spots in before.items():
         now = [state.servers[at].name for at in state.homes(state.spots.get(name, ()))]
         source = next(state.servers[state.sockets[n].server].name for n, _ in spots if state.sockets[n].server in gone)
         moves += [Move(name, source, target) for target in dict.fromkeys(now) if target not in homes[name]]
     return ClusterChange(said, True, tuple(moves), tuple(refused), degraded=tuple(degraded))
+
+
+def _named_first(lost: Sequence[Request]) -> list[Request]:
+    """Return requests, higher priorities first, but each after those that it wants near."""
+    order: dict[str, Request] = {}
+
+    def add(request: Request, above: frozenset[str]) -> None:
+        wanted = [item for item in request.affinity if is_must(item)]
+        for other in lost if wanted else ():
+            if other.id not in order and other.id not in above and any(means(item, other) for item in wanted):
+                add(other, above | {other.id})
+        order.setdefault(request.id, request)
+
+    for request in sorted(lost, key=lambda request: -request.priority):
+        add(request, frozenset({request.id}))
+    return list(order.values())
 
 
 def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bool:

@@ -6,7 +6,7 @@ max-min fair). Chains are those of NUMASFP (COMSNETS'22).
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -111,7 +111,7 @@ class SLO:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
 
 
 @dataclass(frozen=True, slots=True)

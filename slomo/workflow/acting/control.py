@@ -297,7 +297,7 @@ def _host_loop(
     }
     alone = HostPlant(running, {}, backend)
     targets = {name: share * alone.solo_mpps(name) for name, _, share in configuration.tenants if share is not None}
-    controller = host_controller(configuration, backend, alone.settings(), tuple(targets))
+    controller = host_controller(configuration, backend, alone.settings(), targets)
     plant = HostPlant(running, targets, backend)
     return ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
 
@@ -306,7 +306,7 @@ def host_controller(
     configuration: ControlConfiguration,
     backend: Backend,
     settings: Mapping[str, TenantSetting],
-    promised: Sequence[str],
+    promised_mpps: Mapping[str, float],
 ) -> Controller:
     """Return the controller for this host.
 
@@ -321,11 +321,11 @@ def host_controller(
         Control groups for ``throttle``, a resctrl tree for the others.
     settings : mapping of str to TenantSetting
         Tenant -> its processes.
-    promised : sequence of str
-        Who was promised something.
+    promised_mpps : mapping of str to float
+        Tenant -> what it was promised.
     """
     if configuration.controller == "throttle":
-        return ThrottleController(configuration.name, {n: s for n, s in settings.items() if n not in promised})
+        return ThrottleController(configuration.name, {n: s for n, s in settings.items() if n not in promised_mpps})
     assert isinstance(backend, ResctrlBackend)
     ways = read_facts(backend.tree).full_mask.bit_count()
     if configuration.controller == "max_min":
@@ -346,7 +346,7 @@ def host_controller(
         raise UnknownNameError("workload in the profile over cache ways", missing, known)
     models = {name: known[workload.key] for name, workload, _ in configuration.tenants}
     responses = {name: model.response for name, model in models.items()}
-    situation = Situation(responses, memory_of(list(models.values())), ways)
+    situation = Situation(responses, memory_of(list(models.values())), ways, promised_mpps=promised_mpps)
     return OnProcesses(GuardController(configuration.name, situation), settings)
 
 

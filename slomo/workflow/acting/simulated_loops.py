@@ -56,7 +56,7 @@ def simulated_loop(
     targets = {tenant: share * solo_mpps(machine, workload) for tenant, workload, share in tenants if share is not None}
     movers = {tenant: mover_of(machine, workload.saturated) for tenant, workload, _ in tenants if controller == "numa"}
     plant = SimulatedPlant(server, targets, seed=seed, moves=PaidMoves(server, movers))
-    return plant, _controller(name, server, controller, seed), targets
+    return plant, _controller(name, server, controller, seed, targets), targets
 
 
 def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> float:
@@ -67,7 +67,11 @@ def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> 
 
 
 def _controller(
-    name: str, server: SimulatedServer, controller: str | Callable[[SimulatedServer], Controller], seed: int
+    name: str,
+    server: SimulatedServer,
+    controller: str | Callable[[SimulatedServer], Controller],
+    seed: int,
+    targets_mpps: Mapping[str, float],
 ) -> Controller:
     if not isinstance(controller, str):
         return controller(server)
@@ -80,7 +84,7 @@ def _controller(
     if controller == "numa":
         return _numa(name, server, saturated, profile)
     responses = {tenant: profile.responses[workload.key] for tenant, workload in saturated.items()}
-    return GuardController(name, Situation(responses, profile.memory, machine.llc_ways))
+    return GuardController(name, Situation(responses, profile.memory, machine.llc_ways, promised_mpps=targets_mpps))
 
 
 def _numa(
