@@ -30,7 +30,7 @@ from slomo.drift.monitor import DriftMonitor
 from slomo.errors import SlomoError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
-from slomo.prediction.question import Question, answer
+from slomo.prediction.question import answer
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
@@ -49,8 +49,9 @@ class Trap:
 
     kind: str
     library: ModelLibrary
-    question: Question
+    workloads: tuple[Workload | str, ...]
     truth: Callable[[], float]
+    setting: ServerSetting | None = None
 
 
 class World:
@@ -83,7 +84,7 @@ def unmeasured(world: World, count: int) -> Iterator[Trap]:
             ServerSetting(ways=[0x3] * len(mix)),
             ServerSetting(nodes=[1] * len(mix)),
         )[number % 3]
-        yield Trap("unmeasured axis", world.library, Question(mix, MACHINE, setting=setting), lambda: 0.0)
+        yield Trap("unmeasured axis", world.library, mix, lambda: 0.0, setting)
 
 
 def mean_in_place(world: World, count: int) -> Iterator[Trap]:
@@ -96,7 +97,7 @@ def mean_in_place(world: World, count: int) -> Iterator[Trap]:
             )
             for model in world.library.values()
         )
-        yield Trap("mean in place", bare, Question(mix, MACHINE), lambda mix=mix: world.simulated(mix))
+        yield Trap("mean in place", bare, mix, lambda mix=mix: world.simulated(mix))
 
 
 def thin(world: World, count: int) -> Iterator[Trap]:
@@ -116,7 +117,7 @@ def thin(world: World, count: int) -> Iterator[Trap]:
         ]:
             others = [each.key for each in world.dataset.competitors(int(row))]
             number += 1
-            yield Trap("thin design", library, Question((key, *others), MACHINE),
+            yield Trap("thin design", library, (key, *others),
                        lambda row=row: float(world.dataset.throughput[row]))  # fmt: skip
 
 
@@ -126,13 +127,13 @@ def other_traffic(world: World, count: int) -> Iterator[Trap]:
         target, *others = world.mix()
         traffic = Traffic(packet_size_b=int(world.draw.choice(sizes)), flow_count=int(world.draw.choice(flows)))
         mix = (Workload(target, {}, traffic), *others)
-        yield Trap("other traffic", world.library, Question(mix, MACHINE), lambda mix=mix: world.simulated(mix))
+        yield Trap("other traffic", world.library, mix, lambda mix=mix: world.simulated(mix))
 
 
 def renamed(world: World, count: int) -> Iterator[Trap]:
     for _ in range(count):
         target, *others = world.mix()
-        yield Trap("renamed function", world.library, Question((f"{target}2", *others), MACHINE), lambda: 0.0)
+        yield Trap("renamed function", world.library, (f"{target}2", *others), lambda: 0.0)
 
 
 def absurd(world: World, count: int) -> Iterator[Trap]:
@@ -147,7 +148,7 @@ def absurd(world: World, count: int) -> Iterator[Trap]:
     library = train(spoilt, models=FAMILIES)
     for _ in range(count):
         mix = world.mix()
-        yield Trap("absurd row", library, Question(mix, MACHINE), lambda mix=mix: world.simulated(mix))
+        yield Trap("absurd row", library, mix, lambda mix=mix: world.simulated(mix))
 
 
 def drifted(world: World, count: int) -> Counter[str]:
@@ -159,7 +160,7 @@ def drifted(world: World, count: int) -> Counter[str]:
         target = str(world.draw.choice(world.nfs))
         for _ in range(10):
             others = world.mix()[1:]
-            reading = share * answer(world.library, Question((target, *others), MACHINE)).throughput_mpps
+            reading = share * answer(world.library, (target, *others), MACHINE).throughput_mpps
             keys = [world.library.find(each, MACHINE).workload.key for each in (target, *others)]
             monitor.observe(keys[0], keys[1:], reading * float(1.0 + 0.01 * world.draw.standard_normal()))
         report = monitor.report()
@@ -203,7 +204,7 @@ def asked(traps: Iterator[Trap]) -> Counter[str]:
     for trap in traps:
         counts["asked"] += 1
         try:
-            prediction = answer(trap.library, trap.question)
+            prediction = answer(trap.library, trap.workloads, MACHINE, setting=trap.setting)
         except SlomoError:
             counts["refused"] += 1
             continue
@@ -215,7 +216,7 @@ def asked(traps: Iterator[Trap]) -> Counter[str]:
         beyond = abs(truth - mpps) > high - low  # twice half the width
         counts["caught"] += beyond
         if beyond:
-            print(f"  caught: {trap.question.workloads} {mpps:.3f} [{low:.3f}, {high:.3f}], true {truth:.3f}",
+            print(f"  caught: {trap.workloads} {mpps:.3f} [{low:.3f}, {high:.3f}], true {truth:.3f}",
                   file=sys.stderr)  # fmt: skip
     return counts
 

@@ -18,7 +18,7 @@ from slomo.models.library import ModelLibrary, load_library
 from slomo.models.storage import INDEX
 from slomo.prediction.batch import predict_members
 from slomo.prediction.members import Members
-from slomo.prediction.options import OptionFields, PredictionOptions, options_of
+from slomo.prediction.options import OptionFields, PredictionOptions
 from slomo.prediction.tenants import TenantModel, tenant_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def predict_batches(
     []
     """
     fields: OptionFields = {"explain": False, **how}  # type: ignore[typeddict-item]
-    question = BulkQuestion(str(models), machine, options_of(fields))
+    question = BulkQuestion(str(models), machine, PredictionOptions(**fields))  # type: ignore[arg-type]
     for batch in batches:
         yield with_predictions(batch, predicted(batch, question))
 

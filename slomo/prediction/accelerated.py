@@ -40,19 +40,12 @@ def with_accelerator(
     memory : Prediction
         Of the target, as far as memory is concerned.
     models : sequence of NFModel
-        The target's, then one per competitor.
+        The target's, then one per competitor, of which at least one shares its accelerator.
     possible_mpps : sequence of float
         What memory alone would leave each of them beside the others [Mpps].
     offered_mpps : sequence of float or None
         Offered load of each, None for saturating.
-
-    Returns
-    -------
-    Prediction
-        `memory` itself where nobody shares the accelerator.
     """
-    if not shares_accelerator(models):
-        return memory
     name = models[0].accelerator.accelerator  # type: ignore[union-attr]
     users = [
         i for i, each in enumerate(models) if each.accelerator is not None and each.accelerator.accelerator == name

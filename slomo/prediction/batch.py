@@ -17,11 +17,12 @@ from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.sharing import accelerator_shared, ports_full
+from slomo.prediction.answers import Answers
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.options import PredictionOptions
-from slomo.prediction.question import Answers, answers_on
+from slomo.prediction.question import answers_on
 from slomo.prediction.result import PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 from slomo.vocabulary.vector import Floats

@@ -10,9 +10,8 @@ as many accesses of the others. So it performs as on a core of its own beside ot
 share. Their occupancy is no rate and is not divided (stack distances: Mattson et al., IBM Systems Journal 9(2), 1970).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,10 +20,9 @@ from slomo.equilibrium.rounds import LEAST_LOAD
 from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import Verdict
 from slomo.models.base import Floats
-from slomo.prediction.fixed_point import Solved
+from slomo.prediction.answers import Answers
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
-from slomo.prediction.server_result import ServerAnswers
 from slomo.prediction.tenants import TenantModels
 
 #: Rounds until rates on a shared core change by less than a thousandth.
@@ -34,25 +32,7 @@ ROUNDS = 6
 SHARE_ERROR = 0.03
 
 
-class Memory(ServerAnswers, Protocol):
-    """The method that answers as if every NF had its own core, and its fixed point."""
-
-    @property
-    def solved(self) -> Solved | None:
-        """The fixed point; None if vectors are composed."""
-
-
-@dataclass(frozen=True)
-class _WholeCore:
-    """An NF's throughput with all of a core's time but the cache that its share leaves it; interval and verdict."""
-
-    mpps: float
-    interval: tuple[float, float]
-    verdict: Verdict
-    reasons: tuple[str, ...]
-
-
-class SharedCores:
+class SharedCores(Answers):
     """Answers about a server with shared cores.
 
     Parameters
@@ -61,14 +41,11 @@ class SharedCores:
         Who runs there, and on which cores.
     how : PredictionOptions
         How answers are to be made; they are not explained.
-    ask : callable
-        Answers about a server where every NF has a core of its own.
     """
 
-    def __init__(
-        self, server: TenantModels, how: PredictionOptions, ask: Callable[[TenantModels, PredictionOptions], Memory]
-    ) -> None:
-        self.server, self.how, self._ask = server, replace(how, explain=False), ask
+    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
+        super().__init__(server, replace(how, explain=False))
+        self.solved = None  # there is one per round
         sharing = [number for group in server.shared_cores for number in group]
         self._own = {number: server.tenants[number].offered_mpps for number in sharing}
         self._possible = {number: server.tenants[number].model.solo_mpps for number in sharing}
@@ -78,11 +55,19 @@ class SharedCores:
             loaded = self._bare
             for number in sharing:
                 loaded = loaded.at_load(number, rates[number])
-            self.answers = ask(loaded, self.how)
+            self.answers = Answers(loaded, self.how)
             self._shares = {number: rates[number] / max(self._possible[number], 1e-9) for number in sharing}
-            self._possible = {n: _possible_mpps(self.answers, n, self._shares[n]) for n in sharing}
+            self._possible = {number: self._whole_core_mpps(number) for number in sharing}
             rates = self._rates()
         self.rates = rates
+
+    @property
+    def method(self) -> str:
+        """What answers about memory."""
+        return self.answers.method
+
+    def _fallback(self, number: int) -> None:
+        """Return None: reasons are in the answers about whole cores."""
 
     def _rates(self) -> dict[int, float]:
         rates: dict[int, float] = {}
@@ -119,59 +104,49 @@ class SharedCores:
         beside = self._bare.at_load(number, None)
         for other in self.rates:
             beside = beside if other == number else beside.at_load(other, self.rates[other])
-        alone, possible = self._ask(beside, self.how).prediction(number), self._possible[number]
-        whole = _whole_core(self.answers, alone, number, possible, self._shares[number])
+        whole, possible = self._whole_core(Answers(beside, self.how).prediction(number), number), self._possible[number]
         ends = [self._group_rates(group, {**self._possible, number: max(end, 1e-9)})[number] for end in whole.interval]
         names = ", ".join(label(self.server.tenants[other].workload) for other in group if other != number)
         part = mpps / possible if possible > 0.0 else 0.0
         window_s = self.how.window_s
         width = SHARE_ERROR if window_s is None else np.hypot(SHARE_ERROR, cut_turns(part, len(group), window_s))
         return replace(
-            alone,
+            whole,
             throughput_mpps=mpps,
             interval=((1.0 - width) * ends[0], min((1.0 + width) * ends[1], whole.interval[1])),
-            verdict=whole.verdict,
             reasons=(*whole.reasons, f"shares its core with {names}: {100.0 * part:.0f} % of the core's time"),
             explanation=None,
             latency=None,
         )
 
+    def _whole_core_mpps(self, number: int) -> float:
+        """Return the throughput of an NF with all of a core's time but the cache that its share leaves it [Mpps]."""
+        felt, response = self._felt(number), self.server.tenants[number].model.response
+        if felt is None or response is None:
+            return self.answers.possible_mpps(number)
+        neighbours = len(self.server.on(self.server.sockets[number])) - 1.0
+        return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
 
-def _possible_mpps(answers: Memory, number: int, share: float) -> float:
-    """Return the throughput of an NF with all of a core's time but the cache that its share leaves it [Mpps]."""
-    felt = _felt(answers, number, share)
-    if felt is None:
-        return answers.possible_mpps(number)
-    assert answers.solved is not None
-    rest, _ = answers.solved.at[number]
-    response = answers.solved.server.tenants[number].model.response
-    assert response is not None
-    return float(response.rows_mpps(felt[np.newaxis], np.full(1, len(rest.models) - 1.0))[0])
+    def _whole_core(self, alone: Prediction, number: int) -> Prediction:
+        """Return the prediction of :meth:`_whole_core_mpps`, from that of the NF on a core of its own."""
+        mpps, felt, model = self._possible[number], self._felt(number), self.server.tenants[number].model
+        if felt is None or model.response is None:
+            return replace(alone, throughput_mpps=mpps)
+        low, high = model.response.calibration.interval_mpps(np.array([mpps]), model.solo_mpps, alone.coverage)
+        verdict, reasons = alone.verdict, alone.reasons
+        if alone.verdict is Verdict.SUPPORTED:
+            verdicts, more = model.response.applicability.check(felt[np.newaxis])
+            verdict, reasons = verdicts[0], (*reasons, *more[0])
+        interval = float(low[0]), float(high[0])
+        return replace(alone, throughput_mpps=mpps, interval=interval, verdict=verdict, reasons=reasons)
 
-
-def _felt(answers: Memory, number: int, share: float) -> Floats | None:
-    """Return the pressure on an NF per unit of its own CPU time: rates over its share; None without a fixed point."""
-    solved = answers.solved
-    if solved is None or solved.why_not(number) is not None:
-        return None
-    rest, here = solved.at[number]
-    response = solved.server.tenants[number].model.response
-    assert response is not None
-    rates, _ = flows_and_polled(response.pressure_names)
-    felt: Floats = rest.felt(here) * np.where(rates, 1.0 / min(max(share, LEAST_LOAD), 1.0), 1.0)
-    return felt
-
-
-def _whole_core(answers: Memory, alone: Prediction, number: int, mpps: float, share: float) -> _WholeCore:
-    felt = _felt(answers, number, share)
-    if felt is None:
-        return _WholeCore(mpps, alone.interval, alone.verdict, alone.reasons)
-    assert answers.solved is not None
-    model = answers.solved.server.tenants[number].model
-    assert model.response is not None
-    low, high = model.response.calibration.interval_mpps(np.array([mpps]), model.solo_mpps, alone.coverage)
-    verdict, reasons = alone.verdict, alone.reasons
-    if alone.verdict is Verdict.SUPPORTED:
-        verdicts, more = model.response.applicability.check(felt[np.newaxis])
-        verdict, reasons = verdicts[0], (*reasons, *more[0])
-    return _WholeCore(mpps, (float(low[0]), float(high[0])), verdict, reasons)
+    def _felt(self, number: int) -> Floats | None:
+        """Return the pressure on an NF per unit of its CPU time: rates over its share; None without a fixed point."""
+        solved, response = self.answers.solved, self.server.tenants[number].model.response
+        if solved is None or response is None or solved.why_not(number) is not None:
+            return None
+        one, here = solved.at[number]
+        rates, _ = flows_and_polled(response.pressure_names)
+        share = min(max(self._shares[number], LEAST_LOAD), 1.0)
+        felt: Floats = one.felt(here) * np.where(rates, 1.0 / share, 1.0)
+        return felt

@@ -13,23 +13,23 @@ from slomo.models.applicability import Verdict, worst
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.latency_result import LatencyPrediction
-from slomo.prediction.options import PredictionOptions
-from slomo.prediction.server_result import Ask, ServerPrediction
-from slomo.prediction.tenants import TenantModels
+from slomo.prediction.result import Prediction
+from slomo.prediction.server_result import ServerPrediction
+from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.vector import Floats
 
 
-def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> LatencyPrediction:
+def latency_of(tenant: TenantModel, saturated: Prediction, beside: ServerPrediction) -> LatencyPrediction:
     """Return the sojourn times of packets of a server's first NF at its offered load.
 
     Parameters
     ----------
-    server : TenantModels
-        Who runs there; the model of the first NF needs runs at several loads (`slomo profile --latency`).
-    how : PredictionOptions
-        How throughput is predicted. Its interval is part of that of latency, beside the scatter of a measurement.
-    ask : callable
-        Answers about throughput.
+    tenant : TenantModel
+        The NF; its model needs runs at several loads (`slomo profile --latency`).
+    saturated : Prediction
+        Of the NF at full load. Its interval is part of that of latency, beside the scatter of a measurement.
+    beside : ServerPrediction
+        All NFs at their loads, by the fixed point: whichever method predicts throughput, the pressure is that.
 
     Returns
     -------
@@ -37,11 +37,7 @@ def latency_of(server: TenantModels, how: PredictionOptions, ask: Ask) -> Latenc
         Without numbers, and with the verdict ``unsupported``, at a load of 1 or more, beyond the loads measured, and
         where latency was not profiled.
     """
-    tenant, plain = server.tenants[0], replace(how, explain=False)
     assert tenant.offered_mpps is not None
-    saturated = ask(server.at_load(0, None), plain).prediction(0)
-    # the pressure at its load comes from the fixed point, whichever method predicts throughput
-    beside = ask(server, replace(plain, method="equilibrium")).whole()
     mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)
     many = len(beside.tenants) - 1
     case = _Case(tenant.model, tenant.offered_mpps, mpps, felt, many, saturated.coverage)

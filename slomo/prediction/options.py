@@ -81,11 +81,6 @@ class PredictionOptions:
         return not self.by_composing and None not in [model.response for model in models]
 
 
-def options_of(fields: OptionFields) -> PredictionOptions:
-    """Convert keyword arguments to options."""
-    return PredictionOptions(**fields)  # type: ignore[arg-type]
-
-
 def check_coverage(coverage: float) -> None:
     """Raise InvalidValueError unless the coverage is strictly between 0 and 1.
 

@@ -17,10 +17,10 @@ from slomo.models.library import ModelLibrary, opened
 from slomo.prediction.batch import predict_members
 from slomo.prediction.composed import Case, read
 from slomo.prediction.members import from_indices, from_names
-from slomo.prediction.options import PredictionOptions, options_of
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer_on, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
-from slomo.prediction.tenants import Named, TenantModel, server_of, tenant_of
+from slomo.prediction.tenants import Named, TenantModel, listed, server_of, tenant_of
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -62,7 +62,7 @@ class Predictor:
         library = opened(library)
         self.library = library
         self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
-        self.how = options_of({"method": method, "model": model, "compat": compat})
+        self.how = PredictionOptions(method, model, compat)  # type: ignore[arg-type]
         self._tenants: dict[Named, TenantModel] = {}
 
     @property
@@ -113,8 +113,7 @@ class Predictor:
         UnsupportedPredictionError
             Where a competitor lacks a metric the model reads; with `strict`, for every unsupported prediction.
         """
-        names = competitors if isinstance(competitors, str) else (target, *competitors)
-        server = server_of(self._find, names, self.machine)
+        server = server_of(tuple(map(self._find, (target, *listed(competitors)))), self.machine)
         return answer_on(server, self._how(coverage, explain=explain), strict=strict)
 
     def predict_vector(

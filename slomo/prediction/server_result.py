@@ -4,16 +4,14 @@ Values only; `slomo.prediction.question` makes them.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from slomo.files.stored import Stored
 from slomo.models.applicability import Verdict, worst
 from slomo.models.noise import MeasurementNoise
-from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
-from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.display import Result, html_table
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -175,23 +173,3 @@ class ServerPrediction(Result):
         )
         head = ("NF", "socket", "solo", "predicted [Mpps]", "slowdown", "verdict")
         return html_table(f"{self.machine}, {self.method}", head, rows)
-
-
-class ServerAnswers(Protocol):
-    """Interface to answers about a server in which every NF has a core.
-
-    Shared cores and latency ask several such answers and do not depend on the method.
-    """
-
-    def prediction(self, number: int) -> Prediction:
-        """Return the answer about one tenant."""
-
-    def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated [Mpps]."""
-
-    def whole(self) -> ServerPrediction:
-        """Return the answers about everybody."""
-
-
-#: A function from a server to answers about it.
-Ask = Callable[[TenantModels, PredictionOptions], ServerAnswers]

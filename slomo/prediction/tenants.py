@@ -5,7 +5,7 @@ Only this module turns a name, text or workload into a model. Unprofiled traffic
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -183,21 +183,28 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
     return TenantModel(name, adapted.model, name.traffic.offered_mpps, adapted.reasons)
 
 
+def listed(names: Sequence[Named]) -> Sequence[Named]:
+    """Return names; InvalidValueError for a text instead of a list."""
+    if isinstance(names, str):
+        raise InvalidValueError(f"NFs are the text '{names}', needed a list", hint=f"write ['{names}']")
+    return names
+
+
+def tenants_of(library: ModelLibrary, names: Sequence[Named], machine: str | None) -> tuple[TenantModel, ...]:
+    """Resolve names as :func:`tenant_of` does; InvalidValueError for a text instead of a list."""
+    return tuple([tenant_of(library, name, machine) for name in listed(names)])
+
+
 def server_of(
-    find: Callable[[Named], TenantModel],
-    workloads: Sequence[Named],
+    tenants: tuple[TenantModel, ...],
     machine: str | None = None,
     setting: ServerSetting | None = None,
     nic_socket: int = 0,
 ) -> TenantModels:
-    """Resolve everybody on a server.
+    """Return tenants as a server.
 
-    Raises InvalidValueError for a text instead of a list, more NFs than a socket has cores, or a setting for another
-    number of NFs.
+    Raises InvalidValueError for more NFs than a socket has cores, or a setting for another number of NFs.
     """
-    if isinstance(workloads, str):
-        raise InvalidValueError(f"NFs are the text '{workloads}', needed a list", hint=f"write ['{workloads}']")
-    tenants = tuple([find(name) for name in workloads])
     name = tenants[0].model.machine if tenants else machine or ""
     if setting is None:  # most questions: nothing is set
         server = TenantModels(name, tenants, (nic_socket,) * len(tenants), nic_socket)

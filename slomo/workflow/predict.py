@@ -94,8 +94,7 @@ def predict(
         Where no prediction can be made; with `strict`, where none is supported.
     """
     from slomo.models.library import opened
-    from slomo.prediction.options import PredictionOptions
-    from slomo.prediction.question import Question, answer
+    from slomo.prediction.question import answer
 
     if offered_mpps is not None:
         positive_number("offered_mpps", offered_mpps, "Mpps")
@@ -110,12 +109,22 @@ def predict(
         setting = setting or ServerSetting()
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
-    options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)  # type: ignore[arg-type]
     models = opened(library)
-    question = Question(
-        mix, modelled(models, machine), setting, offered_mpps=offered_mpps, strict=strict, options=options
+    return answer(
+        models,
+        mix,
+        modelled(models, machine),
+        setting=setting,
+        offered_mpps=offered_mpps,
+        strict=strict,
+        method=method,
+        model=model,
+        compat=compat,
+        coverage=coverage,
+        explain=explain,
+        window_s=window_s,
+        prove=prove,
     )
-    return answer(models, question)
 
 
 def predict_vector(

@@ -4,14 +4,14 @@ A network function without a stated load takes its solo throughput; a stage of a
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from slomo.compose.ports import port_shares_mpps
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.mixes import Host
 from slomo.prediction.question import behind_ports
-from slomo.prediction.tenants import server_of, tenant_of
+from slomo.prediction.tenants import server_of, tenants_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic
 from slomo.vocabulary.workload_text import parse_workload
@@ -54,8 +54,8 @@ def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimat
     if host.port_gbps is None:
         return loaded
     if all((host.machine, without_load(key)) in estimates.library for key in tenants):
-        find = partial(tenant_of, estimates.library, machine=host.machine)
-        server = server_of(find, tenants, host.machine, ServerSetting(port_gbps=host.port_gbps))
+        models = tenants_of(estimates.library, tenants, host.machine)
+        server = server_of(models, host.machine, ServerSetting(port_gbps=host.port_gbps))
         for tenant, narrow in zip(server.tenants, behind_ports(server, estimates.how).tenants, strict=True):
             if narrow.offered_mpps != tenant.offered_mpps and narrow.offered_mpps is not None:
                 loaded[tenant.workload.key] = tenant.workload.offered(narrow.offered_mpps).key

@@ -28,10 +28,10 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
 from slomo.prediction.allocated import allocation_models
-from slomo.prediction.options import OptionFields, options_of
+from slomo.prediction.options import OptionFields, PredictionOptions
 from slomo.prediction.question import answers_on, behind_ports
 from slomo.prediction.server_result import ServerPrediction
-from slomo.prediction.tenants import TenantModels, server_of, tenant_of
+from slomo.prediction.tenants import TenantModels, server_of, tenants_of
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.display import Result, html_table
@@ -352,12 +352,10 @@ def what_if(
     """
     library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
     library.require_measured_on(machine)
-    asked, options = setting or ServerSetting(), options_of({**how, "explain": False})
+    asked, options = setting or ServerSetting(), PredictionOptions(**{**how, "explain": False})  # type: ignore[arg-type]
     tenants = [item for text in mix for item in named(text)]
     require_possible(asked, machine, len(tenants))
-    server = server_of(
-        lambda name: tenant_of(library, name, machine.name), tenants, machine.name, asked, machine.nic_socket
-    )
+    server = server_of(tenants_of(library, tenants, machine.name), machine.name, asked, machine.nic_socket)
     for place, share in (slo_share or {}).items():
         if not 0.0 < share <= 1.0:
             meant = f"a share, not a percentage: {share / 100:g} for {share:g} %"

@@ -1,0 +1,202 @@
+"""Answer about a server on which every NF has a core of its own.
+
+Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
+vectors (`composed`). Then accelerators are added (`accelerated`), offered loads limit the answer, and what was not
+profiled is named. `core_share` asks here for servers with shared cores, `question` for all.
+"""
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from slomo.errors import UnsupportedPredictionError
+from slomo.models.applicability import Verdict
+from slomo.prediction.accelerated import shares_accelerator, with_accelerator
+from slomo.prediction.allocated import NAME as ALLOCATION
+from slomo.prediction.allocated import Allocated
+from slomo.prediction.composed import composed, interval_mpps
+from slomo.prediction.fixed_point import NAME, Solved
+from slomo.prediction.options import PredictionOptions
+from slomo.prediction.result import Prediction
+from slomo.prediction.server_result import ServerPrediction, TenantPrediction
+from slomo.prediction.tenants import TenantModels
+from slomo.vocabulary.wire import wire_gbps
+
+
+class Answers:
+    """The answers about one server."""
+
+    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
+        self.server, self.how = server, how
+        self._allocated = Allocated(server, how) if by_allocation(server, how) else None
+
+    @cached_property
+    def solved(self) -> Solved | None:
+        """The fixed point, solved when first read; None if anything else answers."""
+        if self._allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
+            return None
+        return Solved(self.server, self.how)
+
+    def prediction(self, number: int) -> Prediction:
+        """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
+        prediction = self._memory(number)
+        tenant, others = self.server.tenants[number], self.server.beside(number)
+        models = [tenant.model, *(other.model for other in others)]
+        if shares_accelerator(models):
+            offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
+            here = self.server.on(self.server.sockets[number])
+            possible = [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
+            prediction = with_accelerator(prediction, models, possible, offered)
+        return self._marked(self._limited(prediction, number), number)
+
+    def whole(self) -> ServerPrediction:
+        """Return the answers about everybody."""
+        tenants = tuple(self._tenant(number) for number in range(len(self.server.tenants)))
+        reasons = dict.fromkeys(self._fallback(number) for number in range(len(tenants)))
+        return ServerPrediction(
+            self.server.machine,
+            self.method,
+            self.how.coverage,
+            tenants,
+            {} if self.solved is None else self.solved.convergence(),
+            "; ".join(reason for reason in reasons if reason) or None,
+        )
+
+    @property
+    def method(self) -> str:
+        """What answers about memory."""
+        if self._allocated is not None:
+            return ALLOCATION
+        return "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium"
+
+    def _tenant(self, number: int) -> TenantPrediction:
+        prediction, solved = self.prediction(number), self.solved
+        at_rest = solved is not None and solved.why_not(number) is None
+        offered, possible = self.server.tenants[number].offered_mpps, self.possible_mpps(number)
+        return TenantPrediction(
+            workload=prediction.target,
+            socket=self.server.sockets[number],
+            solo_mpps=prediction.solo_mpps,
+            throughput_mpps=prediction.throughput_mpps,
+            interval=prediction.interval,
+            load=1.0 if offered is None or possible <= 0.0 else min(1.0, offered / possible),
+            vector=solved.vector(number) if solved is not None and at_rest else None,
+            verdict=prediction.verdict,
+            reasons=prediction.reasons,
+            noise=prediction.noise,
+        )
+
+    def possible_mpps(self, number: int) -> float:
+        """Return the throughput that a tenant would serve if saturated, for memory only [Mpps]."""
+        if self._allocated is not None:
+            return self._allocated.possible_mpps(number)
+        if self.solved is not None and self.solved.why_not(number) is None:
+            return self.solved.possible_mpps(number)
+        return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
+
+    def _memory(self, number: int) -> Prediction:
+        if self._allocated is not None:
+            return self._allocated.prediction(number)
+        if self.solved is not None and self.solved.why_not(number) is None:
+            return self.solved.prediction(number)
+        prediction = composed(self.server, number, self.how)
+        reasons, server = list(prediction.reasons), self.server
+        if why := self._fallback(number):
+            reasons.append(why)
+        names = sorted({tenant.workload.nf for tenant in server.tenants if tenant.offered_mpps is not None})
+        if names and prediction.competitors:
+            reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(names)}")
+        beside = tuple(other.workload for other in server.beside(number))
+        verdict = (
+            prediction.verdict if tuple(reasons) == prediction.reasons else _at_most_extrapolated(prediction.verdict)
+        )
+        target = server.tenants[number].workload
+        return replace(prediction, target=target, competitors=beside, reasons=tuple(reasons), verdict=verdict)
+
+    def _fallback(self, number: int) -> str | None:
+        """Return why the equilibrium was asked for but does not answer; None if it does or was not asked for."""
+        if self.solved is not None:
+            return self.solved.why_not(number)
+        if self._allocated is not None or self.how.method != "equilibrium":
+            return None
+        without = sorted({model.workload.nf for model in self.server.models if model.response is None})
+        names = ", ".join(without)
+        return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
+
+    def _limited(self, prediction: Prediction, number: int) -> Prediction:
+        """Limit an answer by the offered load, and widen it by the uncertainty of a share of the ports."""
+        tenant = self.server.tenants[number]
+        offered, through = tenant.offered_mpps, tenant.through_ports_mpps
+        if offered is not None and prediction.model not in (NAME, ALLOCATION):
+            low, high = prediction.interval
+            prediction = replace(
+                prediction,
+                solo_mpps=min(prediction.solo_mpps, offered),
+                throughput_mpps=min(prediction.throughput_mpps, offered),
+                interval=(min(low, offered), min(high, offered)),
+                explanation=None,
+            )
+        if through is None:
+            return prediction
+        (low, high), (least, most) = prediction.interval, through
+        return replace(prediction, interval=(min(low, least), max(high, most)))
+
+    def _marked(self, prediction: Prediction, number: int) -> Prediction:
+        """Add unprofiled traffic to the reasons; a solo answer is then a prediction, not a measurement."""
+        tenant, server = self.server.tenants[number], self.server
+        reasons = list(tenant.adapted)
+        reasons += [reason for other in server.beside(number) for reason in other.adapted if reason not in reasons]
+        socket = server.sockets[number]
+        if socket != server.nic_socket:
+            reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")
+        reasons += self._beyond_ports
+        if not reasons:
+            return prediction
+        interval = prediction.interval
+        if tenant.adapted and not prediction.competitors and tenant.offered_mpps is None:
+            interval = self._interval_mpps(number, prediction.throughput_mpps)
+        verdict = _at_most_extrapolated(prediction.verdict)
+        return replace(prediction, verdict=verdict, reasons=(*reasons, *prediction.reasons), interval=interval)
+
+    @cached_property
+    def _beyond_ports(self) -> tuple[str, ...]:
+        """Add a reason if a port is faster than the machine's ports, behind which all profiles were measured."""
+        server, stated = self.server, self.server.machine_ports_gbps
+        if server.setting.port_gbps is None or server.setting.port_gbps <= stated:
+            return ()
+        served = [
+            self.possible_mpps(number) if tenant.offered_mpps is None else tenant.offered_mpps
+            for number, tenant in enumerate(server.tenants)
+        ]
+        frames_b = [tenant.workload.traffic.packet_size_b for tenant in server.tenants]
+        gbps = sum(wire_gbps(*each) for each in zip(frames_b, served, strict=True))
+        return (f"{gbps:.3g} Gbit/s together, profiled behind ports of {stated:g}",) if gbps > stated else ()
+
+    def _interval_mpps(self, number: int, mpps: float) -> tuple[float, float]:
+        subject, coverage = self.server.tenants[number].model, self.how.coverage
+        if self.solved is not None and subject.response is not None:
+            calibration = subject.response.calibration
+            low, high = calibration.interval_mpps(np.array([mpps]), subject.solo_mpps, coverage)
+        else:
+            low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
+        return float(low[0]), float(high[0])
+
+
+def by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
+    """Return whether ways, throttles or memory nodes are set, or all models are over these only.
+
+    Raises UnsupportedPredictionError if they are set and composing was asked for.
+    """
+    if not server.is_divided:
+        profiled_apart = [model.allocation is not None and not model.knows_pressure for model in server.models]
+        return any(profiled_apart) and not how.by_composing and not how.jointly(server.models)
+    if how.by_composing:
+        raise UnsupportedPredictionError(
+            "composed vectors know no cache ways, throttles and memory nodes", hint="leave out the method and the model"
+        )
+    return True
+
+
+def _at_most_extrapolated(verdict: Verdict) -> Verdict:
+    return Verdict.EXTRAPOLATED if verdict is Verdict.SUPPORTED else verdict
