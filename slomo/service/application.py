@@ -71,7 +71,9 @@ class Service:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
             self.store.write(lambda connection: self.cluster_store.add_servers(connection, documents)).result()
         self.outcomes = self._replayed()
-        self.kubernetes = KubernetesRoom(self.model_store, settings.confidence, self.metrics, settings.evict)
+        self.kubernetes = KubernetesRoom(
+            self.model_store, settings.confidence, self.metrics, settings.evict, settings.evict_per_minute
+        )
         if settings.correct and not self.outcomes.is_neutral:
             self.cluster_store.exchange_models(self.outcomes.factors())
             self.kubernetes.exchange_models(self.cluster_store.factors)

@@ -46,6 +46,8 @@ class ServiceSettings:
     kubernetes: str | None = None
     #: Whether pods are moved away from nodes on which a promise is broken; one of "off", "dry-run", "on".
     evict: Literal["off", "dry-run", "on"] = "dry-run"
+    #: How many of them per minute, at most.
+    evict_per_minute: int = 60
     #: Placement policy.
     policy: str = "predicted"
     #: Probability with which all SLOs of a socket must hold.

@@ -14,6 +14,8 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
+from tests.service.kubernetes.test_extender import node
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/slomo-scheduler.yaml").read_text(encoding="utf-8")))
 #: Kinds that slomo writes.
@@ -44,6 +46,7 @@ def exposed(client: TestClient) -> str:
     client.post("/v1/observations", json={"observations": [{"target": "lpm", "throughput_mpps": 4.9}]})
     client.post("/scheduler/filter", json={"Pod": {}, "NodeNames": ["n"]})
     client.post("/v1/predict", json={"target": "lpm"})
+    client.service.kubernetes.view.node_seen(node("n"))  # type: ignore[attr-defined]
     return client.get("/metrics").text
 
 
@@ -199,9 +202,12 @@ def test_helm_renders_what_the_manifests_say() -> None:
 
     assert named(yaml.safe_load_all(rendered().stdout)) == named(MANIFESTS)
     assert rendered("--set", "models.claim=").returncode != 0
-    assert ("ServiceMonitor", "slomo") in named(
-        yaml.safe_load_all(rendered("--set", "serviceMonitor.enabled=true").stdout)
-    )
+    watched = list(yaml.safe_load_all(
+        rendered("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true").stdout
+    ))  # fmt: skip
+    assert named(watched) >= {("ServiceMonitor", "slomo"), ("PrometheusRule", "slomo")}
+    rules = yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text(encoding="utf-8"))
+    assert next(item["spec"] for item in watched if item and item["kind"] == "PrometheusRule") == rules
 
 
 SERVE = """

@@ -35,6 +35,9 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
     help="Move pods from nodes where a promise is broken.",
 )
 @click.option(
+    "--evict-per-minute", type=POSITIVE_COUNT, default=60, show_default=True, metavar="N", help="So many at most."
+)
+@click.option(
     "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold."
 )
 @click.option("--enforce", metavar="BACKEND", help="Let admins act on this host: auto, resctrl, pqos, cgroup, ...")
@@ -96,6 +99,7 @@ _PLAIN = (
     "port",
     "kubernetes",
     "evict",
+    "evict_per_minute",
     "confidence",
     "open_loopback",
     "enforce",

@@ -1,31 +1,38 @@
 """Moves a pod away from a node on which a promise is broken, through the eviction API, by default only for show.
 
-The API server respects disruption budgets; the pod's controller makes it anew, and the scheduler places it. One pod
-goes at a time: without a promise before with one, low priority before high, and only where its leaving mends the node
-or helps, where another node takes it without breaking a promise, and where something makes it anew.
+The API server respects disruption budgets; the pod's controller makes it anew, and the scheduler places it. Of a node
+one pod goes at a time: without a promise before with one, low priority before high, and only where its leaving mends
+the node or helps, where another node takes it without breaking a promise, and where something makes it anew. Pods that
+go together come from different nodes and have a place each; others wait until those have been placed.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal
 
 import httpx
 
 from slomo.errors import SlomoError
 from slomo.placement.feasibility.mixes import without
+from slomo.service import metrics
 from slomo.service.kubernetes.judging import NodeJudge
+from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.metrics import Counter
 from slomo.service.servers import RunningServer
 
 _LOG = logging.getLogger("slomo.service.audit")
 Eviction = Literal["off", "dry-run", "on"]
-#: Pause after an eviction [s]: the pod must be placed and judged anew before another one goes.
+#: How long pods that went are waited for, at most, and how long a node is left alone after a refusal [s].
 PAUSE_S = 30.0
+#: How long a node is left alone from which no pod can go [s].
+NO_PLACE_S = 10.0
 #: Nodes that are looked at each time, at most.
 MOST_NODES = 5
+#: Evictions per minute, at most, unless told otherwise.
+PER_MINUTE = 60
 
 
 class Evictor:
@@ -39,8 +46,10 @@ class Evictor:
         What runs where.
     mode : {"off", "dry-run", "on"}
         Whether anything is evicted: with "dry-run" the API server checks rights and budgets, and changes nothing.
-    counted : Counter
+    counted : metrics.Counter
         Counts by mode and outcome.
+    per_minute : int
+        Evictions per minute, at most.
     clock : callable
         Returns the time [s].
     """
@@ -50,30 +59,57 @@ class Evictor:
         watch: Watch,
         view: ClusterView,
         mode: Eviction,
-        counted: Counter,
+        counted: metrics.Counter,
+        per_minute: int = PER_MINUTE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch, self._view, self._mode, self._counted, self._clock = watch, view, mode, counted, clock
-        self._not_before_s = 0.0
+        self._pause_s = 60.0 / per_minute
+        self._not_before_s = self._until_s = 0.0
+        self._gone: set[str] = set()
+        self._there: dict[PodNeed, int] = {}
+        self._spared: dict[str, float] = {}
 
-    async def look(self, servers: Iterable[RunningServer], judge: NodeJudge) -> str | None:
-        """Evict one pod where that helps; return which."""
-        if self._mode == "off" or self._clock() < self._not_before_s:
-            return None
-        broken = [server for server in servers if server.kind == "broken"]
-        self._not_before_s = self._clock() + (PAUSE_S if broken else 0.0)
-        for server in broken[:MOST_NODES]:
+    async def look(self, servers: Iterable[RunningServer], judge: NodeJudge) -> list[str]:
+        """Evict pods where that helps, each from another node; return which."""
+        now_s = self._clock()
+        if self._mode == "off" or now_s < self._not_before_s or not (now_s >= self._until_s or self._are_back()):
+            return []
+        self._spared = {name: until_s for name, until_s in self._spared.items() if until_s > now_s}
+        broken = [server.name for server in servers if server.kind == "broken" and server.name not in self._spared]
+        before = Counter(need for node in self._view.nodes.values() for need in node.tenants.values())
+        self._gone, self._there, places, names = set(), {}, set[str](), list[str]()
+        for name in broken[:MOST_NODES]:
             try:
-                uid = self.victim(server.name, judge)
+                found = self.victim(name, judge, places)
             except SlomoError as error:  # too much to judge at once: what was judged is remembered
-                _LOG.info("no eviction from %s: %s", server.name, error)
+                _LOG.info("no eviction from %s: %s", name, error)
+                found = None
+            if found is None:
+                self._spared[name] = now_s + NO_PLACE_S
                 continue
-            if uid is not None:
-                return await self._evict(uid, server.name)
-        return None
+            uid, place = found
+            need = self._view.nodes[name].tenants[uid]
+            pod = await self._evict(uid, name)
+            if pod is None:
+                self._spared[name] = now_s + PAUSE_S
+                continue
+            names.append(pod)
+            places.add(place)
+            self._gone.add(uid)
+            self._there[need] = before[need]
+        self._not_before_s, self._until_s = now_s + len(names) * self._pause_s, now_s + PAUSE_S * bool(names)
+        return names
 
-    def victim(self, name: str, judge: NodeJudge) -> str | None:
-        """Return the uid of the pod whose leaving helps a node most, or None.
+    def _are_back(self) -> bool:
+        """Say whether pods that went are placed again: as many run as before that need the same."""
+        if any(uid in self._view.pods for uid in self._gone):
+            return False
+        there = Counter(need for node in self._view.nodes.values() for need in node.tenants.values())
+        return all(there[need] >= count for need, count in self._there.items())
+
+    def victim(self, name: str, judge: NodeJudge, taken: Collection[str] = ()) -> tuple[str, str] | None:
+        """Return the uid of the pod whose leaving helps a node most, and a node that takes it, or None.
 
         Raises SlomoError where too much would have to be judged.
         """
@@ -81,14 +117,17 @@ class Evictor:
         if node is None or node.host is None:
             return None
         for may_go in self._ranked(node):
-            helpful: str | None = None
+            helpful: tuple[str, str] | None = None
             for uid in may_go:
                 verdict = self._left(node, uid, judge)
-                if not (verdict["ok"] or verdict["helps"]) or not self._has_place(uid, name, node, judge):
+                if not (verdict["ok"] or (verdict["helps"] and helpful is None)):
+                    continue
+                place = self._place(uid, name, node, judge, taken)
+                if place is None:
                     continue
                 if verdict["ok"]:
-                    return uid
-                helpful = helpful or uid
+                    return uid, place
+                helpful = uid, place
             if helpful is not None:
                 return helpful
         return None
@@ -109,13 +148,14 @@ class Evictor:
         now, then = judge.oracle.verdicts(host, [mix, without(mix, numbers[uid])])
         return {"ok": then.ok, "helps": then.headroom > now.headroom}
 
-    def _has_place(self, uid: str, name: str, node: NodeView, judge: NodeJudge) -> bool:
-        """Say whether another node takes a pod without breaking a promise."""
-        others = [other for other in self._view.nodes if other != name]
+    def _place(self, uid: str, name: str, node: NodeView, judge: NodeJudge, taken: Collection[str]) -> str | None:
+        """Return another node that takes a pod without breaking a promise, but one of `taken`."""
+        others = [other for other in self._view.nodes if other != name and other not in taken]
         judged = judge.judge(node.tenants[uid], uid, others, self._view)
-        return any(answer.ok and answer.is_judged for answer in judged.values())
+        return next((other for other, answer in judged.items() if answer.ok and answer.is_judged), None)
 
     async def _evict(self, uid: str, node: str) -> str | None:
+        """Evict a pod; return its name where it goes."""
         name = self._view.names[uid]
         outcome = await evict(self._watch, self._view, uid, self._mode)
         self._counted.add((self._mode, outcome))

@@ -14,7 +14,7 @@ from typing import Any
 from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.kubernetes.contention import ContentionWriter
-from slomo.service.kubernetes.evicting import Eviction, Evictor
+from slomo.service.kubernetes.evicting import PER_MINUTE, Eviction, Evictor
 from slomo.service.kubernetes.holds import SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.leading import Leader
@@ -58,12 +58,20 @@ class KubernetesRoom:
         What is counted.
     evict : {"off", "dry-run", "on"}
         Whether pods are moved away from nodes on which a promise is broken.
+    per_minute : int
+        How many of them, at most.
     """
 
     def __init__(
-        self, model_store: ModelStore, confidence: float, metrics: Metrics, evict: Eviction = "dry-run"
+        self,
+        model_store: ModelStore,
+        confidence: float,
+        metrics: Metrics,
+        evict: Eviction = "dry-run",
+        per_minute: int = PER_MINUTE,
     ) -> None:
-        self._model_store, self._confidence, self._metrics, self._evict = model_store, confidence, metrics, evict
+        self._model_store, self._confidence, self._metrics = model_store, confidence, metrics
+        self._evict, self._per_minute = evict, per_minute
         self.view = ClusterView()
         self.judge = NodeJudge(model_store.answers.library, confidence)
         self.running = Running(self.view, self.judge)
@@ -110,7 +118,7 @@ class KubernetesRoom:
     async def _act(self, watch: Watch, leader: Leader) -> None:
         """As the leader, tell pods every second whether their promises are kept; move some where they are not."""
         teller = Teller(watch, self.view, self._metrics.told)
-        evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions)
+        evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions, self._per_minute)
         writer = ContentionWriter(watch)
         while True:
             await asyncio.sleep(1.0)

@@ -240,8 +240,10 @@ class ControlPlane:
             self.delete_pod(pod)
         return gone
 
-    def add_pod(self, name: str, nf: str, share: float, scheduler: str, rank: str = "", cpu: str = "1") -> None:
-        """Add a pod that runs a network function with a promise, of a priority class where one is named."""
+    def add_pod(
+        self, name: str, nf: str, share: float, scheduler: str, rank: str = "", cpu: str = "1", owner: str = ""
+    ) -> None:
+        """Add a pod that runs a network function with a promise; of a priority class, a ReplicaSet where named."""
         notes = {NF: nf, MIN_SHARE: str(share)}
         container = {"name": "nf", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
         spec: dict[str, Any] = {
@@ -251,8 +253,19 @@ class ControlPlane:
         }
         if rank:
             spec["priorityClassName"] = rank
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": notes}, "spec": spec}
+        meta: dict[str, Any] = {"name": name, "annotations": notes}
+        if owner:
+            meta["ownerReferences"] = [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
+            ]
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         self.line.post("/api/v1/namespaces/default/pods", json=body).raise_for_status()
+
+    def bind_pod(self, name: str, node: str) -> None:
+        """Bind a pod to a node, as a scheduler does."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        self.line.post(f"/api/v1/namespaces/default/pods/{name}/binding", json=body).raise_for_status()
 
     def delete_pod(self, name: str) -> None:
         """Delete a pod at once."""

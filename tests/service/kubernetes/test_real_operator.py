@@ -220,6 +220,41 @@ def slipped(dice: random.Random) -> dict[str, dict[str, str]]:
     return {"annotations": notes, "labels": labels}
 
 
+def test_broken_promises_are_mended_within_a_minute(plane: ControlPlane, models: Path) -> None:
+    """Bound unjudged onto a third of the nodes, pods are evicted and placed anew until every promise holds."""
+    nodes = nodes_of(models, 24)
+    plane.add_nodes(nodes)
+    pods = wishes(48, seed=31)
+    for number, (name, nf, share) in enumerate(pods):
+        plane.add_pod(name, nf, share, "slomo-scheduler", cpu="100m", owner=name)
+        plane.bind_pod(name, nodes[number % 8][0])
+    before = broken(plane, dict(nodes), ModelLibrary.load(models))
+    plane.scheduler("slomo-scheduler", address := replica(plane, models, "slomo", "--evict", "on"))
+    begun, moved, seen = time.monotonic(), 0, 0.0
+    alive = {name: (nf, share) for name, nf, share in pods}
+
+    def is_mended() -> bool:
+        """Make pods anew that were evicted, as their ReplicaSets would; say whether all run and every promise holds."""
+        nonlocal alive, moved, seen
+        here = plane.pods()
+        for name in [name for name in alive if name not in here]:
+            moved += 1
+            alive[f"{name}-r"] = alive.pop(name)
+            plane.add_pod(f"{name}-r", *alive[f"{name}-r"], "slomo-scheduler", cpu="100m", owner=name)
+        at_risk = in_view(address, "slomo_slo_violation_predicted")
+        seen = max(seen, at_risk)
+        return not at_risk and all(node for _, node in plane.pods().values())
+
+    waited("mended", is_mended, 120.0)
+    took_s = time.monotonic() - begun
+    late = broken(plane, dict(nodes), ModelLibrary.load(models))
+    told = f"{len(before)} broken in the simulation, {seen:.0f} predicted; {moved} pods moved"
+    note(f"{told}, all mended {took_s:.1f} s after slomo was ready; {len(late)} broken")
+    assert seen > 10
+    assert late == []
+    assert took_s <= 60.0
+
+
 def test_a_thousand_mutated_annotations_are_refused_or_told(plane: ControlPlane, models: Path) -> None:
     """None is taken for no promise: the API server refuses it, slomo tells it on the pod, or it is another promise."""
     plane.add_nodes(nodes_of(models, 2))

@@ -179,27 +179,33 @@ def test_a_pod_without_a_promise_goes_first_where_a_promise_is_broken(nodes: Tes
         view.pod_seen(Pod(meta, PodSpec("full", priority=priority)))
     api, counter, now = Api(201), Counter("evictions", "", ("mode", "outcome")), [100.0]
 
-    async def run() -> list[str | None]:
+    async def run() -> list[list[str]]:
         watch = Watch("http://api", view)
         await watch.close()
         watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
         evictor = Evictor(watch, view, mode, counter, clock=lambda: now[0])
         servers = await room.running.servers()
         assert next(server.kind for server in servers if server.name == "full") == "broken"
-        gone = [await evictor.look(servers, room.judge), await evictor.look(servers, room.judge)]
+        gone = [await evictor.look(servers, room.judge)]
+        now[0] += 2.0
+        gone.append(await evictor.look(servers, room.judge))
+        view.pod_gone("low")
+        view.pod_seen(Pod(Metadata(name="anew", uid="anew", annotations={NF: "ids"}), PodSpec("fine")))
+        gone.append(await evictor.look(servers, room.judge))
         await watch.close()
         return gone
 
-    first, second = asyncio.run(run())
-    assert second is None  # not before the pause is over
+    first, second, third = asyncio.run(run())
+    assert second == []  # not before what went is placed again
+    assert third == ([] if mode == "off" else ["default/free"])
     if mode == "off":
-        assert (first, api.written) == (None, [])
+        assert (first, api.written) == ([], [])
         return
-    ((method, path, body),) = api.written
-    assert first == "default/low"
+    (method, path, body), _ = api.written
+    assert first == ["default/low"]
     assert (method, path) == ("POST", "/api/v1/namespaces/default/pods/low/eviction")
     assert body["deleteOptions"].get("dryRun") == (["All"] if mode == "dry-run" else None)
     assert body["deleteOptions"]["preconditions"] == {"uid": "low"}
-    assert counter.values == {(mode, "done"): 1.0}
+    assert counter.values == {(mode, "done"): 2.0}
     view.replace_nodes([node("full")])
     assert Evictor(Watch("http://api", view), view, mode, counter).victim("full", room.judge) is None
