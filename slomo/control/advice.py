@@ -1,8 +1,8 @@
-"""What would help: the settings of a socket that keep all promises and leave best effort the most.
+"""Find settings of a socket that keep all promises and leave best effort most throughput.
 
-Candidates grow from one lever on one tenant (throttle who was promised nothing, give who suffers ways of its own, bring
-its memory home, raise its weight) to ways for everybody who was promised something. Promises come first, then what is
-left to tenants without one, then few changes.
+Candidates range from one change to one tenant (throttle one without a promise; give a victim exclusive ways, local
+memory or more weight) to exclusive ways for every tenant with a promise. Promises rank first, then the throughput of
+tenants without a promise, then fewer changes.
 """
 
 import itertools
@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 
-#: Throttles that are tried [%], weakest first.
+#: Throttles to try [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
-#: CPU weights that are tried for who suffers on a shared core, over what it has.
+#: CPU weights to try for a victim on a shared core, as multiples of its present one.
 WEIGHTS = (1.5, 2.0, 4.0, 8.0)
-#: A gain of room that is not worth a change; best effort's welfare is compared in steps of it.
+#: Step in which headroom and best effort's throughput are compared; smaller gains are not worth a change.
 HARDLY = 0.005
-#: Tenants without a promise that are throttled alone, and portions of the ways that are tried for who suffers.
+#: Number of tenants without a promise that are throttled one by one, and parts of the ways tried for a victim.
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outlook | None:
-    """Return the settings under which every promise holds and best effort has most; None where none was found.
+    """Return the settings that keep every promise and leave best effort most; None if none was found.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ def best_effort(
     avoid: Sequence[Mapping[str, Setting]] = (),
     usual: Situation | None = None,
 ) -> Outlook:
-    """Return what `advise` would, or where nothing keeps every promise what breaks fewest, and those least.
+    """Return the settings of `advise` or, if no settings keep every promise, those that break fewest and least.
 
-    Where that is hardly better than what is in force (`now`), what is in force is returned; settings to `avoid` never.
-    Where the loads that promises are kept for are not the `usual` ones, best effort's welfare is compared at those.
+    If they are hardly better than the present settings (`now`), return the present ones; never settings in `avoid`. If
+    promises are kept for other loads than the `usual` ones, best effort's throughput is compared at the usual ones.
     """
     fresh = (settings for settings in candidates(situation, now) if settings not in avoid)
     tried = foresee_many(situation, list(itertools.islice(fresh, limit)), margin)
@@ -79,7 +79,7 @@ def best_effort(
 
 
 def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
-    """Return the one that leaves best effort most; of those that leave as much, the one that changes fewest tenants."""
+    """Return the settings that leave best effort most; of equal ones, those that change fewest tenants."""
 
     def rank(outlook: Outlook) -> tuple[float, int, float]:
         changed = sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
@@ -90,7 +90,7 @@ def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
 
 
 def welfare(situation: Situation, outlook: Outlook) -> float:
-    """Return the mean share of its solo throughput (or load) that a tenant without a promise has; 1 without any."""
+    """Return the mean share of solo throughput (or load) of tenants without a promise; 1 if there are none."""
     shares = [
         min(1.0, mpps / possible)
         for name, mpps in outlook.throughput_mpps.items()
@@ -132,7 +132,7 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:
-    """Give some tenants ways of their own from below, and all others the rest together."""
+    """Give some tenants exclusive ways from below, and all others the rest together."""
     settings: dict[str, Setting] = {}
     first = 0
     for name, count in ways.items():
@@ -144,7 +144,7 @@ def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting
 
 
 def minimal_ways(situation: Situation, name: str) -> int:
-    """Return the fewest ways with which a tenant keeps its promise where memory is idle."""
+    """Return the fewest ways with which a tenant keeps its promise at idle memory."""
     response, idle = situation.responses[name], situation.memory.latency_ns[0]
     needed = situation.needed_mpps(name) / situation.bias.get(name, 1.0)
     fitting = (ways for ways in range(1, situation.ways + 1) if response.mpps(ways, idle) >= needed)
@@ -152,7 +152,7 @@ def minimal_ways(situation: Situation, name: str) -> int:
 
 
 def _by_traffic(situation: Situation, now: Outlook) -> Sequence[str]:
-    """Return the tenants that were promised nothing, the heaviest on memory first."""
+    """Return the tenants without a promise, heaviest memory traffic first."""
     names = list(situation.responses)
     moved = {
         name: now.parted.throughput_mpps[i] * situation.responses[name].line(now.parted.ways[i])[2]

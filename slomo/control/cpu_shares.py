@@ -1,8 +1,8 @@
-"""NFVnice's controller of CPU shares: what NFs of shared cores are given, from what is seen of them.
+"""NFVnice's CPU-share controller: weights of NFs on shared cores from observations.
 
 NFVnice (SIGCOMM'17): an NF's share of its core is proportional to arrival rate x cost per packet, times its priority.
-The cost is the median of a window of what is observed (single packets in the simulator, processor time over packets on
-a real machine), arrivals count what was dropped, too. Pure: observations in, weights out.
+The cost is the median of a window of observations (single packets in the simulator, CPU time over packets on a real
+machine); arrivals include dropped packets. Pure: observations in, weights out.
 """
 
 from collections import defaultdict
@@ -21,13 +21,14 @@ from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES
 LEAST_WEIGHT, MOST_WEIGHT, DEFAULT_WEIGHT = 1, 10_000, 100
 #: NFVnice, section 3: the cost is sampled every millisecond, its window is 100 ms, weights are written every 10 ms.
 SAMPLE_MS, WINDOW_MS, UPDATE_MS = 1.0, 100.0, 10.0
-#: In a loop of seconds, a weight that moves by less than this share is left; costs are medians of so many rounds.
+#: In a loop with periods of seconds, a weight changes only by more than this share; costs are medians of this many
+#: rounds.
 STEADY, WINDOW_ROUNDS = 0.1, 5
 
 
 @dataclass(frozen=True)
 class NFObservation:
-    """What is seen of one NF since the controller looked last.
+    """Observations of one NF since the controller's last decision.
 
     Raises InvalidValueError for a negative load or cost, or a priority that is not above 0.
     """
@@ -36,7 +37,7 @@ class NFObservation:
     name: str
     #: Core it shares.
     core: int
-    #: Packets that came for it per second, those dropped before its queue included, 0 or more.
+    #: Packets per second that arrived for it, including those dropped before its queue, 0 or more.
     arrivals: float
     #: Median cost of a packet over the window [cycles]; None before the first sample.
     cost_cycles: float | None = None
@@ -57,7 +58,7 @@ class NFObservation:
 
 @dataclass(frozen=True)
 class CostWindow:
-    """Samples of one NF's cost per packet, the latest 100 ms of them.
+    """Samples of one NF's cost per packet over the latest 100 ms.
 
     Examples
     --------
@@ -75,14 +76,14 @@ class CostWindow:
 
     @property
     def median_cycles(self) -> float | None:
-        """The median, which a few outliers do not move; None without samples."""
+        """The median, which is robust against outliers; None without samples."""
         return median(cycles for _, cycles in self.samples) if self.samples else None
 
 
 def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:
     """Return each NF's share of its core, 0 to 1: priority x arrivals x cost over the sum of its core.
 
-    A core whose NFs are idle, or of which one that has load was never sampled, is shared equally.
+    A core with only idle NFs, or with a loaded NF that was never sampled, is shared equally.
 
     Examples
     --------
@@ -132,14 +133,14 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SharesMemory:
-    """What the loop's controller remembers: costs of the latest rounds, and the weights in force."""
+    """State of the loop's controller: costs of the latest rounds, and the weights in force."""
 
     costs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class SharesController:
-    """Gives NFs of shared cores CPU weights by their loads, in a loop (`slomo.control.loop`).
+    """Sets CPU weights of NFs on shared cores by their loads, in a loop (`slomo.control.loop`).
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ class SharesController:
         self.server, self.seats = server, dict(seats)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the weights of now; see `Controller`."""
+        """Return the present weights; see `Controller`."""
         state = memory if isinstance(memory, SharesMemory) else SharesMemory()
         costs = {
             name: (*state.costs.get(name, ()), reading.cost_cycles)[-WINDOW_ROUNDS:]

@@ -1,13 +1,13 @@
-"""The guard: keeps promised throughput by the change that is predicted to help and to cost best effort least.
+"""The guard: keeps promised throughput by the change predicted to work at least cost to best effort.
 
 Loads burst faster than a loop acts. A promise is therefore kept for whatever may come: with all that was promised
 offered, and best effort at full load; before the first reading, too, as sensors may be silent from the start. Only
 where no setting keeps that, the highest loads of late count instead.
 
-Watching is cheap: throughput, loads and latency. Where a promise breaks, or is predicted to break, the plant is asked
-for a probe, which costs more and tells more exactly what the tenants do; then candidates are tried in a what-if, the
-best is applied, looked at in the next round, and taken back where it did not help. What holds with room to spare is
-loosened later. Pairs of prediction and outcome correct the predictions (`slomo.drift.correction`).
+Observing throughput, loads and latency is cheap. If a promise breaks or is predicted to break, the plant is probed,
+which costs more and measures tenants more exactly. Candidates are then predicted, the best one is applied, checked in
+the next round, and undone if it did not help. Settings that hold with headroom are loosened later. Differences between
+predictions and outcomes correct later predictions (`slomo.drift.correction`).
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 from slomo.drift.correction import OnlineCorrection
 
-#: Room over the margin before a change is loosened, and rounds it must hold.
+#: Headroom above the margin required to loosen a setting, and the number of rounds for which it must last.
 LOOSE_MARGIN, LOOSE_ROUNDS = 0.04, 6
-#: Candidates that are tried in one round.
+#: Largest number of candidates predicted in one round.
 CANDIDATES = 100
-#: What is left of a load's peak after a round, and rounds before whatever may come is tried again to be kept.
+#: Factor by which a load's remembered peak decays per round, and rounds until the worst loads are tried again.
 FADING, AGAIN = 0.97, 30
-#: Settings that did not help, of which so many are not tried again while the promise they were tried for is at risk.
+#: Number of remembered settings that did not help; they are not tried again while the same promise is at risk.
 REMEMBERED = 8
 
 
@@ -35,7 +35,7 @@ class GuardMemory:
 
     #: What is in force.
     settings: Mapping[str, Setting]
-    #: What was before the last change, until it was looked at.
+    #: Settings before the last change, until its effect was checked.
     before: Mapping[str, Setting] | None = None
     #: Rounds without suspicion.
     calm: int = 0
@@ -43,14 +43,14 @@ class GuardMemory:
     correction: OnlineCorrection = field(default_factory=lambda: OnlineCorrection(weight=0.4))
     #: The highest loads of late.
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
-    #: Rounds in which the highest loads of late are planned for, as nothing keeps promises for whatever may come.
+    #: Rounds for which recent peak loads are used, as no setting keeps promises under the worst loads.
     short: int = 0
-    #: What was tried lately and did not help.
+    #: Recently tried settings that did not help.
     vain: tuple[Mapping[str, Setting], ...] = ()
 
 
 class GuardController:
-    """Keeps promises by ways, throttles and weights.
+    """Keeps promises by cache ways, throttles and weights.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class GuardController:
         return ControlDecision(self.initial.plan(self.server, state.settings), state, ("before the first reading",))
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return what would help most; see `Controller`."""
+        """Return the change that helps most; see `Controller`."""
         state = memory if isinstance(memory, GuardMemory) else GuardMemory(self._first)
         seen = self._situation(observation, state)
         correction = _learned(observation, foresee(seen), state.correction)
@@ -102,9 +102,9 @@ class GuardController:
     def _in_vain(
         self, observation: MachineReading, situation: Situation, state: GuardMemory, before: Mapping[str, Setting]
     ) -> bool:
-        """Return whether a promise is missed by no less than it would be now had the last change not been made.
+        """Return whether a promise is missed by at least as much as it would be without the last change.
 
-        What was seen before the change corrects that prediction whole, not within the bound of what is trusted.
+        Observations before the change correct that prediction in full, without the limit that otherwise applies.
         """
         shortfall = _shortfall(observation)
         as_seen = {name: bias.ratio for name, bias in state.correction.biases.items()}
@@ -148,7 +148,7 @@ class GuardController:
         return ControlDecision(situation.plan(self.server, situation.settings), state)
 
     def _weaker(self, situation: Situation) -> list[Mapping[str, Setting]]:
-        """Return settings that restrict less: nothing at all, no throttle, throttles half as strong."""
+        """Return less restrictive settings: none at all, no throttle, throttles half as strong."""
         first = {name: self._first[name] for name in situation.responses}
         free = {name: replace(s, bandwidth_percent=100.0) for name, s in situation.settings.items()}
         halved = {
@@ -158,7 +158,7 @@ class GuardController:
         return [each for each in (first, free, halved) if each != situation.settings]
 
     def _situation(self, observation: MachineReading, state: GuardMemory) -> Situation:
-        """Return what is, at the loads that are seen."""
+        """Return the present situation, at the observed loads."""
         seen = {name: reading for name, reading in observation.tenants.items() if name in self.initial.responses}
         return replace(
             self.initial,
@@ -170,7 +170,7 @@ class GuardController:
 
 
 def whatever_comes(situation: Situation) -> Situation:
-    """Return a situation at the worst loads: all that was promised is offered, and best effort is at full load.
+    """Return the situation at the worst loads: all promised throughput offered, best effort saturated.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def whatever_comes(situation: Situation) -> Situation:
 
 
 def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str, float]:
-    """Return the highest loads of late."""
+    """Return the highest recent loads."""
     return {
         name: max(reading.offered_mpps, FADING * before.get(name, 0.0))
         for name, reading in observation.tenants.items()
@@ -193,9 +193,9 @@ def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str
 
 
 def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrection) -> OnlineCorrection:
-    """Take the pairs of tenants that were not limited by their load: there prediction and outcome can differ.
+    """Use prediction and outcome of tenants that were not limited by their load: only there can the two differ.
 
-    Packets that take too long wait for others: what is served then is about what can be.
+    A tenant with too long packet latency has a queue: its served rate is about its possible rate.
     """
     for name, possible in zip(now.settings, now.parted.capacity_mpps, strict=True):
         reading = observation.tenants[name]
@@ -205,7 +205,7 @@ def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrec
 
 
 def _shortfall(observation: MachineReading) -> float:
-    """Return the largest share by which a promise is missed."""
+    """Return the largest relative shortfall of a promise."""
     missing = [
         1.0 - reading.throughput_mpps / reading.needed_mpps
         for reading in observation.tenants.values()

@@ -1,7 +1,7 @@
-"""A real machine under control: running NFs, watched in windows, held by control groups.
+"""A real machine under control: running NFs, observed in windows, isolated by control groups.
 
-A promise is about what neighbours take through caches and memory. Other programs on this machine may take CPU time from
-an NF, too: its rates are therefore computed per CPU time that it had (`slomo.testbed.host.tenant.Window`).
+A promise concerns the effect of neighbours through caches and memory. Other programs may take CPU time from an NF, so
+its rates are computed per CPU time that it had (`slomo.testbed.host.tenant.Window`).
 """
 
 import time
@@ -15,14 +15,14 @@ from slomo.enforce.plan import TenantSetting
 from slomo.errors import InvalidValueError
 from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 
-#: How many times as long a probe looks as an observation.
+#: Length of a probe, in observation windows.
 PROBE = 3
-#: Less of a core than this in a window says nothing about an NF.
+#: Share of a core below which a window says nothing about an NF.
 _LEAST_SHARE = 0.02
 
 
 class OnProcesses:
-    """A controller whose plans are given the processes of a host's tenants.
+    """Adds the processes of a host's tenants to a controller's plans.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class OnProcesses:
 class HostPlant:
     """NFs of a run (`slomo.testbed.host.run.Run`) with targets.
 
-    Raises InvalidValueError for a window that is not above 0, or a target of nobody.
+    Raises InvalidValueError for a window not above 0, or a target of an unknown tenant.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class HostPlant:
         return self._look(PROBE)
 
     def solo_mpps(self, name: str) -> float:
-        """Return what a tenant does while all others pause [Mpps]."""
+        """Return a tenant's throughput while all others are paused [Mpps]."""
         others = [tenant for other, tenant in self.tenants.items() if other != name]
         paused(others, True)
         try:
@@ -111,7 +111,7 @@ class HostPlant:
             paused(others, False)
 
     def settings(self) -> dict[str, TenantSetting]:
-        """Return each tenant with its process, for plans."""
+        """Return each tenant's setting with its process, for plans."""
         return {name: TenantSetting(name, process_ids=(t.process.pid,)) for name, t in self.tenants.items()}
 
     def now_s(self) -> float:
@@ -133,5 +133,5 @@ class HostPlant:
 
 
 def whole_core_mpps(window: Window) -> float:
-    """Return what an NF did per CPU time it had [Mpps]; as seen, where it hardly had any."""
+    """Return an NF's rate per CPU time [Mpps]; the plain rate if it had hardly any CPU time."""
     return window.rate_mpps / min(1.0, window.cpu_share) if window.cpu_share >= _LEAST_SHARE else window.rate_mpps

@@ -1,8 +1,8 @@
-"""The loop: observe, decide, compare, apply, keep the receipt; hold where sensors fail; give all back at the end.
+"""The control loop: observe, decide, compare, apply, keep the receipt; hold on sensor faults; restore at the end.
 
-Changes are at least a dwell apart. The loop outlives its sensors: where what is seen cannot be believed, or the
-controller or the machine fails, what protects stays in force, an alarm is given, and the loop goes on until it is told
-to stop. A loop that is killed leaves its receipt, from which `slomo enforce undo` restores the machine.
+Changes are at least one dwell time apart. The loop survives faults: if readings are implausible, or the controller or
+the machine fails, protective settings stay in force, an alarm is raised, and the loop continues until it is told to
+stop. A killed loop leaves its receipt, from which `slomo enforce undo` restores the machine.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from slomo.host.notify import notify
 
 
 class Plant(Protocol):
-    """A machine under control, on real or simulated time."""
+    """A machine under control, in real or simulated time."""
 
     @property
     def backend(self) -> Backend:
@@ -37,7 +37,7 @@ class Plant(Protocol):
         ...
 
     def probe(self) -> MachineReading:
-        """Measure all tenants more exactly, at more cost; `probed` is set in the reading; SlomoError if that fails."""
+        """Measure all tenants more exactly at higher cost, with `probed` set; SlomoError if that fails."""
         ...
 
     def now_s(self) -> float:
@@ -51,7 +51,7 @@ class Plant(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """What one round of the loop did.
+    """Result of one round of the loop.
 
     Attributes
     ----------
@@ -120,13 +120,13 @@ class ControlLoop:
         self._memory: Any = None
         self._started = False
         self._faults = 0
-        #: Plan and memory before a change that protects less, until promises were seen to hold under it.
+        #: plan and memory before a change that protects less, kept until promises were observed to hold under it
         self._unproven: tuple[EnforcementPlan | None, Any] | None = None
         self._free_from_s = float("-inf")
         self._escalated: tuple[str, ...] = ()
 
     def step(self) -> Step:
-        """Do one round; whatever fails in it is in what it returns."""
+        """Run one round; any failure is part of the result."""
         try:
             self._start()
             observation = self._believed(self.plant.observe())
@@ -142,7 +142,7 @@ class ControlLoop:
             return self._failed(problem)
         self._end_alarm()
         if changes or decision.plan is None or decision.plan == self.plan:
-            # What could not be changed yet was not decided either: the controller is asked again.
+            # a decision that could not be applied does not count: the controller is asked again
             self._memory = decision.memory
         if decision.escalated != self._escalated:
             self._escalated = decision.escalated
@@ -185,7 +185,7 @@ class ControlLoop:
         return len(self.receipt.made)
 
     def _failed(self, problem: Exception) -> Step:
-        """Hold; from the second round in a row on with an alarm, and without what was loosened and not seen to hold."""
+        """Hold the settings; from the second failed round on also raise an alarm and undo unconfirmed loosening."""
         said = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
         self._faults += 1
         self.blind_rounds += 1
@@ -209,7 +209,7 @@ class ControlLoop:
         self._faults = 0
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
-        """Do rounds until told to stop (SIGTERM, SIGINT) or so many were done; give the machine back.
+        """Run rounds until told to stop (SIGTERM, SIGINT) or for a given number; then restore the machine.
 
         Returns
         -------
@@ -234,7 +234,7 @@ class ControlLoop:
         return done
 
     def close(self) -> None:
-        """Give the machine back; doing it again does nothing."""
+        """Restore the machine; a second call does nothing."""
         if self.receipt is not None:
             undo(self.receipt, self.plant.backend)
         self.receipt, self.plan = None, None
@@ -242,7 +242,7 @@ class ControlLoop:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn SIGTERM and SIGINT into a question; the round that runs is ended first."""
+    """Turn SIGTERM and SIGINT into a flag; the present round is finished first."""
     signals_received: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:

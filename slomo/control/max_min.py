@@ -1,8 +1,9 @@
-"""ResQ's local scheduler for on-demand SLOs: max-min fair cache ways, found by watching.
+"""ResQ's local scheduler for on-demand SLOs: max-min fair cache ways, found by observation.
 
-ResQ (NSDI'18, section 5.3): everybody in one class; who violates its target and misses a lot is isolated near its fair
-share; who complies, or hardly misses, shares a class of the size of what it holds. What still fails is the central
-scheduler's. Who was once short stays isolated, so that a steady load has a steady answer.
+ResQ (NSDI'18, section 5.3): all tenants start in one class. A tenant that violates its target and misses much gets
+about its fair share exclusively; tenants that comply, or hardly miss, share a class of their present size. Remaining
+violations are reported to the central scheduler. A tenant that was short once stays isolated, so that the division is
+stable under a steady load.
 """
 
 from collections.abc import Mapping
@@ -13,9 +14,9 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 
-#: Misses below this many millions a second say that more cache would not help.
+#: Misses per second [millions] below which more cache does not help.
 LOW_MISSES_M_S = 0.1
-#: Rounds with the fairest division after which a violation is the central scheduler's.
+#: Rounds with the fairest division after which a violation is escalated to the central scheduler.
 PATIENCE = 2
 
 
@@ -27,16 +28,16 @@ class MaxMinMemory:
     ways: Mapping[str, int]
     #: Ways of the shared class.
     pool: int
-    #: Rounds in which the division stayed as it is although somebody violates.
+    #: Rounds with an unchanged division despite a violation.
     rounds: int = 0
-    #: Who was short at the fairest division; it is not divided again for them.
+    #: Tenants short at the fairest division; it is not changed for them again.
     escalated: tuple[str, ...] = ()
-    #: Divisions since somebody is short; none is tried twice, so that a way never goes to and fro.
+    #: Divisions tried since a tenant is short; none is tried twice, so that a way does not oscillate.
     tried: tuple[tuple[Mapping[str, int], int], ...] = ()
 
 
 class MaxMinController:
-    """Divides cache ways so that nobody has more than another who is short.
+    """Divides cache ways so that no tenant has more than another one that is short.
 
     Parameters
     ----------
@@ -100,20 +101,20 @@ class MaxMinController:
         return misses is None or misses >= LOW_MISSES_M_S
 
     def _hopeless(self, observation: MachineReading) -> tuple[str, ...]:
-        """Return who is short although it hardly misses: no cache would help."""
+        """Return the tenants that are short although they hardly miss: more cache would not help."""
         return tuple(name for name in observation.broken if not self._misses(observation, name))
 
     def _pool_ways(self, observation: MachineReading, pooled: list[str], division: MaxMinMemory) -> float:
-        """Return the ways of who is not short: what they hold, at most a way less than so far, as a cache is full.
+        """Return the ways of the compliant tenants: their occupancy, shrinking by at most one way per round.
 
-        Where a host does not say what each holds, the pool gives a way a round.
+        On a host without occupancy counters, the pool shrinks by one way per round.
         """
         held = [kib for name in pooled if (kib := observation.tenants[name].occupancy_kib) is not None]
         ways = sum(held) / self.way_kib if len(held) == len(pooled) else float(self.ways)
         return max(1.0, min(ways, division.pool - 1.0)) if pooled else 0.0
 
     def _divide(self, demands: Mapping[str, float], pool: float, pooled: bool) -> MaxMinMemory:
-        """Fill water: everybody up to its demand, the rest in equal parts; the pool counts as one."""
+        """Divide by water-filling: each tenant up to its demand, the rest equally; the pool counts as one tenant."""
         wishes = {**demands, **({"": pool} if pooled else {})}
         left, open_, given = float(self.ways), dict(wishes), dict.fromkeys(wishes, 0.0)
         while open_ and left > 1e-9:
@@ -140,7 +141,7 @@ class MaxMinController:
 
 
 def _rounded(given: Mapping[str, float], ways: int, wishes: Mapping[str, float]) -> dict[str, int]:
-    """Return whole ways, at least one each, no more than there are; what is left over goes to who wants most."""
+    """Return whole ways, at least one each and no more than available; left-over ways go to the largest demand."""
     whole = {name: max(1, int(part + 1e-9)) for name, part in given.items()}
     order = sorted(whole, key=lambda name: (-(wishes[name] == float("inf")), -(given[name] - int(given[name]))))
     left = ways - sum(whole.values())

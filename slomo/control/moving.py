@@ -1,7 +1,7 @@
-"""What tenants of a simulated server pay when their cores change nodes: a pause, then remote memory until it follows.
+"""Cost of moving a simulated server's tenants to other nodes: a pause, then remote memory until pages follow.
 
-Windows of the simulator are milliseconds, those of a loop seconds: the pause is a stated time of no service, spread
-over the window it falls in; the time with remote memory is simulated, and counts for its share of the window.
+Windows of the simulator are milliseconds, those of a loop seconds. The pause is a stated time without service, spread
+over its window; the time with remote memory is simulated, and counts for its share of the window.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from slomo.simulator.result import SimulationResult
 
 
 class PaidMoves:
-    """Notices who changed nodes between two looks.
+    """Detects tenants that changed nodes between two observations.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ class PaidMoves:
     def __init__(self, server: SimulatedServer, movers: Mapping[str, Mover], cost: MoveCost | None = None) -> None:
         self._server, self._movers, self._cost = server, dict(movers), cost or MoveCost()
         self._sockets, self._time_s = self._seats(), 0.0
-        #: Tenant -> node that its pages are still on, and for how long from the last look [s].
+        #: tenant -> node of its pages, and remaining time until they follow [s]
         self._behind: dict[str, tuple[int, float]] = {}
 
     def kept(self, time_s: float, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share that each mover keeps of what it serves once all is where it belongs, since the last look.
+        """Return the share of its final throughput that each moving tenant kept since the last observation.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class PaidMoves:
         return kept
 
     def _departed(self) -> dict[str, float]:
-        """Return the pause of each tenant whose node changed [s], and note where its pages are."""
+        """Return the pause of each tenant whose node changed [s], and record the node of its pages."""
         before, self._sockets = self._sockets, self._seats()
         pauses = {}
         for name, socket in self._sockets.items():
@@ -69,7 +69,7 @@ class PaidMoves:
         return pauses
 
     def _away(self, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share that tenants keep while the pages of movers are behind."""
+        """Return the share of throughput that tenants keep while pages are remote."""
         if not self._behind:
             return {}
         with self._pages_behind():

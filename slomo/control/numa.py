@@ -1,8 +1,8 @@
-"""NUMA: moves tenants, their memory with them, between the nodes of a server as loads change.
+"""NUMA: move tenants with their memory between the nodes of a server as loads change.
 
-NUMASFP (COMSNETS'22) places anew in every interval by the rates of now and migrates by cpuset. Here the loop asks for
-the nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves tenants only if the gain
-over a horizon exceeds the cost of the moves.
+NUMASFP (COMSNETS'22) places anew in every interval by present rates and migrates by cpuset. Here the loop asks for the
+nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves tenants only if the gain over
+a horizon exceeds the cost of the moves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +24,15 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.wire import WIRE_OVERHEAD_B
 from slomo.vocabulary.workload import Workload
 
-#: A move must be predicted to serve so much more; loads that move by less than this ask no question.
+#: Relative gain in predicted throughput that a move requires; changes of load below the second value are ignored.
 GAIN, STEADY = 0.02, 0.05
-#: Loads are taken to last as long as NUMASFP's intervals [s].
+#: Assumed duration of present loads: NUMASFP's interval [s].
 HORIZON_S = INTERVAL_S
 
 
 @dataclass(frozen=True)
 class NumaTenant:
-    """What the controller knows of a tenant."""
+    """Properties of a tenant that the controller uses."""
 
     #: What it runs.
     workload: Workload
@@ -40,15 +40,15 @@ class NumaTenant:
     response: PartitionResponse
     #: Where it runs at first.
     core: int
-    #: Share of its throughput alone that it keeps on a node without the NIC, above 0.
+    #: Share of its solo throughput on a node without the NIC, above 0.
     far: float = 1.0
-    #: Service that a move costs it, as a time in which nothing is served [s] (`MoveCost.lost_s`).
+    #: Cost of a move, as an equivalent time without service [s] (`MoveCost.lost_s`).
     move_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class NumaMemory:
-    """What the controller remembers: the core of each tenant, and the loads it last decided by."""
+    """State of the controller: the core of each tenant, and the loads of its last decision."""
 
     cores: Mapping[str, int]
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
@@ -93,12 +93,12 @@ class NumaController:
         self.horizon_s = horizon_s
         self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory
         self._nodes = (Node(machine.cores_per_socket, machine.llc_ways),) * machine.sockets
-        #: Node of placement -> socket: the NIC's is the first.
+        #: placement node -> socket, the NIC's first
         self._sockets = sorted(range(machine.sockets), key=lambda socket: socket != machine.nic_socket)
         self._solved: dict[Mix, tuple[float, ...]] = {}
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return where everybody should run; see `Controller`."""
+        """Return the core of every tenant; see `Controller`."""
         first = {name: tenant.core for name, tenant in self.tenants.items()}
         state = memory if isinstance(memory, NumaMemory) else NumaMemory(first)
         loads = self._loads(observation)
@@ -144,7 +144,7 @@ class NumaController:
         return min(self.tenants[chain.request.id].move_s / self.horizon_s, 1.0) if before != after else 0.0
 
     def _rates(self, mixes: Sequence[Mix]) -> list[tuple[float, ...]]:
-        """Return what the tenants of nodes do beside each other, with all ways open; one that was solved is known."""
+        """Return the throughput of tenants on one node, with all ways open; solved nodes are cached."""
         fresh = [mix for mix in dict.fromkeys(mixes) if mix not in self._solved]
         responses = {tenant.workload.key: tenant.response for tenant in self.tenants.values()}
         for size in {len(stages) for _, stages in fresh}:
@@ -164,7 +164,7 @@ class NumaController:
         return self._sockets.index(self.machine.socket_of(core))
 
     def _seated(self, cores: Mapping[str, int], nodes: Nodes) -> dict[str, int]:
-        """Give who moves the first free core of its node; who stays keeps its own."""
+        """Give a moving tenant the first free core of its node; others keep theirs."""
         seated = {
             name: core for name, core in cores.items() if nodes.get(name, (self._node(core),))[0] == self._node(core)
         }

@@ -1,4 +1,4 @@
-"""What a controller is told about a machine, and what it answers."""
+"""Input and output of a controller: readings of a machine, and actions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from slomo.enforce.plan import EnforcementPlan
 _UNITS = {
     "throughput_mpps": "Mpps", "offered_mpps": "Mpps", "occupancy_kib": "KiB", "misses_m_s": "M/s", "latency_us": "us",
 }  # fmt: skip
-#: More than this is no rate of packets or misses [M/s], no cache [KiB] and no latency [us].
+#: Limits of plausible readings: packet or miss rates [M/s], cache [KiB], latency [us].
 _MOST = 1e9
 
 
 @dataclass(frozen=True)
 class TenantReading:
-    """What is seen of one tenant since the last observation."""
+    """Observations of one tenant since the last round."""
 
     #: What it did.
     throughput_mpps: float
-    #: What it must do; None promises nothing. Where less is offered, that is enough.
+    #: Throughput that it must reach; None without a promise. If less is offered, serving that suffices.
     target_mpps: float | None = None
-    #: What it was offered; None where that is not known.
+    #: Offered load; None if unknown.
     offered_mpps: float | None = None
-    #: Last-level cache held, and misses [millions/s].
+    #: LLC occupancy, and misses [millions/s].
     occupancy_kib: float | None = None
     misses_m_s: float | None = None
-    #: What a packet costs it [cycles].
+    #: Cost of a packet [cycles].
     cost_cycles: float | None = None
-    #: 95th percentile from arrival to departure [us], and what was promised of it; None where that is not known.
+    #: 95th percentile of the sojourn time [us], and its promised limit; None if unknown.
     latency_us: float | None = None
     latency_limit_us: float | None = None
 
@@ -43,7 +43,7 @@ class TenantReading:
 
     @property
     def needed_mpps(self) -> float | None:
-        """What it must do now: the target, or its load where that is less."""
+        """Required throughput now: the target, or its load if that is less."""
         if self.target_mpps is None:
             return None
         return self.target_mpps if self.offered_mpps is None else min(self.target_mpps, self.offered_mpps)
@@ -55,7 +55,7 @@ class TenantReading:
 
     @property
     def broken(self) -> bool:
-        """Whether it does less than it must; what it does is not known where its sensor is absurd, so that it counts.
+        """Whether it misses its requirement; an implausible reading counts as missed.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class TenantReading:
         needed = self.needed_mpps
         if needed is None and self.latency_limit_us is None:
             return False
-        # A sampled rate of an NF that serves all it is offered varies by less than a percent around it.
+        # the sampled rate of an NF that serves its whole load varies by less than a percent
         return bool(self.fault) or self.late or self.throughput_mpps < 0.99 * (needed or 0.0)
 
 
@@ -79,12 +79,12 @@ class MachineReading:
     time_s: float
     #: By tenant.
     tenants: Mapping[str, TenantReading]
-    #: Whether the plant was looked at closely, which a controller may ask for.
+    #: Whether this is a probe, a more exact measurement that a controller may ask for.
     probed: bool = False
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Tenants that do less than they must."""
+        """Tenants that miss their requirement."""
         return tuple(name for name, reading in self.tenants.items() if reading.broken)
 
 
@@ -92,30 +92,29 @@ class MachineReading:
 class ControlDecision:
     """What a controller wants."""
 
-    #: How the machine is to be; None leaves it.
+    #: Plan for the machine; None changes nothing.
     plan: EnforcementPlan | None = None
-    #: What the controller wants to be told next time.
+    #: State that the controller gets back in the next round.
     memory: Any = None
     #: Why.
     reasons: tuple[str, ...] = ()
-    #: Tenants that this machine cannot serve: to be moved or scaled out.
+    #: Tenants that this machine cannot serve, to be moved or scaled out.
     escalated: tuple[str, ...] = ()
-    #: Whether the cool-down may be skipped, because something that was tried did not help.
+    #: Whether the cool-down may be skipped, because an attempt did not help.
     urgent: bool = False
-    #: Whether the plant is to be probed and the controller asked again before anything is done.
+    #: Whether to probe the plant and ask the controller again before any change.
     probe: bool = False
-    #: Whether the plan protects less than the one in force: it is taken back where sensors fail before it was seen to
-    #: hold.
+    #: Whether the plan protects less than the one in force: it is undone if sensors fail before it is confirmed.
     loosens: bool = False
 
 
 class Controller(Protocol):
-    """A pure decision: equal observations and memory give equal answers."""
+    """A pure decision: equal observations and memory give equal actions."""
 
     name: str
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return what is wanted; `memory` is None at first."""
+        """Return the action; `memory` is None at first."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Machines under control on simulated time: a server of the simulator, and simulated cores that NFs share."""
+"""Machines under control in simulated time: a simulated server, and simulated shared cores."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,12 +8,12 @@ from slomo.enforce.backends.simulated import SimulatedBackend, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
 from slomo.vocabulary.service_chains import ChainSystem
 
-#: How many times as long a probe looks as an observation.
+#: Length of a probe, in observation windows.
 PROBE = 4
 
 
 class SimulatedTime:
-    """Simulated time: it passes only while the loop waits."""
+    """Simulated time, which advances only while the loop waits."""
 
     def __init__(self) -> None:
         self.time_s = 0.0
@@ -28,7 +28,7 @@ class SimulatedTime:
 
 
 class SimulatedPlant(SimulatedTime):
-    """A simulated server with targets, whose loads may follow the time.
+    """A simulated server with targets, whose loads may vary over time.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class SimulatedPlant(SimulatedTime):
         self._loads, self._seed, self._runs = loads, seed, 0
 
     def observe(self) -> MachineReading:
-        """Simulate all tenants under what is in force."""
+        """Simulate all tenants under the settings in force."""
         return self._look(1)
 
     def probe(self) -> MachineReading:
@@ -87,7 +87,7 @@ class SimulatedPlant(SimulatedTime):
         kept = {} if self._moves is None else self._moves.kept(self.time_s, result, seed)
         readings = {}
         for occupant, tenant in zip(self.server.occupants.values(), result.tenants, strict=True):
-            # What arrived in this time, as a NIC counts it: the rate asked for says less of a short time.
+            # arrivals in this window, as a NIC counts them; in a short window they differ from the offered rate
             offered = None if occupant.workload.traffic.offered_mpps is None else tenant.arrived_mpps
             readings[occupant.name] = TenantReading(
                 tenant.throughput_mpps * kept.get(occupant.name, 1.0),
@@ -102,7 +102,7 @@ class SimulatedPlant(SimulatedTime):
 
 
 class SharedCoresPlant(SimulatedTime):
-    """Chains of NFs on simulated cores that they share; their loads may follow the time.
+    """Chains of NFs on simulated shared cores; their loads may vary over time.
 
     Parameters
     ----------

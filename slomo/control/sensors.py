@@ -1,7 +1,7 @@
-"""Whether readings of a machine can be trusted: missing, frozen, absurd or late ones cannot.
+"""Detect readings that cannot be trusted: missing, frozen, implausible or late ones.
 
-A silent, frozen or absurd sensor never reads as "healthy" (design law 16). Real rates vary in every window: a tenant
-that shows exactly the same numbers again has a sensor that stands still, unless it is offered nothing.
+A silent, frozen or implausible sensor never counts as "healthy" (design law 16). Real rates vary from window to window:
+exactly equal numbers mean a frozen sensor, unless no load is offered.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from slomo.control.observation import MachineReading, TenantReading
 
-#: A reading is late when it is older than so many periods, and never before so many seconds.
+#: Age from which a reading is late, in periods, and the least such age [s].
 LATE_PERIODS, LATE_S = 3.0, 3.0
 
 
 @dataclass
 class SensorHealth:
-    """Remembers the last readings, and says what is wrong with a new one.
+    """Stores the last readings and checks new ones against them.
 
     Examples
     --------
@@ -28,14 +28,14 @@ class SensorHealth:
 
     #: Between readings.
     period_s: float
-    #: The last one whose time could be believed.
+    #: The last reading with a plausible time.
     last: MachineReading | None = None
-    #: Tenants seen so far: one that is not seen any more is missing.
+    #: Tenants seen so far; one that is no longer reported is missing.
     known: set[str] = field(default_factory=set)
     _clock_s: float = float("-inf")
 
     def faults(self, reading: MachineReading, now_s: float) -> dict[str, str]:
-        """Return what cannot be believed, by tenant; under ``"clock"`` what is wrong with the time.
+        """Return the faults by tenant; under ``"clock"`` a fault of the time.
 
         `reading`: what was seen. `now_s`: the plant's time [s].
         """

@@ -1,7 +1,7 @@
-"""A socket with its tenants and promises, and what settings of it are predicted to give.
+"""A socket with tenants and promises, and predictions of its settings.
 
-A promise holds where a tenant could do what it needs beside the others: what it does says nothing of the room it has,
-while it is offered no more than it needs.
+A promise holds if the tenant's possible throughput beside the others suffices. Its served throughput says nothing about
+headroom while its load is below the promise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Setting:
     mask: int
     #: Memory bandwidth throttle [%]; 100 is none.
     bandwidth_percent: float = 100.0
-    #: CPU weight on a core that it shares, above 0.
+    #: CPU weight on a shared core, above 0.
     weight: float = 1.0
     #: Whether its memory is on another node than its core.
     remote: bool = False
@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Situation:
-    """A socket, its tenants, and what was promised.
+    """A socket, its tenants, and their promises.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Situation:
     server: TenantModels | None = None
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
-        """Return the server under settings that divide nothing; None where they do, or models are not known."""
+        """Return the server if settings divide nothing; None if they do, or models are unknown."""
         if self.server is None:
             return None
         chosen = [settings[name] for name in self.responses]
@@ -100,11 +100,11 @@ class Situation:
 
     @property
     def open_settings(self) -> dict[str, Setting]:
-        """Every way for every tenant, and no throttle."""
+        """Settings with all ways for every tenant and no throttle."""
         return dict.fromkeys(self.responses, Setting((1 << self.ways) - 1))
 
     def parts(self, settings: Sequence[Mapping[str, Setting]]) -> list[list[Part]]:
-        """Return the tenants under each of many settings as the solver wants them."""
+        """Return the tenants under each of many settings, as arguments of the solver."""
         made = {
             (name, setting): self._part(name, setting)
             for name in self.responses
@@ -118,11 +118,11 @@ class Situation:
         return Part(response, setting.mask, setting.bandwidth_percent, self.offered_mpps.get(name), seat)
 
     def needed_mpps(self, name: str) -> float:
-        """Return what a tenant must have: what was promised, or its load where that is less."""
+        """Return a tenant's required throughput: its promise, or its load if that is less."""
         return min(self.promised_mpps[name], self.offered_mpps.get(name, float("inf")))
 
     def plan(self, server: str, settings: Mapping[str, Setting]) -> EnforcementPlan:
-        """Return settings as something to be enforced."""
+        """Return settings as an enforcement plan."""
         return EnforcementPlan(server, tuple(self._enforced(name, setting) for name, setting in settings.items()))
 
     def _enforced(self, name: str, setting: Setting) -> TenantSetting:
@@ -137,22 +137,22 @@ class Situation:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What settings are predicted to give."""
+    """Predictions for settings."""
 
     #: Which.
     settings: Mapping[str, Setting]
     #: By tenant.
     throughput_mpps: Mapping[str, float]
-    #: Who was promised something -> what it could do over what it needs, less 1; below 0 it is missed.
+    #: Tenant with a promise -> possible over required throughput, less 1; negative if missed.
     room: Mapping[str, float]
     #: The solution behind it.
     parted: Parted
-    #: Room that a promise needs to count as kept.
+    #: Headroom that a promise needs to count as kept.
     margin: float = 0.0
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Tenants whose promise does not hold, the worst first."""
+        """Tenants whose promise does not hold, worst first."""
         return tuple(sorted((n for n, room in self.room.items() if room < self.margin), key=lambda n: self.room[n]))
 
     @property
@@ -162,12 +162,12 @@ class Outlook:
 
     @property
     def spare(self) -> float:
-        """The room of the promise that is nearest to breaking; infinite where there is none."""
+        """Headroom of the promise nearest to breaking; infinite without promises."""
         return min(self.room.values(), default=float("inf"))
 
 
 def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
-    """Predict every tenant under settings; a promise holds with `margin` to spare.
+    """Predict every tenant under settings; a promise holds if its headroom is at least `margin`.
 
     Raises InvalidValueError for a tenant without a setting.
     """
@@ -185,7 +185,7 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
 
 
 def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:
-    """Take throughput from the tenants' models where nothing is divided; they say nothing of the ways each holds."""
+    """Take throughput from the tenants' models if nothing is divided; occupied ways are then unknown."""
     server = situation.undivided(chosen)
     if server is None:
         return parted
@@ -195,7 +195,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
 
 
 def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:
-    """Hold a solution against the promises, with the biases that are known."""
+    """Compare a solution with the promises, corrected by known biases."""
     mpps, room = {}, {}
     for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True):
         corrected = possible * situation.bias.get(name, 1.0)
@@ -208,13 +208,13 @@ def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, 
 
 
 def shares_ways(settings: Mapping[str, Setting], name: str) -> bool:
-    """Return whether another tenant may fill a way that one may fill."""
+    """Return whether a tenant shares at least one cache way with another."""
     mine = settings[name].mask
     return any(other.mask & mine for key, other in settings.items() if key != name)
 
 
 def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:
-    """Return a tenant's bottleneck, its losses by cause, and the lever that helps against it.
+    """Return a tenant's bottleneck, its losses by cause, and a remedy.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Throttle: keeps promises on a machine without models, by the CPU time of those who were promised nothing.
+"""Throttle controller: keeps promises without models, by limiting the CPU time of tenants without a promise.
 
-Where a promise breaks, their quotas are halved; while promises hold with room they grow again by a tenth of a core, but
-not to where a promise broke until that is long ago (additive increase, multiplicative decrease: Chiu and Jain, 1989).
-What hardly has a quota left and still disturbs is not theirs to mend: it is escalated.
+If a promise breaks, their quotas are halved. While promises hold with headroom, quotas grow by a tenth of a core per
+step, but for some time not to the value at which a promise broke (additive increase, multiplicative decrease: Chiu and
+Jain, 1989). If promises break although quotas are minimal, the violation is escalated.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 
-#: Quotas in cores: all of one, the least, what is given back at once.
+#: Quotas in cores: a full core, the least, and the increase per step.
 FULL, LEAST, GROWTH = 1.0, 0.05, 0.1
-#: Room that promises need before quotas grow, quiet rounds before they do, and before what broke is tried again.
+#: Headroom required for an increase, quiet rounds before one, and rounds until a failed quota is tried again.
 ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 
 
@@ -23,22 +23,22 @@ ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 class ThrottleMemory:
     """What the controller remembers."""
 
-    #: Of everybody who was promised nothing [cores].
+    #: Quota of every tenant without a promise [cores].
     quota: float = FULL
-    #: Least quota under which a promise broke lately; infinite where none did.
+    #: Least quota at which a promise broke recently; infinite if none did.
     broke_at: float = float("inf")
     #: Rounds since a promise broke or the quota changed.
     quiet: int = 0
     #: Rounds since a promise broke.
     since_broken: int = 0
-    #: Tenants with a promise: one that is not seen any more is not well.
+    #: Tenants with a promise; one that is no longer reported counts as failing.
     promised: frozenset[str] = frozenset()
 
 
 class ThrottleController:
     """Gives tenants without a promise as much CPU time as promises allow.
 
-    Raises InvalidValueError if there is nobody to throttle.
+    Raises InvalidValueError if every tenant has a promise.
 
     Parameters
     ----------
@@ -102,6 +102,6 @@ class ThrottleController:
 
 
 def _room(observation: MachineReading) -> float:
-    """Return by how much the promise that is nearest to breaking is exceeded."""
+    """Return the headroom of the promise nearest to breaking."""
     room = [r.throughput_mpps / r.needed_mpps - 1.0 for r in observation.tenants.values() if r.needed_mpps]
     return min(room, default=float("inf"))

@@ -1,4 +1,4 @@
-"""Acting on a machine: plans applied, read back, written down, and taken back to the byte in any order."""
+"""Act on a machine: plans are applied, verified, recorded, and can be undone in any order."""
 
 from slomo.enforce.executor import apply, diff, show, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting, plan_from_decision

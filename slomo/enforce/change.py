@@ -1,4 +1,4 @@
-"""What enforces a plan: a driver of knobs that knows what a plan asks of them."""
+"""Interface of backends: drivers of knobs that translate a plan."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -8,21 +8,21 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Backend(Knobs, Protocol):
-    """A way to set a machine's knobs; `slomo.testing.enforcer_contract` says what each owes as tests."""
+    """A way to set a machine's knobs; `slomo.testing.enforcer_contract` tests its obligations."""
 
     def available(self) -> tuple[bool, str]:
-        """Return whether this machine lets it, and why not."""
+        """Return whether the backend works on this machine, and why not."""
         ...
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return what a plan asks of this backend's knobs, in the order in which it must be done.
+        """Return the knob values that a plan requires of this backend, in order of execution.
 
-        `plan`: what is asked for. `own`: knobs that the same receipt holds; those that are not wished again are given
-        back. Beside them what setting another knob takes along (a core leaves the groups that count it), whichever
-        receipt holds it. Raises SlomoError if the machine does not offer it; nothing is changed.
+        `plan`: what is asked for. `own`: knobs that the same receipt holds; those no longer required are given back.
+        The values include side effects of other knobs, under any receipt (moving a core removes it from monitoring
+        groups). Raises SlomoError, before any change, if the machine does not support the plan.
         """
         ...
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of what can be shown."""
+        """Return the names of the knobs that can be shown."""
         ...

@@ -1,8 +1,8 @@
-"""What a plan must not ask for, found before the first write: one thing twice, or what others need.
+"""Detect conflicts in a plan before the first write: one knob twice, or resources that others need.
 
-One knob has one value in a plan. Process 1, threads of the kernel and what keeps the machine reachable are nobody's
-tenants. Ways that another receipt guarantees stay that tenant's. Drivers that act on the same thing exclude each other:
-resctrl and pqos on cache classes; CPU sets and CPU affinity on where a process runs.
+One knob has one value in a plan. Process 1, kernel threads and programs that keep the machine reachable are never
+tenants. Ways that another receipt guarantees stay that tenant's. Drivers for the same resource exclude each other:
+resctrl and pqos for cache classes; CPU sets and CPU affinity for CPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from slomo.host.journal import Journal, Receipt
 from slomo.host.knobs import Wish
 from slomo.host.marker import stat_fields
 
-#: Programs that keep a machine up and reachable.
+#: Programs that keep a machine running and reachable.
 PROTECTED = frozenset(
     {"systemd", "systemd-journald", "systemd-journal", "systemd-udevd", "systemd-logind", "dbus-daemon"}
     | {"sshd", "containerd", "dockerd", "crio", "kubelet"}
@@ -30,7 +30,7 @@ def require_free(
 ) -> None:
     """Raise where a plan conflicts.
 
-    Raises InvalidValueError naming both sides; TestbedError if another driver acts on the same thing.
+    Raises InvalidValueError naming both sides; TestbedError if another driver controls the same resource.
     """
     _require_each_once(plan, wishes)
     if getattr(backend, "acts_on_processes", False):
@@ -43,9 +43,9 @@ def require_free(
 
 
 def require_unprotected(tenant: str, pid: int, processes: Path = Path("/proc")) -> None:
-    """Raise where a process must not be touched.
+    """Raise if a process must not be touched.
 
-    Raises InvalidValueError saying which it is.
+    The InvalidValueError gives the reason.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def require_unprotected(tenant: str, pid: int, processes: Path = Path("/proc")) 
 
 
 def protection(pid: int, processes: Path = Path("/proc")) -> str:
-    """Return why a process must not be touched; nothing where it may be."""
+    """Return why a process must not be touched; empty if it may be."""
     if pid == 1:
         return "starts and ends all others"
     fields = stat_fields(pid)
@@ -117,7 +117,7 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
 
 
 def _cpus_of(knobs: "Sequence[str] | Iterator[str]") -> Iterator[tuple[str, str]]:
-    """Return the processes whose CPUs knobs set, and by what."""
+    """Return the processes whose CPUs knobs set, with the knobs."""
     for knob in knobs:
         words = knob.rpartition("|")[2].split(":")
         if words[0] == "cpus":

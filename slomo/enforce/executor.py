@@ -1,4 +1,4 @@
-"""Carry a plan out: refuse what conflicts, write down, change, read back; and take it back in any order."""
+"""Carry out a plan: refuse conflicts, record, change, verify; and undo it in any order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ __all__ = ["Undone", "apply", "diff", "show", "undo"]
 
 
 def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
-    """Return what an apply would change; nothing where the machine is as planned.
+    """Return the changes that an apply would make; empty if the machine already matches the plan.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """An enforcement plan: the resources of each tenant of a machine, independent of the backend.
 
-Cores, memory node, cache ways and buffers as a `Decision` has them (ResQ, NSDI'18, section 5.2), memory bandwidth as
+Cores, memory node, cache ways and buffers are those of a `Decision` (ResQ, NSDI'18, section 5.2), memory bandwidth as
 NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCOMM'17) sets them.
 """
 
@@ -24,7 +24,7 @@ SCHEDULERS = ("normal", "batch", "idle", "fifo", "round-robin")
 
 @dataclass(frozen=True)
 class MemoryBandwidth:
-    """How much memory bandwidth a tenant may use, in the unit its processor takes.
+    """Memory bandwidth that a tenant may use, in its processor's unit.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class MemoryBandwidth:
 
 @dataclass(frozen=True)
 class TenantSetting:
-    """What one tenant gets; a field that is None is not changed.
+    """Setting of one tenant; a field that is None is not changed.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def _mask(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class EnforcementPlan:
-    """What one server is to do.
+    """Settings of all tenants of one server.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class EnforcementPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EnforcementPlan":
-        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for another version, or what is no plan."""
+        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for another version or an invalid plan."""
         values = dict(data) if isinstance(data, Mapping) else {"tenants": data or None}
         if isinstance(values.get("tenants"), list):
             values["tenants"] = [_prepared(item) for item in values["tenants"]]
@@ -206,7 +206,7 @@ class EnforcementPlan:
 
 
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
-    """Raise where ways that one tenant was guaranteed are another's too; InvalidValueError naming both."""
+    """Raise InvalidValueError, naming both tenants, if one's guaranteed ways are also another's."""
     masks = [(t.tenant, t.llc_way_mask, t.exclusive) for t in tenants if t.llc_way_mask is not None]
     for number, (name, mask, mine) in enumerate(masks):
         for other, its, theirs in masks[number + 1 :]:
@@ -221,9 +221,9 @@ def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
 def plan_from_decision(
     decisions: Decision | Iterable[Decision], server: str, machine: Machine, *, exclusive: bool = True
 ) -> EnforcementPlan:
-    """Turn decisions into what one server has to do.
+    """Convert decisions to the plan of one server.
 
-    Raises ConfigurationError for decisions that were made for another machine of the name, with both fingerprints.
+    Raises ConfigurationError, with both fingerprints, for decisions made for another machine of the same name.
 
     Parameters
     ----------

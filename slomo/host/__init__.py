@@ -1,5 +1,5 @@
-"""The drivers of a machine, each once: processes, CPUs, control groups, resctrl, pqos, locks and the journal.
+"""Drivers of a machine: processes, CPUs, control groups, resctrl, pqos, locks and the journal.
 
-What is measured on a host is the testbed's (`slomo/testbed/host/`); what a plan asks for is `slomo/enforce/`'s. Both
-act through the drivers here, and every change that either makes is an entry of the machine's journal.
+Measuring on a host is in `slomo/testbed/host/`; enforcement plans are in `slomo/enforce/`. Both use these drivers, and
+every change by either is an entry of the machine's journal.
 """

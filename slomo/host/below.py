@@ -1,4 +1,4 @@
-"""Paths that stay below a folder: no way up, no link followed."""
+"""Paths that stay below a folder: no parent references, no links."""
 
 import errno
 import os

@@ -1,8 +1,8 @@
 """The knobs of control groups, version 1 and 2.
 
-``group:NAME`` and ``file:NAME/FILE`` below a hierarchy, ``enabled:CONTROLLER:NAME`` (version 2), and
-``member:CONTROLLER:PID`` (the group a process is in). Moving a process also moves its pages where
-``cpuset.memory_migrate`` (v1) is set; v2 always does.
+The knobs are ``group:NAME`` and ``file:NAME/FILE`` below a hierarchy, ``enabled:CONTROLLER:NAME`` (version 2), and
+``member:CONTROLLER:PID`` (the group of a process). Moving a process also moves its pages if ``cpuset.memory_migrate``
+(v1) is set; v2 always does.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from slomo.host.locks import MachineLock
 from slomo.host.marker import stat_fields
 from slomo.host.places import this_place
 
-#: Files that are set; no other file of a hierarchy is ever opened for writing.
+#: Files that slomo sets; no other file of a hierarchy is opened for writing.
 FILES = frozenset(
     {"cpuset.cpus", "cpuset.mems", "cpuset.memory_migrate", "cpu.shares", "cpu.weight", "cpu.max"}
     | {"cpu.cfs_quota_us", "cpu.cfs_period_us"}
 )
-#: File that holds a group's weight and the range it takes, by version; 1024 and 100 stand for 1.
+#: File with a group's weight, and its range, by version; 1024 and 100 stand for 1.
 WEIGHTS = {1: ("cpu.shares", 2, 262_144, 1024), 2: ("cpu.weight", 1, 10_000, 100)}
 _CONTROLLERS = ("cpu", "cpuset")
 
@@ -67,9 +67,9 @@ class CgroupKnobs:
         return MachineLock(f"control groups on '{self.root}'")
 
     def path(self, name: str) -> Path:
-        """Return where a group or file is, below its hierarchy's root; no link is followed below that.
+        """Return the path of a group or file below its hierarchy's root; links below the root are not followed.
 
-        Raises InvalidValueError if it would be anywhere else.
+        Raises InvalidValueError if the path would lie elsewhere.
         """
         first, _, rest = name.strip("/").partition("/")
         hierarchy = "" if self.version == 2 else first
@@ -97,7 +97,7 @@ class CgroupKnobs:
         return self.group_of(controller, last)
 
     def group_of(self, controller: str, pid: str) -> str | None:
-        """Return the group a process is in; None where it is there no more."""
+        """Return a process's group; None if it is no longer there."""
         try:
             lines = (self._processes / pid / "cgroup").read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -110,7 +110,7 @@ class CgroupKnobs:
         return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with the kernel's reason; VanishedError where its group or process is gone."""
+        """Set a knob; TestbedError with the kernel's reason; VanishedError if its group or process is gone."""
         kind, _, rest = knob.partition(":")
         controller, _, last = rest.partition(":")
         try:
@@ -149,14 +149,14 @@ class CgroupKnobs:
         except OSError as problem:
             if problem.errno != errno.EBUSY:
                 raise
-            # What tenants started in it meanwhile goes to the group above those of slomo.
+            # processes that tenants started in it meanwhile go to the group above slomo's
             for pid in (path / "cgroup.procs").read_text(encoding="ascii").split():
                 with contextlib.suppress(ProcessLookupError):
                     self._put(path.parent.parent / "cgroup.procs", pid)
             path.rmdir()
 
     def _move(self, controller: str, pid: str, group: str) -> None:
-        """Move a process, with what it started since in the group that it leaves."""
+        """Move a process, with its children started since in the group that it leaves."""
         left = self.group_of(controller, pid)
         target = self.path(group) / "cgroup.procs" if group else self.root / "cgroup.procs"
         self._put(target, pid)
@@ -167,7 +167,7 @@ class CgroupKnobs:
                     self._put(target, member)
 
     def text(self, name: str) -> str:
-        """Return what a file holds; TestbedError if it cannot be read."""
+        """Return a file's content; TestbedError if it cannot be read."""
         try:
             return self.path(name).read_text(encoding="ascii").strip()
         except OSError as problem:

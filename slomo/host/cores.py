@@ -1,4 +1,4 @@
-"""Cores: which this process may use, on which socket they are, and who gets which.
+"""CPUs of this host: available to this process, on which socket, assigned to which tenant.
 
 SLOMO (SIGCOMM'20, section 4.1) runs the target and its competitors on cores of one socket, one instance per core.
 """
@@ -24,21 +24,21 @@ def available_cores() -> tuple[int, ...]:
 
 
 def socket_of(core: int) -> int:
-    """Return the socket (physical package) of a CPU; 0 where the kernel does not say."""
+    """Return the socket (physical package) of a CPU; 0 if the kernel does not say."""
     text = _read(_CPU / f"cpu{core}" / "topology" / "physical_package_id")
     return int(text) if text and text.lstrip("-").isdigit() and int(text) >= 0 else 0
 
 
 def node_of(core: int) -> int | None:
-    """Return the NUMA node of a CPU; None where the kernel does not say."""
+    """Return the NUMA node of a CPU; None if the kernel does not say."""
     nodes = sorted(path.name for path in (_CPU / f"cpu{core}").glob("node[0-9]*"))
     return int(nodes[0][4:]) if nodes else None
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read a list of CPUs as the kernel writes it.
+    """Parse a list of CPUs in the kernel's format.
 
-    Raises InvalidValueError if it is none.
+    Raises InvalidValueError for another format.
 
     Examples
     --------
@@ -59,9 +59,9 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the CPUs to use: those given, checked, or all this process may use on the first one's socket.
+    """Return the CPUs to use: those given, checked, or all available ones on the first CPU's socket.
 
-    Raises TestbedError for a CPU that does not exist or is out of reach, or one named twice.
+    Raises TestbedError for a CPU that does not exist, is not available to this process, or is named twice.
     """
     available = available_cores()
     if cores is None:
@@ -131,7 +131,7 @@ def _read(path: Path) -> str | None:
 
 
 def format_cpu_list(cores: Iterable[int]) -> str:
-    """Write a list of CPUs as the kernel does: runs as ranges.
+    """Write a list of CPUs in the kernel's format, runs as ranges.
 
     Examples
     --------

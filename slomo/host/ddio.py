@@ -1,4 +1,4 @@
-"""The ways of the last-level cache that devices allocate in, where the processor lets us set them.
+"""LLC ways in which devices allocate (DDIO), on processors where they can be set.
 
 Model-specific register 0xC8B, IIO LLC WAYS, of Intel server processors since Skylake (Farshin et al., USENIX ATC'20,
 "Reexamining Direct Cache Access", section 4.3; it is not in Intel's manuals). Elsewhere the number is fixed.
@@ -16,7 +16,7 @@ _MOST_WAYS = 20
 
 
 class DdioWays:
-    """The DDIO way mask of one socket; use it as a context to have changes undone.
+    """The DDIO way mask of one socket; a context manager that undoes changes.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class DdioWays:
         return int(mask)
 
     def set(self, mask: int) -> None:
-        """Let devices allocate in the ways of `mask` only; the mask before is remembered once.
+        """Let devices allocate only in the ways of `mask`; the original mask is remembered.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class DdioWays:
             )
 
     def undo(self) -> None:
-        """Write the mask that was found back; does nothing where nothing was changed."""
+        """Restore the original mask, if it was changed."""
         before, self._before = self._before, None
         if before is not None:
             self._write(before)

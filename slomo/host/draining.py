@@ -1,4 +1,4 @@
-"""Read everything a process prints, always: an NF that fills its pipe must not block, and its last words are kept.
+"""Read all output of a process, so that an NF never blocks on a full pipe and its last lines are kept.
 
 One thread per stream; memory is bounded whatever the process prints.
 """
@@ -17,7 +17,7 @@ _LAST_LINES = 20
 
 
 class Drain:
-    """Drains one stream in a thread of its own.
+    """Reads one stream in a thread of its own.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Everything that one process started, in a control group of its own, ended at once by the kernel.
+"""A process and all its descendants, in a control group of their own, which the kernel can kill at once.
 
-`cgroup.kill` (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst) ends a whole group, whatever its members fork,
-ignore or clear from their environments meanwhile. Where there is no such group, marks and sessions are what is left.
+`cgroup.kill` (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst) kills a whole group, even if its members fork,
+ignore signals or clear their environments. Without such a group, marks and sessions identify the descendants.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _GONE_S = 5.0
 
 
 def place_of_groups(processes: Path = Path("/proc/self")) -> Path | None:
-    """Return the folder of this process's own group of version 2; None where none is mounted."""
+    """Return the folder of this process's own version-2 group; None if none is mounted."""
     try:
         mounts = [line.split() for line in (processes / "mounts").read_text(encoding="utf-8").splitlines()]
         groups = (processes / "cgroup").read_text(encoding="utf-8").splitlines()
@@ -26,7 +26,7 @@ def place_of_groups(processes: Path = Path("/proc/self")) -> Path | None:
 
 
 class Family:
-    """One process and whatever it starts.
+    """One process and its descendants.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ class Family:
                 (folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
 
     def end(self) -> None:
-        """End all of it; returns when nothing is left, and the group is gone."""
+        """Kill all of them; return when none is left and the group is removed."""
         if self._folder is not None:
             end_group(self._folder)
             self._folder = None
 
 
 def end_group(folder: Path) -> bool:
-    """End what is in a group, and remove it; return whether it is gone."""
+    """Kill the members of a group and remove it; return whether it is gone."""
     with contextlib.suppress(OSError):
         if (folder / "cgroup.kill").exists():
             (folder / "cgroup.kill").write_text("1", encoding="ascii")
@@ -72,7 +72,7 @@ def end_group(folder: Path) -> bool:
 
 
 def left_groups() -> list[Path]:
-    """Return the groups whose runs are dead."""
+    """Return the groups whose runs have ended."""
     place, found = place_of_groups(), []
     with contextlib.suppress(OSError):
         for folder in () if place is None else place.iterdir():

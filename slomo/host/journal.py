@@ -1,9 +1,9 @@
-"""The journal of a machine: whose value each knob holds, whose lies beneath, and what the machine had.
+"""The journal of a machine: every receipt's value of each knob, in order, and the machine's original values.
 
-One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob lie
-on a stack above what was found, and the top one is in force. A layer is on the disk before the machine is changed, with
-what the knob held until then, so that a kill between the two is understood. What somebody else set meanwhile becomes a
-layer without an owner. Reading and writing costs the same after ten changes and after ten thousand.
+One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob form
+a stack above the original value, and the top layer is in force. A layer is on disk, with the knob's previous value,
+before the machine is changed; a kill in between can therefore be resolved. A value set by somebody else becomes a layer
+without an owner. Reading and writing take the same time after ten changes as after ten thousand.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from slomo.host.marker import RunMark, new_mark
 from slomo.host.places import MACHINE_FOLDER, cache_directory
 
 FILE = "journal.sqlite3"
-#: Receipts that were undone are remembered up to so many.
+#: Number of undone receipts that are kept.
 _REMEMBERED = 500
 _PATIENCE_S = 10.0
 _TABLES = """
@@ -44,7 +44,7 @@ _COLUMNS = {
     "receipt": "number, identifier, backend, place, owner, at, state, document",
     "layer": "number, place, knob, label, receipt, value, earlier",
 }
-#: Each row carries a digest of its columns, written by the database itself whenever one of them changes.
+#: Each row has a digest of its columns, written by database triggers on every change.
 _DIGESTS = "".join(
     f"CREATE TRIGGER IF NOT EXISTS {table}_{name} AFTER {event} ON {table} BEGIN UPDATE {table} "
     f"SET digest = slomo_digest({columns}) WHERE number = NEW.number; END;\n"
@@ -62,7 +62,7 @@ _STACK = f"SELECT {_COLUMNS['layer']}, {_WHOLE['layer']} FROM layer WHERE place 
 
 
 def _digest(*row: object) -> str:
-    """Return what stands beside a row: a flipped bit of it is told."""
+    """Return the digest of a row, which detects a flipped bit."""
     return hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
 
 
@@ -86,26 +86,26 @@ def receipts_directory() -> Path:
 class Layer:
     """One value of one knob."""
 
-    #: Its place in the journal; the highest of a knob is in force.
+    #: Position in the journal; the highest of a knob is in force.
     number: int
     #: Tree and knob.
     place: str
     knob: str
-    #: The knob's name as its owner's driver takes it.
+    #: The knob's name for its owner's driver.
     label: str
-    #: Its owner; None for what was found there.
+    #: Its owner; None for the original value.
     receipt: int | None
-    #: What the knob is to hold, and what it held before the last change: after a kill it may still.
+    #: The knob's intended value, and its value before the last change, which it may still have after a kill.
     value: str | None
     earlier: str | None
 
     def explains(self, held: str | None) -> bool:
-        """Return whether what a knob holds is this layer's doing."""
+        """Return whether this layer explains a knob's present value."""
         return held in (self.value, self.earlier)
 
 
 class Journal:
-    """The journal in a folder; its file is made with the first receipt.
+    """The journal in a folder; its file is created with the first receipt.
 
     Examples
     --------
@@ -126,9 +126,9 @@ class Journal:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all or nothing, on the disk before it returns.
+        """Write all or nothing, synced to disk on return.
 
-        Raises StoreError if it cannot be written, for instance to a full file system.
+        Raises StoreError if it cannot be written, for instance on a full file system.
         """
         with self._lock, self._faults():
             connection = self._open()
@@ -142,7 +142,7 @@ class Journal:
                 raise
 
     def begin(self, backend: str, place: str, document: Mapping[str, Any]) -> "Receipt":
-        """Begin a receipt; StoreError if it cannot be written; then nothing must be changed."""
+        """Begin a receipt; on a StoreError nothing must be changed."""
         identifier = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
         row = (identifier, backend, place, new_mark().text, time.time(), "open", json.dumps(document, sort_keys=True))
         with self.transaction() as connection:
@@ -153,7 +153,7 @@ class Journal:
         return Receipt(self, number or 0, identifier)
 
     def receipts(self, *, still_open: bool = False) -> tuple["Receipt", ...]:
-        """Return the receipts there are, oldest first; StoreError if the file is no journal."""
+        """Return all receipts, oldest first; StoreError if the file is no journal."""
         found = []
         for number, identifier, whole in self._rows(_OPEN if still_open else _ALL):
             if whole:
@@ -187,20 +187,20 @@ class Journal:
         return layers
 
     def taken_along(self) -> tuple[str, ...]:
-        """Return the knobs held by any receipt that follow from another one: cores that monitoring groups count."""
+        """Return all receipts' knobs that are side effects of others: cores counted by monitoring groups."""
         return tuple(knob for (knob,) in self._rows(_WATCHES))
 
     def add(self, layer: Layer) -> None:
-        """Put a layer on top of its knob's; within a transaction."""
+        """Put a layer on top of its knob's stack; within a transaction."""
         row = (layer.place, layer.knob, layer.label, layer.receipt, layer.value, layer.earlier)
         self._open().execute(_ADD, row)
 
     def update(self, layer: Layer, value: str | None, earlier: str | None) -> None:
-        """Change a layer where it lies; within a transaction."""
+        """Change a layer in place; within a transaction."""
         self._open().execute("UPDATE layer SET value = ?, earlier = ? WHERE number = ?", (value, earlier, layer.number))
 
     def remove(self, layer: Layer) -> None:
-        """Take a layer away, and its knob's stack where it has no owner any more; within a transaction."""
+        """Remove a layer, and the knob's stack if no owner remains; within a transaction."""
         self.drop(layer)
         self._clear(layer)
 
@@ -209,15 +209,15 @@ class Journal:
             self._open().execute("DELETE FROM layer WHERE place = ? AND knob = ?", (layer.place, layer.knob))
 
     def hand_over(self, layer: Layer, receipt: int) -> None:
-        """Give a layer to another receipt, which is to give its knob back; within a transaction."""
+        """Transfer a layer to another receipt, which will give its knob back; within a transaction."""
         self._open().execute("UPDATE layer SET receipt = ? WHERE number = ?", (receipt, layer.number))
 
     def drop(self, layer: Layer) -> None:
-        """Take a layer away where another follows at once; within a transaction."""
+        """Remove a layer that another one replaces at once; within a transaction."""
         self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
 
     def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
-        """Let a receipt have these layers and no other; StoreError if it cannot be written."""
+        """Replace a receipt's layers; StoreError if they cannot be written."""
         with self.transaction() as connection:
             gone = receipt.layers()
             connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))
@@ -227,7 +227,7 @@ class Journal:
                 self._clear(layer)
 
     def mark(self, receipt: "Receipt", state: str, document: Mapping[str, Any] | None = None) -> None:
-        """Write down a receipt's state, and its document where that changed."""
+        """Store a receipt's state, and its document if that changed."""
         with self.transaction() as connection:
             connection.execute("UPDATE receipt SET state = ? WHERE number = ?", (state, receipt.number))
             if document is not None:
@@ -235,12 +235,12 @@ class Journal:
                 connection.execute("UPDATE receipt SET document = ? WHERE number = ?", (text, receipt.number))
 
     def close(self, receipt: "Receipt") -> None:
-        """Drop a receipt's layers: nothing is left on the machine of what it changed."""
+        """Drop a receipt's layers, since none of its changes remain on the machine."""
         self.rewrite(receipt, ())
         self.mark(receipt, "undone")
 
     def head(self, receipt: "Receipt") -> dict[str, Any]:
-        """Return what is known of a receipt beside its layers."""
+        """Return a receipt's fields other than its layers."""
         columns = ("backend", "place", "owner", "at", "state", "document", "whole")
         rows = self._rows(_HEAD, (receipt.number,))
         if not rows:
@@ -306,7 +306,7 @@ class Receipt:
     journal: Journal
     #: In the journal.
     number: int
-    #: Its name, which `slomo enforce undo` takes.
+    #: Its name for `slomo enforce undo`.
     identifier: str
     #: What the last apply changed.
     made: tuple[Change, ...] = field(default=(), compare=False)
@@ -318,17 +318,17 @@ class Receipt:
 
     @property
     def head(self) -> dict[str, Any]:
-        """Backend, place, owner, time, state and document; StoreError if it is not understood."""
+        """Backend, place, owner, time, state and document; StoreError if invalid."""
         return self.journal.head(self)
 
     @property
     def state(self) -> str:
-        """``"open"`` (something began), ``"applied"`` or ``"undone"``."""
+        """``"open"`` (started), ``"applied"`` or ``"undone"``."""
         return str(self.head["state"])
 
     @property
     def owner_is_alive(self) -> bool:
-        """Whether the process that began it still runs."""
+        """Whether the process that started it still runs."""
         mark = RunMark.parse(str(self.head["owner"]))
         return mark is not None and mark.owner_is_alive()
 
@@ -337,7 +337,7 @@ class Receipt:
         return self.journal.layers(self)
 
     def changes(self) -> tuple[Change, ...]:
-        """Return its knobs with what they held beneath it and hold by it, where that differs."""
+        """Return its knobs with their values below and by it, if they differ."""
         changes = []
         for layer in self.layers():
             beneath = [each for each in self.journal.stack(layer.place, layer.knob) if each.number < layer.number]
@@ -347,7 +347,7 @@ class Receipt:
         return tuple(changes)
 
     def others(self) -> tuple[str, ...]:
-        """Return its knobs that other receipts have a value for, too."""
+        """Return its knobs for which other receipts have values too."""
         return tuple(
             layer.label
             for layer in self.layers()
@@ -356,5 +356,5 @@ class Receipt:
 
 
 def open_receipts(folder: Path | None = None) -> tuple[Receipt, ...]:
-    """Return the receipts of a journal that were not undone, oldest first."""
+    """Return a journal's receipts that were not undone, oldest first."""
     return Journal(folder or receipts_directory()).receipts(still_open=True)

@@ -1,7 +1,7 @@
-"""What can be set on a machine: a named knob, what it held, and what it is to hold.
+"""Interface of drivers: named knobs with a present and an intended value.
 
-Everything that is set is a knob with a text for its value, or None where it does not exist (a group that is not made
-yet). That makes undoing one rule: give every knob back what the next owner, or the machine, had.
+Every setting is a knob whose value is a text, or None if it does not exist (such as a group not yet made). Undoing is
+therefore one rule: set every knob to the value of the next owner, or to the original one.
 """
 
 from contextlib import AbstractContextManager
@@ -14,28 +14,28 @@ PRESENT = "present"
 
 
 class VanishedError(TestbedError):
-    """What a knob belongs to is there no more: a task that ended, a group that was removed."""
+    """The object of a knob no longer exists: a task ended, or a group was removed."""
 
 
 class InUseError(TestbedError):
-    """A knob cannot be given back, since others use what it belongs to: a group with groups of theirs in it."""
+    """A knob cannot be given back because others use its object, such as a group with subgroups of theirs."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a knob is to hold."""
+    """Intended value of a knob."""
 
     #: Its name, for instance ``"core:3"``.
     knob: str
-    #: What it is to hold; None: not to exist.
+    #: Its value; None if it should not exist.
     value: str | None
-    #: Give the knob back instead, before what follows: it makes room.
+    #: Give the knob back instead, before the following wishes, to make room.
     give_back: bool = False
 
 
 @dataclass(frozen=True)
 class Change:
-    """A knob, what was there before, and what is there afterwards.
+    """A knob with its values before and after.
 
     Attributes
     ----------
@@ -68,16 +68,16 @@ def _shown(value: str | None) -> str:
 
 
 class Knobs(Protocol):
-    """A driver: reads and sets the knobs of one tree of a machine."""
+    """A driver that reads and sets the knobs of one tree of a machine."""
 
     name: str
 
     def place(self) -> str:
-        """Return which machine, tree and boot its knobs are of."""
+        """Return machine, tree and boot of its knobs."""
         ...
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds; TestbedError if the machine does not say."""
+        """Return a knob's value; TestbedError if it cannot be read."""
         ...
 
     def write(self, knob: str, value: str | None) -> None:
@@ -85,5 +85,5 @@ class Knobs(Protocol):
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """Keep others who set the same knobs out while changes are made."""
+        """Exclude other writers of the same knobs during changes."""
         ...

@@ -1,7 +1,7 @@
-"""Set knobs so that they can be given back in any order, through the machine's journal.
+"""Set knobs through the machine's journal, so that they can be given back in any order.
 
-Design law 9: what was set and is undone leaves the machine as it was found. Nothing is changed that is not on the disk
-first; what somebody else set meanwhile is seen and left.
+Design law 9: setting and undoing leaves the machine as it was found. Every change is on disk first; values set by
+others meanwhile are detected and left alone.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.host.journal import Journal, Layer, Receipt
 from slomo.host.knobs import PRESENT, Change, InUseError, Knobs, VanishedError, Wish
 
-#: Setting one knob back may disturb another (a process that leaves a CPU set): all are set again up to so many times.
+#: Restoring one knob may disturb another (a process that leaves a CPU set), so all are restored up to this many times.
 _PASSES = 3
 
 
@@ -23,19 +23,19 @@ class Undone:
 
     #: Knobs that were set back.
     restored: tuple[Change, ...] = ()
-    #: What could not be set back because it is there no more (a task that ended, a group somebody removed).
+    #: Knobs that could not be restored because their object no longer exists (an ended task, a removed group).
     vanished: tuple[str, ...] = ()
-    #: Knobs that somebody else set meanwhile: left as they are.
+    #: Knobs set by others meanwhile; left unchanged.
     foreign: tuple[str, ...] = ()
-    #: Knobs that another receipt has set since: left to it, which gives back what lies beneath.
+    #: Knobs set by another receipt since; it will restore the value below.
     covered: tuple[str, ...] = ()
 
 
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
-    """Make a receipt's knobs as wished, and give back those of its knobs that are not wished any more.
+    """Set a receipt's knobs to the wishes, and give back its knobs that are no longer wished.
 
-    Raises TestbedError if the machine refuses a change or does not hold it; what this call had changed is taken back;
-    StoreError if a change cannot be written down; it is not made.
+    Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
+    StoreError, without changing anything, if a change cannot be recorded.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
 
 
 def undo(receipt: Receipt, knobs: Knobs) -> Undone:
-    """Give every knob of a receipt back what the next owner, or the machine, had; doing it again does nothing.
+    """Set every knob of a receipt to the next owner's or the original value; a second call does nothing.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def undo(receipt: Receipt, knobs: Knobs) -> Undone:
 
 
 def check_place(receipt: Receipt, knobs: Knobs) -> None:
-    """Raise unless a receipt was made by this driver, on this machine and boot; TestbedError saying what it is of."""
+    """Raise TestbedError unless a receipt is of this driver, machine and boot."""
     head = receipt.head
     if head["backend"] != knobs.name:
         raise TestbedError(
@@ -100,9 +100,9 @@ def check_place(receipt: Receipt, knobs: Knobs) -> None:
 
 
 def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
-    """Return wishes in order, cut where one makes or removes what later ones are about.
+    """Return wishes in order, in batches that end where a wish creates or removes objects of later ones.
 
-    What is in one batch is written down at once: waiting for the disk is most of the time that an apply takes.
+    A batch is recorded in one write: waiting for the disk is most of the time of an apply.
     """
     for _, batch in itertools.groupby(wishes, key=lambda wish: (wish.give_back, wish.value in (PRESENT, None))):
         yield list(batch)
@@ -117,9 +117,9 @@ class _Session:
     made: list[Change] = field(default_factory=list)
     #: Another receipt that covers one of this one's knobs.
     heir: int | None = None
-    #: What knobs held before this session changed any: setting one may change another.
+    #: Values of knobs before this session's first change, as setting one may change another.
     found: dict[str, str | None] = field(default_factory=dict)
-    #: Knobs that change with others which this session sets.
+    #: Knobs that change as a side effect of others in this session.
     following: set[str] = field(default_factory=set)
 
     @property
@@ -127,13 +127,13 @@ class _Session:
         return self.receipt.journal
 
     def identity(self, label: str) -> tuple[str, str]:
-        """Return tree and knob: the same whatever combination of drivers names it."""
+        """Return tree and knob, a name independent of the combination of drivers."""
         part = getattr(self.knobs, "part", None)
         driver, knob = (self.knobs, label) if part is None else part(label)
         return driver.place(), knob
 
     def look(self, wishes: Sequence[Wish]) -> None:
-        """Note what knobs hold before any is changed."""
+        """Record the knobs' values before any change."""
         for wish in wishes:
             if not wish.give_back:
                 held = self.knobs.read(wish.knob)
@@ -149,7 +149,7 @@ class _Session:
                     self._layered(wish, self.found.get(wish.knob))
 
     def set(self, batch: Sequence[Wish]) -> None:
-        """Write wishes down, then make them so."""
+        """Record wishes, then apply them."""
         now = {wish.knob: self.knobs.read(wish.knob) for wish in batch}
         with self.journal.transaction():
             changes = []
@@ -162,7 +162,7 @@ class _Session:
             self._write(change.knob, change.after)
 
     def _layered(self, wish: Wish, held: str | None) -> bool:
-        """Put a wish on its knob's stack; return whether it is in force there."""
+        """Put a wish on its knob's stack; return whether it is now in force."""
         place, knob = self.identity(wish.knob)
         stack = self.journal.stack(place, knob)
         mine = next((layer for layer in stack if layer.receipt == self.receipt.number), None)
@@ -194,7 +194,7 @@ class _Session:
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
-        """Give knobs back what lies beneath, the last one first; what is refused stays in the journal."""
+        """Restore knobs to the values below, last one first; refused ones stay in the journal."""
         told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []
@@ -240,14 +240,14 @@ class _Session:
         return Undone(tuple(restored), vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
 
     def _follows(self, knob: str, others: Sequence[str]) -> bool:
-        """Return whether setting other knobs of the same receipt sets this one, too: a CPU set its members' CPUs."""
+        """Return whether other knobs of the same receipt set this one too, as a CPU set does its members' CPUs."""
         follows = getattr(self.knobs, "follows", None)
         return follows is not None and bool(follows(knob, others))
 
     def _restored(
         self, pending: list[Change], steady: list[Change]
     ) -> tuple[list[Change], list[str], list[str], dict[str, str]]:
-        """Set knobs until all hold what they shall; return those that do, are gone, are in use, and refusals."""
+        """Set knobs until all have their values; return the restored, vanished and used ones, and refusals."""
         restored: list[Change] = []
         gone: list[str] = []
         in_use: list[str] = []
@@ -274,7 +274,7 @@ class _Session:
         return restored, gone, in_use, failed
 
     def _disturbed(self, change: Change) -> bool:
-        """Return whether a knob that was set back is something else again; what is gone is not."""
+        """Return whether a restored knob has changed again; a vanished one has not."""
         try:
             held = self.knobs.read(change.knob)
         except SlomoError:
@@ -282,7 +282,7 @@ class _Session:
         return held is not None and held != change.after
 
     def taken_back(self, problem: SlomoError, before: Sequence[Layer]) -> SlomoError:
-        """Undo what this session did before it failed, and return the error to raise."""
+        """Undo this session's changes after a failure, and return the error to raise."""
         first: dict[str, Change] = {}
         for change in self.made:
             earlier = first.pop(change.knob, None)
@@ -311,7 +311,7 @@ class _Session:
 
 
 def _judged(layer: Layer, stack: Sequence[Layer], held: str | None, *, follows: bool) -> tuple[str, Change]:
-    """Return what is to become of one layer, and the change that gives its knob back."""
+    """Return what happens to one layer, and the change that restores its knob."""
     beneath = [each for each in stack if each.number < layer.number]
     target = beneath[-1].value if beneath else None
     change = Change(layer.label, held, target)

@@ -1,4 +1,4 @@
-"""One user of a machine, or of a tree on it, at a time; the kernel lets go of the lock when its holder dies."""
+"""Exclusive use of a machine or a tree on it; the kernel releases the lock when its holder dies."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from slomo.host.places import cache_directory
 
 
 def default_lock_path() -> Path:
-    """Return the lock that all campaigns on this host share.
+    """Return the path of the lock shared by all campaigns on this host.
 
     Examples
     --------
@@ -23,9 +23,9 @@ def default_lock_path() -> Path:
 
 
 class MachineLock:
-    """An exclusive lock, which dies with its holder.
+    """An exclusive lock that is released when its holder dies.
 
-    Raises TestbedError on :meth:`acquire`, at once, if another process or object holds it.
+    :meth:`acquire` raises TestbedError at once if another process or object holds it.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class MachineLock:
         return self._file.held
 
     def acquire(self) -> None:
-        """Take the lock; nothing happens if it is held already."""
+        """Take the lock, unless this object holds it already."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file.acquire()
@@ -82,5 +82,5 @@ class MachineLock:
             ) from None
 
     def release(self) -> None:
-        """Give the lock up and remove its file; nothing happens if it is not held."""
+        """Release the lock and remove its file, if this object holds it."""
         self._file.release()

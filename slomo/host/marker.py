@@ -1,8 +1,8 @@
-"""The mark that proves a process is ours: an environment variable naming the process that started it.
+"""Mark of slomo's processes: an environment variable that names the process which started them.
 
-A process id alone proves nothing, ids are reused; id, start time, boot and PID namespace (pid_namespaces(7)) together
-name one process for ever. A container's processes cannot be looked up from another one: they count as running.
-Children inherit the mark, so even what an NF started itself is recognised.
+A process id alone is no proof, since ids are reused; id, start time, boot and PID namespace (pid_namespaces(7))
+together identify one process uniquely. Processes in another container's PID namespace cannot be looked up: they count
+as running. Children inherit the mark, so processes started by an NF are recognised too.
 """
 
 import itertools
@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class RunMark:
-    """Who started a run: boot, process, its start time, a number, and the PID namespace (empty in older marks).
+    """Origin of a run: boot, process, its start time, a number, and the PID namespace (empty in older marks).
 
     Examples
     --------
@@ -37,13 +37,13 @@ class RunMark:
 
     @property
     def text(self) -> str:
-        """The mark as written into environments, file prefixes and directory names."""
+        """The mark as text in environments, file prefixes and directory names."""
         where = f"-n{self.namespace}" if self.namespace else ""
         return f"slomo-{self.boot}{where}-{self.pid}-{self.started}-{self.number}"
 
     @classmethod
     def parse(cls, text: str) -> "RunMark | None":
-        """Read the mark at the beginning of a text; None where there is none."""
+        """Parse the mark at the beginning of a text; None without one."""
         match = _SHAPE.match(text)
         if match is None:
             return None
@@ -51,7 +51,7 @@ class RunMark:
         return cls(match["boot"], pid, started, number, match["namespace"] or "")
 
     def owner_is_alive(self) -> bool:
-        """Return whether the process that made this mark still runs, or cannot be seen from here."""
+        """Return whether the process that made this mark still runs, or is in another PID namespace."""
         if self.boot == boot_identity() and self.namespace not in ("", pid_namespace()):
             return True
         return self.boot == boot_identity() and start_time(self.pid) == self.started
@@ -63,7 +63,7 @@ def new_mark() -> RunMark:
 
 
 def pid_namespace() -> str:
-    """Return the number of this process's PID namespace, in hexadecimal digits; empty where the kernel has none."""
+    """Return the number of this process's PID namespace in hexadecimal; empty if the kernel has none."""
     try:
         return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
     except OSError:
@@ -76,13 +76,13 @@ def boot_identity() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process was started, in clock ticks since boot; None where it does not run any more."""
+    """Return a process's start time in clock ticks since boot; None if it no longer runs."""
     fields = stat_fields(pid)
     return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return the fields of ``/proc/PID/stat`` behind the command's name, state first."""
+    """Return the fields of ``/proc/PID/stat`` after the command's name, state first."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

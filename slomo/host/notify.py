@@ -1,11 +1,11 @@
-"""Tell systemd that a loop runs (sd_notify(3)): ready, still alive, about to stop."""
+"""Notify systemd about a loop (sd_notify(3)): ready, alive, stopping."""
 
 import os
 import socket
 
 
 def notify(state: str) -> bool:
-    """Send a state to the service manager that started this process; return whether one listens.
+    """Send a state to the service manager of this process; return whether one listens.
 
     Parameters
     ----------

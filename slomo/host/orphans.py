@@ -1,7 +1,6 @@
-"""Find and remove what a killed campaign left: processes, run directories and DPDK files that provably were ours.
+"""Find and remove leftovers of a killed campaign: processes, run directories and DPDK files with slomo's mark.
 
-The next run looks before it starts. Nothing is touched whose mark names a process that still runs, or that carries no
-mark.
+The next run does this before it starts. Anything without a mark, or whose mark names a running process, is left alone.
 """
 
 import contextlib
@@ -49,7 +48,7 @@ def marked_processes() -> dict[int, RunMark]:
 
 
 def mark_of(pid: int) -> RunMark | None:
-    """Return the mark in a process's environment; None where there is none, or it may not be read."""
+    """Return the mark in a process's environment; None without one, or if it may not be read."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -62,7 +61,7 @@ def mark_of(pid: int) -> RunMark | None:
 
 
 def remove_orphans() -> Removed:
-    """Kill and delete what runs of dead processes left behind, and say what that was."""
+    """Kill and delete leftovers of dead processes' runs, and return a description."""
     orphans = [pid for pid, mark in marked_processes().items() if pid != os.getpid() and not mark.owner_is_alive()]
     killed = tuple(pid for pid in orphans if _kill(pid))
     for group in left_groups():
@@ -72,7 +71,7 @@ def remove_orphans() -> Removed:
 
 
 def kill_marked(mark: RunMark) -> tuple[int, ...]:
-    """Kill every process that carries exactly this mark, however far it moved from its group."""
+    """Kill every process with exactly this mark, in whatever group it is now."""
     return tuple(
         pid
         for pid, carried in marked_processes().items()
@@ -88,7 +87,7 @@ def remove_files_of(mark: RunMark) -> None:
 
 
 def remove_path(path: Path) -> bool:
-    """Delete a file or a directory without following links; return whether it was there."""
+    """Delete a file or directory without following links; return whether it existed."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -111,7 +110,7 @@ def _marked_files() -> list[Path]:
 
 
 def _kill(pid: int, mark: RunMark | None = None) -> bool:
-    """Kill by descriptor, so that an id taken over by another process between look and kill is never hit."""
+    """Kill by pidfd, so that a process that reuses the id meanwhile is never hit."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

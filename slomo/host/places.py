@@ -1,4 +1,4 @@
-"""Where this machine's files of slomo are: what can be made again, and the journal of what was changed."""
+"""Folders of slomo's files on this machine: cached files, and the journal of changes."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ MACHINE_FOLDER = Path("/var/lib/slomo")
 
 
 def cache_directory() -> Path:
-    """Return where things are kept that can be made again.
+    """Return the folder of cached files.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 
 
 def this_place(tree: str) -> str:
-    """Return the name of a tree on this boot of this machine.
+    """Return the name of a tree, with this machine's boot.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Intel's ``pqos``: what it says of classes and cores, and its knobs.
+"""Intel's ``pqos``: reading classes and cores, and its knobs.
 
-Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (its class).
+Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (the core's class).
 """
 
 import re
@@ -51,9 +51,9 @@ def parse_pqos_state(text: str) -> PqosState:
 
 
 def run_pqos(words: Sequence[str]) -> str:
-    """Run pqos and return what it printed; TestbedError if it fails, with what it said."""
+    """Run pqos and return its output; TestbedError, with that output, if it fails."""
     finished = run_tool(list(words), _LIMIT_S)
-    # An unknown option prints the usage and ends with 0.
+    # an unknown option prints the usage and exits with 0
     if finished.code != 0 or finished.stdout.lstrip().startswith("Usage"):
         spoken = [line.strip() for line in finished.stdout.splitlines() if "!" in line or "ERROR" in line]
         raise TestbedError(
@@ -65,7 +65,7 @@ def run_pqos(words: Sequence[str]) -> str:
 
 
 class PqosKnobs:
-    """Reads and sets them by running ``pqos``.
+    """Reads and sets classes by running ``pqos``.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class PqosKnobs:
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with what pqos said."""
+        """Set a knob; TestbedError with pqos's output."""
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
         run_pqos([*self.command, *words])

@@ -1,7 +1,7 @@
-"""One process of an NF: started in a session of its own on its cores, paused, resumed, and ended whatever it does.
+"""One process of an NF: started in its own session on its cores, paused, resumed, and ended in every case.
 
-Pinned by inheriting the affinity of the thread that starts it, so no code of ours runs between fork and exec; bound
-to its NUMA node by `numactl` where there is more than one node.
+It is pinned by inheriting the affinity of the thread that starts it, so no Python code runs between fork and exec;
+`numactl` binds it to its NUMA node if there are several.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ _starting = threading.Lock()
 
 
 class ManagedProcess:
-    """A process that was started and will be ended.
+    """A started process that will be ended.
 
-    Raises TestbedError if the command does not exist, may not be run, or a core does not exist.
+    Raises TestbedError if the command does not exist or may not be run, or a core does not exist.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class ManagedProcess:
         self._drains: dict[str, Drain] = {}
 
     def listen(self) -> None:
-        """Begin to read its output; nothing printed before is lost, so handlers are added first."""
+        """Begin to read its output; add handlers first, then no line is lost."""
         for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
             assert pipe is not None
             if name not in self._drains:
@@ -115,12 +115,12 @@ class ManagedProcess:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        # A dead one is not reaped here: its id stays taken, so that its group can be killed safely.
+        # a dead process is not reaped here: its id stays taken, so that its group can be killed safely
         return self._exit_state() is None
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None while it runs, and where a signal ended it."""
+        """Its exit code; None while it runs, or if a signal ended it."""
         state = self._exit_state()
         return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
 
@@ -135,7 +135,7 @@ class ManagedProcess:
         self._handlers[stream].append(handler)
 
     def cpu_time_s(self) -> float:
-        """Return the CPU time all its threads have used [s]; nanosecond resolution, unlike ``/proc/PID/stat``."""
+        """Return the CPU time of all its threads [s], in nanosecond resolution unlike ``/proc/PID/stat``."""
         if not self.alive:
             return 0.0
         with contextlib.suppress(OSError):
@@ -145,7 +145,7 @@ class ManagedProcess:
         return 0.0
 
     def pause(self) -> None:
-        """Stop the whole group; it keeps its memory but uses no core."""
+        """Stop the whole group: it keeps its memory but uses no CPU."""
         self._signal(signal.SIGSTOP)
         self.paused = True
 
@@ -155,7 +155,7 @@ class ManagedProcess:
         self.paused = False
 
     def require_alive(self, doing: str) -> None:
-        """Raise unless it still runs; TestbedError with exit code and last output."""
+        """Raise TestbedError, with exit code and last output, unless it still runs."""
         if not self.alive:
             for drain in self._drains.values():
                 drain.join(0.2)
@@ -171,7 +171,7 @@ class ManagedProcess:
         return f"was killed by {signal.Signals(state.si_status).name}"
 
     def last_words(self, lines: int = 3) -> str:
-        """Return the end of its output as a sentence; empty where it printed nothing."""
+        """Return the end of its output as a sentence; empty without output."""
         for name in ("stderr", "stdout"):
             heard = self._drains[name].last_lines if name in self._drains else ()
             spoken = [line[:_LONGEST_QUOTE] for line in heard if line.strip()]
@@ -180,7 +180,7 @@ class ManagedProcess:
         return " It said nothing."
 
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 3.0) -> None:
-        """Ask it to end, then kill what is left of its group; returns when nothing is."""
+        """Terminate it, then kill the rest of its group; return when none is left."""
         try:
             if self.alive:
                 self._signal(number)
@@ -219,7 +219,7 @@ class ManagedProcess:
 
 @contextlib.contextmanager
 def _pinned(cores: Sequence[int]):  # type: ignore[no-untyped-def]
-    """Pin the calling thread while it starts a child, which inherits that."""
+    """Pin the calling thread while it starts a child, which inherits the pinning."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

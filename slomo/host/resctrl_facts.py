@@ -1,6 +1,6 @@
-"""What a resctrl tree offers: ways, classes, units of memory bandwidth, and what is switched on.
+"""Properties of a resctrl tree: ways, classes, units of memory bandwidth, mount options.
 
-Documentation/arch/x86/resctrl.rst of Linux; Intel takes percent or (mounted with mba_MBps) MB/s, AMD eighths of GB/s.
+Documentation/arch/x86/resctrl.rst of Linux; Intel uses percent or (mounted with mba_MBps) MB/s, AMD eighths of GB/s.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slomo.errors import TestbedError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
-#: Highest value of AMD's MB and SMBA: unlimited.
+#: Highest value of AMD's MB and SMBA, which means unlimited.
 UNLIMITED_AMD = 2048
 _EIGHTHS = 8.0
 
@@ -17,19 +17,19 @@ _EIGHTHS = 8.0
 class ResctrlFacts:
     """What one tree offers."""
 
-    #: Ways there are, and fewest that a mask may have.
+    #: All ways, and the fewest ways of a mask.
     full_mask: int
     min_bits: int
-    #: Groups with masks (the root's included) and RMIDs there are.
+    #: Numbers of groups with masks (including the root) and of RMIDs.
     classes: int
     monitors: int
-    #: Code and data apart; masks with holes allowed; ways for devices can be set.
+    #: Whether code and data are separate; masks may have holes; DDIO ways can be set.
     cdp: bool
     sparse: bool
     io_alloc: bool
     #: ``"percent"``, ``"MB/s"`` or ``"GB/s"`` (in eighths).
     unit: str
-    #: Granularity and least value of memory bandwidth, in what is written.
+    #: Granularity and least value of memory bandwidth, in written units.
     step: int
     least: int
     #: Resource -> domains.
@@ -38,7 +38,7 @@ class ResctrlFacts:
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
         """Return the values of a tenant's masks by resource, checked.
 
-        Raises TestbedError for a mask this cache does not take.
+        Raises TestbedError for a mask that this cache does not accept.
         """
         if code_mask is not None and not self.cdp:
             raise TestbedError(
@@ -51,7 +51,7 @@ class ResctrlFacts:
         return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
 
     def checked(self, mask: int) -> int:
-        """Return a mask that this cache takes; TestbedError if it has ways that are not there, too few, or holes."""
+        """Return a mask if the cache accepts it; TestbedError for missing ways, too few ways, or holes."""
         if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
             raise TestbedError(
                 f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
@@ -67,9 +67,9 @@ class ResctrlFacts:
         return mask
 
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
-        """Return what is written for a bandwidth, as it will be read back.
+        """Return the text to write for a bandwidth, in the form in which it reads back.
 
-        Raises TestbedError for a unit that this vendor does not take, or a value out of its range.
+        Raises TestbedError for a unit that this vendor does not use, or a value out of range.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class ResctrlFacts:
 
 
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
-    """Read what a tree offers; TestbedError where none is mounted, or it cannot allocate."""
+    """Read a tree's properties; TestbedError if none is mounted, or it cannot allocate."""
     tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
     settings = parse_schemata(tree.read("schemata"))
     cdp = tree.exists("info/L3CODE")
@@ -125,14 +125,14 @@ def read_facts(tree: ResctrlTree) -> ResctrlFacts:
 
 
 def _unit(settings: dict[str, dict[int, str]]) -> str:
-    """Tell the unit from what an unlimited root group reads: 100 percent, 2048 eighths, or 2^32 - 1 MB/s."""
+    """Derive the unit from an unlimited root group's value: 100 percent, 2048 eighths, or 2^32 - 1 MB/s."""
     values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
     highest = max(values, default=100)
     return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"
 
 
 def rdt_capabilities(tree: ResctrlTree) -> dict[str, bool]:
-    """Return what a machine's resctrl tree offers, under RMD's names; all false where there is none.
+    """Return the capabilities of a machine's resctrl tree under RMD's names; all false without a tree.
 
     Examples
     --------

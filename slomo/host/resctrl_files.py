@@ -1,4 +1,4 @@
-"""The few file operations that resctrl needs, so that an emulated tree can take the kernel's place in tests."""
+"""The file operations that resctrl needs, so that tests can replace the kernel's tree by an emulated one."""
 
 import os
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from slomo.host.below import below
 
 
 class ResctrlFiles(Protocol):
-    """File operations on names relative to the tree's root; every refusal is an OSError with the kernel's number."""
+    """File operations on names relative to the tree's root; every refusal is an OSError with the kernel's errno."""
 
     def read(self, name: str, limit_b: int) -> bytes:
-        """Return what a file holds, at most `limit_b` bytes of it."""
+        """Return a file's content, at most `limit_b` bytes."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file in one call, as the kernel wants it."""
+        """Write a file in one call, as the kernel requires."""
         ...
 
     def make(self, name: str) -> None:
@@ -32,11 +32,11 @@ class ResctrlFiles(Protocol):
         ...
 
     def names(self, folder: str) -> list[str]:
-        """Return what is in a directory."""
+        """Return the names in a directory."""
         ...
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file or directory."""
+        """Return whether a file or directory exists."""
         ...
 
     def is_directory(self, name: str) -> bool:
@@ -57,12 +57,12 @@ class KernelFiles:
         self.root = root
 
     def read(self, name: str, limit_b: int) -> bytes:
-        """Return what a file holds, at most `limit_b` bytes of it."""
+        """Return a file's content, at most `limit_b` bytes."""
         with below(self.root, name).open("rb") as stream:
             return stream.read(limit_b)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file in one call, as the kernel wants it."""
+        """Write a file in one call, as the kernel requires."""
         descriptor = os.open(below(self.root, name), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
         try:
             os.write(descriptor, data)
@@ -82,11 +82,11 @@ class KernelFiles:
         below(self.root, name).rename(below(self.root, other))
 
     def names(self, folder: str) -> list[str]:
-        """Return what is in a directory."""
+        """Return the names in a directory."""
         return os.listdir(below(self.root, folder))
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file or directory."""
+        """Return whether a file or directory exists."""
         return _there(os.path.exists, self.root, name)
 
     def is_directory(self, name: str) -> bool:

@@ -1,8 +1,9 @@
 """The knobs of the kernel's resctrl tree.
 
-``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (the group it is in), ``watch:A/mon_groups/M:3`` (a core
-that a monitoring group counts), ``monitor:M`` (the class a monitoring group is under: renaming it changes class live),
-``io_alloc``, ``io_alloc_cbm:0``, ``mode:G`` (shareable or exclusive). The root group's name is empty.
+They are ``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (its group), ``watch:A/mon_groups/M:3`` (a core
+that a monitoring group counts), ``monitor:M`` (the class above a monitoring group: renaming it changes the class
+without a restart), ``io_alloc``, ``io_alloc_cbm:0``, ``mode:G`` (shareable or exclusive). The root group's name is
+empty.
 """
 
 import re
@@ -16,7 +17,7 @@ from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 from slomo.host.resctrl_tree import ResctrlTree, joined, parse_schemata
 
-#: A freed RMID lingers until its lines have left the cache; making a group is tried again for so long [s].
+#: Time for which making a group is retried [s]: a freed RMID is unavailable until its lines have left the cache.
 _BUSY_S = 0.2
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -41,7 +42,7 @@ class ResctrlKnobs:
         self.tree = tree or ResctrlTree()
 
     def place(self) -> str:
-        """Return the tree on this boot: its settings end with it."""
+        """Return the tree and boot, as its settings end with a reboot."""
         return this_place(str(self.tree.root))
 
     def lock(self) -> AbstractContextManager[object]:
@@ -49,9 +50,9 @@ class ResctrlKnobs:
         return MachineLock(f"resctrl on '{self.tree.root}'")
 
     def core_wishes(self, core: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return what brings a core into a group, and out of the monitoring groups of the one that it is in.
+        """Return the wishes that move a core into a group, and out of its present group's monitoring groups.
 
-        What the same receipt took out of monitoring groups before (`own`) stays out.
+        Cores that the same receipt removed from monitoring groups before (`own`) stay removed.
         """
         control = self.tree.control_group_of(core)
         watchers = [name for name in self.tree.monitoring_groups(control) if core in self.tree.cpus(name)]
@@ -60,7 +61,7 @@ class ResctrlKnobs:
         return [*(Wish(knob, None) for knob in dict.fromkeys(left)), Wish(f"core:{core}", group)]
 
     def task_wishes(self, task: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return what brings a task into a group: renaming the group that counts it alone, else moving it."""
+        """Return the wishes that move a task into a group: by renaming its own monitoring group, else by moving it."""
         there = self._group_of_task(task) or ""
         control, monitor = control_of(there), f"monitor:{there.rpartition('/')[2]}"
         watched = control != there
@@ -71,7 +72,7 @@ class ResctrlKnobs:
         return [Wish(f"task:{task}", there if control == group else group)]
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds; TestbedError for what cannot be read."""
+        """Return a knob's value; TestbedError if it cannot be read."""
         kind, _, rest = knob.partition(":")
         readers: dict[str, Callable[[str], str | None]] = {
             "group": lambda name: PRESENT if self.tree.has_group(name) else None,
@@ -87,7 +88,7 @@ class ResctrlKnobs:
         return readers[kind](rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with the kernel's reason; VanishedError where its group or task is gone."""
+        """Set a knob; TestbedError with the kernel's reason; VanishedError if its group or task is gone."""
         kind, _, rest = knob.partition(":")
         if kind == "group" and not _NAME.fullmatch(rest):
             raise TestbedError(f"'{rest}' is no name of a group", hint="letters, digits, '_', '.' and '-'")
@@ -171,7 +172,7 @@ class ResctrlKnobs:
         return self._group_of_task(int(task))
 
     def _group_of_task(self, task: int) -> str | None:
-        """Return the group a task is in, the monitoring group where it is in one; None where it is in none."""
+        """Return a task's group (its monitoring group if it has one); None without one."""
         for control in reversed(self.tree.control_groups()):
             if task in self.tree.tasks(control):
                 watchers = (name for name in self.tree.monitoring_groups(control) if task in self.tree.tasks(name))
@@ -215,7 +216,7 @@ class ResctrlKnobs:
 
 
 def control_of(group: str) -> str:
-    """Return the group with masks that a group is, or is below.
+    """Return the group with masks above a group, or the group itself.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The kernel's resctrl file system: groups of CPUs with masks and counters, as files.
+"""The kernel's resctrl file system: groups of CPUs and tasks, with masks and counters, as files.
 
-Documentation/arch/x86/resctrl.rst of Linux; the same tree on Intel and AMD. Every write that the kernel refuses leaves
-its reason in ``info/last_cmd_status``.
+Documentation/arch/x86/resctrl.rst of Linux; the same tree on Intel and AMD. Every refused write leaves its reason in
+``info/last_cmd_status``.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from slomo.host.resctrl_files import KernelFiles, ResctrlFiles
 ROOT = Path("/sys/fs/resctrl")
 _LARGEST_B = 1 << 16
 _MOUNT_HINT = "mount it as root: mount -t resctrl resctrl /sys/fs/resctrl"
-#: Directories of a group that are no groups themselves.
+#: Directories of a group that are not groups.
 _RESERVED = {"info", "mon_data", "mon_groups"}
 
 Snapshot = Mapping[str, Mapping[str, str]]
 
 
 class ResctrlTree:
-    """Reads and changes one resctrl tree; groups are named by their path below the root, ``""`` is the root group.
+    """Reads and changes one resctrl tree; a group's name is its path below the root, ``""`` is the root group.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class ResctrlTree:
 
     @property
     def mounted(self) -> bool:
-        """Whether a resctrl file system is there."""
+        """Whether a resctrl file system is mounted."""
         return self.files.is_directory("info")
 
     @property
@@ -51,11 +51,11 @@ class ResctrlTree:
         return self.exists("info/L3/cbm_mask") or self.exists("info/L3CODE/cbm_mask")
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file or directory."""
+        """Return whether a file or directory exists."""
         return self.files.exists(name)
 
     def require(self, what: str, condition: bool) -> None:
-        """Raise unless mounted and `condition` holds; TestbedError naming what is missing."""
+        """Raise TestbedError unless the tree is mounted and `condition` holds."""
         if not self.mounted:
             raise TestbedError(f"resctrl is not mounted on '{self.root}'", hint=_MOUNT_HINT)
         if not condition:
@@ -65,14 +65,14 @@ class ResctrlTree:
             )
 
     def read(self, name: str) -> str:
-        """Return a file's text without blanks at its ends; TestbedError if it cannot be read."""
+        """Return a file's stripped text; TestbedError if it cannot be read."""
         try:
             return self.files.read(name, _LARGEST_B).decode("ascii", "replace").strip()
         except OSError as problem:
             raise self._fault(f"'{name}' cannot be read", problem) from None
 
     def number(self, name: str) -> int | None:
-        """Return a counter; None where the kernel says ``Unavailable`` or ``Error``, or has no such file."""
+        """Return a counter; None if the kernel reports ``Unavailable`` or ``Error``, or has no such file."""
         try:
             text = self.read(name)
         except TestbedError:
@@ -80,21 +80,21 @@ class ResctrlTree:
         return int(text) if text.isdigit() else None
 
     def write(self, name: str, text: str) -> None:
-        """Write one line to a file; TestbedError if the kernel refuses it, with the kernel's reason."""
+        """Write one line to a file; TestbedError with the kernel's reason if it is refused."""
         try:
             self.files.write(name, text.encode("ascii") + b"\n")
         except OSError as problem:
             raise self._fault(f"'{text}' is refused by '{name}'", problem) from None
 
     def make_group(self, name: str) -> None:
-        """Make a group; TestbedError if the kernel refuses it: no rights, or no class or RMID left."""
+        """Make a group; TestbedError if the kernel refuses it: no permission, or no class or RMID left."""
         try:
             self.files.make(name)
         except OSError as problem:
             raise self._fault(f"group '{name}' cannot be made", problem) from None
 
     def remove_group(self, name: str) -> None:
-        """Remove a group; its CPUs go back to the group above.
+        """Remove a group; its CPUs return to the group above.
 
         Raises TestbedError if the kernel refuses it.
         """
@@ -106,7 +106,7 @@ class ResctrlTree:
             raise self._fault(f"group '{name}' cannot be removed", problem) from None
 
     def rename_group(self, name: str, other: str) -> None:
-        """Move a monitoring group below another group with masks: its tasks and counters go with it, at once.
+        """Move a monitoring group below another group with masks, with its tasks and counters, atomically.
 
         Raises TestbedError if the kernel refuses it.
         """
@@ -124,11 +124,11 @@ class ResctrlTree:
         return ("", *self._children(""))
 
     def has_group(self, name: str) -> bool:
-        """Say whether there is a group that has masks of this name; the root group is called ``""``."""
+        """Return whether a group with masks has this name; the root group's name is ``""``."""
         return name not in _RESERVED and self.files.is_directory(name) if name else True
 
     def monitoring_groups(self, control: str) -> tuple[str, ...]:
-        """Return the groups that only count, below one that has masks."""
+        """Return the monitoring groups below a group with masks."""
         return self._children(joined(control, "mon_groups"))
 
     def groups(self) -> tuple[str, ...]:
@@ -140,14 +140,14 @@ class ResctrlTree:
         return parse_cpu_list(self.read(joined(group, "cpus_list")))
 
     def control_group_of(self, core: int) -> str:
-        """Return the group whose masks hold for a CPU; TestbedError for a CPU that is in none."""
+        """Return the group whose masks apply to a CPU; TestbedError for a CPU without a group."""
         for name in self.control_groups():
             if core in self.cpus(name):
                 return name
         raise TestbedError(f"core {core} is in no group of '{self.root}'", hint="name a core that exists and is online")
 
     def domains(self, resource: str = "L3") -> tuple[int, ...]:
-        """Return the domains (caches, or memory controllers for ``"MB"``) a resource is split into."""
+        """Return a resource's domains (caches, or memory controllers for ``"MB"``)."""
         return tuple(parse_schemata(self.read("schemata")).get(resource, {}))
 
     def counters(self, group: str, file: str) -> dict[int, int | None]:
@@ -157,7 +157,7 @@ class ResctrlTree:
         return {int(name[7:]): self._count(f"{folder}/{name}", file) for name in names}
 
     def _count(self, domain: str, file: str) -> int | None:
-        """Return a counter of one cache: of its own, or with sub-NUMA clustering the sum over its nodes."""
+        """Return a counter of one cache or, with sub-NUMA clustering, the sum over its nodes."""
         if self.exists(f"{domain}/{file}"):
             return self.number(f"{domain}/{file}")
         parts = [
@@ -198,7 +198,7 @@ class ResctrlTree:
 
 
 def parse_schemata(text: str) -> dict[str, dict[int, str]]:
-    r"""Return a group's settings: resource -> domain -> value as written.
+    r"""Return a group's settings: resource -> domain -> value as text.
 
     Examples
     --------
@@ -217,5 +217,5 @@ def parse_schemata(text: str) -> dict[str, dict[int, str]]:
 
 
 def joined(group: str, name: str) -> str:
-    """Return the path of a file of a group; the root group is empty."""
+    """Return the path of a group's file; the root group's name is empty."""
     return f"{group}/{name}" if group else name

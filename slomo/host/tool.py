@@ -1,7 +1,7 @@
-"""Other people's command-line tools: started in a group of their own, read without blocking, ended within a limit.
+"""External command-line tools: started in a group of their own, read without blocking, ended within a time limit.
 
-Counters, traffic generators and isolation all drive such tools (pcm, perf, pqos, testpmd, ssh). Each carries the mark
-of our process, so that one left behind by a killed campaign is found like any network function.
+Counter readers, traffic generators and isolation use such tools (pcm, perf, pqos, testpmd, ssh). Each carries this
+process's mark, so leftovers of a killed campaign are found like network functions.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ class Finished:
     words: tuple[str, ...]
     #: Exit code; negative for the signal that killed it.
     code: int
-    #: What it printed, up to 16 MiB each.
+    #: Its output, up to 16 MiB each.
     stdout: str
     stderr: str
 
     def last_words(self, lines: int = 2) -> str:
-        r"""Return the end of what it printed, in one line.
+        r"""Return the end of its output, in one line.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Finished:
 
 
 class RunningTool:
-    """A tool that runs until it is stopped; use it as a context, or call `stop`.
+    """A tool that runs until it is stopped; a context manager.
 
     Raises TestbedError if the command does not exist or may not be run.
 
@@ -131,7 +131,7 @@ class RunningTool:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a dead one is not reaped here, so that its group's number stays taken."""
+        """Whether it still runs; a dead tool is not reaped here, so that its group's id stays taken."""
         if self._finished is not None:
             return False
         with contextlib.suppress(ChildProcessError):
@@ -144,7 +144,7 @@ class RunningTool:
             return list(self._texts[stream])
 
     def wait(self, condition: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until `condition` holds; return whether it did before the tool ended or the limit [s] was over."""
+        """Wait until `condition` holds; return whether it did before the tool ended or the time limit [s]."""
         deadline = time.monotonic() + limit_s
         while not condition():
             if not self.alive or time.monotonic() > deadline:
@@ -153,7 +153,7 @@ class RunningTool:
         return True
 
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 5.0) -> Finished:
-        """Ask it to end, kill what is left of its group, and return how it ended; may be called again."""
+        """Terminate it, kill the rest of its group, and return the result; may be called again."""
         if self._finished is None:
             try:
                 if self.alive:
@@ -193,7 +193,7 @@ def run_tool(
 ) -> Finished:
     r"""Run a tool to its end.
 
-    Raises TestbedError if it does not exist, or does not end in time.
+    Raises TestbedError if it does not exist, or exceeds its time limit.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""The simulator room; import its files."""
+"""The line-level simulator; import its files."""

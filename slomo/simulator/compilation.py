@@ -1,7 +1,7 @@
 """Compile the simulator's kernels with numba once, and keep the result on disk.
 
-numba's ``cache=True`` keeps machine code beside the source (or in the user's cache directory); the very first call on a
-machine takes some seconds (`slomo.simulator.first_compile` tells who wants to know).
+numba's ``cache=True`` stores machine code beside the source (or in the user's cache directory); the first call on a
+machine compiles for about a minute (`slomo.simulator.first_compile` announces it).
 """
 
 import functools
@@ -21,9 +21,10 @@ except ModuleNotFoundError:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: No kernel allocates, so reference counting (`_nrt`) would only cost time: with it every call is 30 times slower.
+#: no kernel allocates, so reference counting (`_nrt`) would only cost time: with it every call takes 30 times as long
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-#: For what only kernels call. Ways in from Python, which unpack every array of the state, were 40 % of the compilation.
+#: For what only kernels call. entry points from Python, which unpack every array of the state, took 40 % of the
+#: compilation
 _NO_DOORS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 KERNEL_SOURCES = (
     "hardware/accelerator",
@@ -54,7 +55,7 @@ KERNEL_SOURCES = (
 def compiled(function: Function) -> Function:
     """Compile `function`; its code is inlined wherever another kernel calls it. Python must not call it.
 
-    Floating-point operations are neither reordered nor fused, so results are equal byte for byte on every machine.
+    Floating-point operations are neither reordered nor fused, so results are equal to the byte on every machine.
     """
     return cast(Function, _of_one_signature(numba.njit(**_OPTIONS, **_NO_DOORS, forceinline=True)(function)))
 
@@ -70,12 +71,12 @@ def kernel(function: Function) -> Function:
 
 
 def inner(function: Function) -> Function:
-    """Compile `function` for other kernels to call now and then; it is not inlined. Python must not call it."""
+    """Compile `function` for rare calls from other kernels, without inlining. Python must not call it."""
     return cast(Function, _of_one_signature(numba.njit(**_OPTIONS, **_NO_DOORS)(function)))
 
 
 def _of_one_signature(dispatcher: Any) -> Any:
-    """Let integers of all widths, and constants, be 64 bits wide: else numba compiles a function for each of them."""
+    """Convert integers of all widths, and constants, to 64 bits: otherwise numba compiles a function for each width."""
     template_of = dispatcher.get_call_template
 
     def call_template(arguments: Sequence[Any], keywords: Any) -> Any:
@@ -92,7 +93,7 @@ def _widened(kind: Any) -> Any:
 
 @functools.cache
 def source_digest() -> str:
-    """Return the fingerprint of all source code that goes into the kernels.
+    """Return a digest of all source code of the kernels.
 
     Examples
     --------

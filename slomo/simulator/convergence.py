@@ -1,9 +1,9 @@
-"""Decide, per tenant, when a simulation has warmed up and when it has been measured long enough.
+"""Decide, per tenant, when a simulation has warmed up and when its measurement is long enough.
 
-Time is divided into batches of equal length. The start of the run is left out up to the point from which every tenant
-has fetched as many lines as it holds and neither its rate nor its occupancy drifts (initial transient: White, Cobb and
-Spratt, WSC 2000). What follows is measured until the standard error of every rate, from batch means and their lag-one
-autocorrelation (Law, Simulation Modeling and Analysis, section 9.5), is within the tolerance.
+Time is divided into batches of equal length. The start of the run is discarded until every tenant has fetched as many
+lines as it holds and neither its rate nor its occupancy drifts (initial transient: White, Cobb and Spratt, WSC 2000).
+The rest is measured until the standard error of every rate, from batch means and their lag-one autocorrelation (Law,
+Simulation Modeling and Analysis, section 9.5), is within the tolerance.
 """
 
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ import numpy as np
 
 from slomo.simulator import state as s
 
-#: Batches kept: at the most, adjacent ones are joined.
+#: Largest and least number of batches; above the largest, adjacent batches are joined.
 MOST_BATCHES, LEAST_BATCHES = 64, 16
-#: A tenant has warmed up after so many fetches from beyond its L2 per LLC line that it holds.
+#: Fetches from beyond L2 per LLC line held, after which a tenant counts as warm.
 TURNOVERS = 6.0
-#: Standard errors within the tolerance: a normal deviation leaves twice its standard error in 1 of 20 cases.
+#: Number of standard errors compared with the tolerance: a normal deviation exceeds two in 1 of 20 cases.
 DEVIATIONS = 2.0
-#: Two halves differ if by more than so many standard errors (1 of 100 by chance) and by more than the tolerance.
+#: Two halves differ if by more than this many standard errors (1 of 100 by chance) and by more than the tolerance.
 DRIFT_DEVIATIONS = 2.6
-#: Packets of a tenant from which percentiles are told.
+#: Number of packets of a tenant from which percentiles are reported.
 PERCENTILE_PACKETS = 5000
-#: Parts of a run that may be left out as its warm-up.
+#: Parts of a run that may be discarded as warm-up.
 _LEFT_OUT = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
-#: Latencies kept of each tenant and batch.
+#: Latencies stored per tenant and batch.
 _KEPT_LATENCIES = 4096
-#: Largest lag-one autocorrelation that batches are corrected for; more of it widens the batches.
+#: Largest lag-one autocorrelation that is corrected for; above it batches are made longer.
 _LARGEST_LAG_ONE = 0.9
 
 
 class Batch(NamedTuple):
-    """What was counted in one batch; sums, but for the mean lines held."""
+    """Counts of one batch: sums, and the mean number of lines held."""
 
     span_ns: float
     counters: s.Ints  # (tenants, C_COLUMNS)
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """The batches that were measured, the factor sizes were scaled down by, what went before, and who has converged."""
+    """The measured batches, the scale factor of sizes, the discarded part, and which tenants converged."""
 
     batches: list[Batch]
     scale: int
@@ -80,7 +80,7 @@ def _thinned(samples: s.Floats) -> s.Floats:
 
 
 class Estimate(NamedTuple):
-    """Ratios of two means over batches, and their standard errors; NaN where nothing was counted."""
+    """Ratios of two means over batches, with standard errors; NaN without events."""
 
     value: s.Floats
     error: s.Floats
@@ -117,10 +117,10 @@ def standard_error(values: s.Floats) -> s.Floats:
 
 
 def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats:
-    """Return what was counted of a random load, per batch, as if as much had arrived as was expected.
+    """Return the counts of a random load per batch, adjusted to the expected number of arrivals.
 
-    Arrivals are a control variate (Law, section 11.4): their mean is known, so what their randomness explains of the
-    count is taken out. That is all of it where every packet is processed, and nothing where the core is always busy.
+    Arrivals are a control variate (Law, section 11.4): their mean is known, so the part of the count explained by their
+    randomness is removed. That is all of it if every packet is processed, and nothing if the core is always busy.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats
 
 
 def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
-    """Return where the second half of the batches differs from the first by more than chance and `allowed`."""
+    """Return for which tenants the halves of the batches differ by more than chance and `allowed`."""
     half = len(parts) // 2
     early, late = ratio(parts[:half], wholes[:half]), ratio(parts[half:], wholes[half:])
     change = np.abs(late.value - early.value)
@@ -151,7 +151,7 @@ def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
 
 
 class Series:
-    """The batches of one run, and what may be concluded from them; percentiles are waited for where `timed`."""
+    """The batches of one run, with the tests on them; with `timed`, percentiles are waited for as well."""
 
     def __init__(self, state: s.State, timed: s.Bools, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
         self.batches: list[Batch] = []
@@ -163,7 +163,7 @@ class Series:
         self._room = ways * float(state.machine[s.M_LLC_SETS])
 
     def add(self, batch: Batch) -> bool:
-        """Append a batch; return whether batches have been joined, so that the next must be twice as long."""
+        """Append a batch; return whether batches were joined, after which the next must be twice as long."""
         self.batches.append(batch)
         if len(self.batches) < MOST_BATCHES:
             return False
@@ -171,9 +171,9 @@ class Series:
         return True
 
     def rates(self, batches: list[Batch]) -> tuple[s.Floats, s.Floats]:
-        """Return what each tenant's rate is the ratio of, shapes ``(batches, tenants)``.
+        """Return numerator and denominator of each tenant's rate, shapes ``(batches, tenants)``.
 
-        That is packets over time under saturation, and of a given load `served` over expected packets.
+        At saturation they are packets and time; with an offered load, `served` and expected packets.
         """
         packets = np.array([batch.packets for batch in batches])
         spans = np.array([[batch.span_ns] for batch in batches])
@@ -185,7 +185,7 @@ class Series:
         return np.where(self._saturated, packets, loaded), np.where(self._saturated, spans, expected)
 
     def warm_up(self, accesses: int = 0) -> int | None:
-        """Return how many batches at the start to leave out, None if not all tenants are warm, or too little follows.
+        """Return the number of batches to discard at the start; None if a tenant is not warm or too few batches follow.
 
         Parameters
         ----------
@@ -201,13 +201,13 @@ class Series:
         return None
 
     def _carried(self, first: int) -> bool:
-        """Return whether the ports carried what came from batch `first` on: frames that wait come early at first."""
+        """Return whether the ports carried the load from batch `first` on: at first, queued frames arrive early."""
         wire_ns = sum(float(batch.busy_ns[-1]) for batch in self.batches[first:])
         span_ns = sum(batch.span_ns for batch in self.batches[first:])
         return wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance)
 
     def _turned_over(self, first: int) -> s.Bools:
-        """Return which tenants had replaced what they hold often enough at batch `first`."""
+        """Return which tenants had replaced their lines often enough at batch `first`."""
         if sum(batch.span_ns for batch in self.batches[:first]) < self._least_warm_up_ns:
             return np.zeros(self._saturated.size, dtype=bool)
         counters = np.sum([batch.counters for batch in self.batches[:first]], axis=0)
@@ -245,11 +245,11 @@ class Series:
         return np.asarray((DEVIATIONS * found.error <= self._tolerance * found.value) & enough)
 
     def accesses(self, first: int = 0) -> int:
-        """Return the line accesses played from batch `first` on."""
+        """Return the simulated line accesses from batch `first` on."""
         return sum(batch.accesses for batch in self.batches[first:])
 
     def measured(self, first: int, scale: int) -> Measured:
-        """Return what was measured from batch `first` on, on a machine scaled down by `scale`."""
+        """Return the measurement from batch `first` on, of a machine scaled down by `scale`."""
         warm_up_ns = sum(batch.span_ns for batch in self.batches[:first])
         converged = self._warm(first) & self.precise(first) & self._carried(first)
         return Measured(self.batches[first:], scale, warm_up_ns, self.accesses(), converged)

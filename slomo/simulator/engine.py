@@ -1,7 +1,7 @@
 """Simulate tenants that share a machine: put them on cores, warm the caches, measure, report.
 
-The ground truth of everything that is predicted without a rack. It shares no equation with composition or prediction:
-each line access is played through L2, LLC, DDIO and memory (DESIGN section 4; the method follows ResQ, NSDI'18,
+The simulator is the ground truth for predictions without a rack. It shares no equation with composition or prediction:
+each line access is simulated through L2, LLC, DDIO and memory (DESIGN section 4; the method follows ResQ, NSDI'18,
 section 4).
 """
 
@@ -25,9 +25,9 @@ from slomo.vocabulary.workload import Workload
 DEFAULT_SCALE = 16
 #: Line accesses measured at least.
 DEFAULT_ACCESSES = 350_000
-#: Of each tenant's rate, twice its standard error.
+#: Tolerance of each tenant's rate, compared with twice its standard error.
 DEFAULT_TOLERANCE = 0.005
-#: Line accesses after which a simulation gives up and says that it has not converged.
+#: Number of line accesses after which a simulation stops and reports that it did not converge.
 DEFAULT_BUDGET = 40_000_000
 _PILOT_NS = 20_000.0
 _LONGEST_NS = 2e9
@@ -74,9 +74,9 @@ def simulate(
     slack_ns: float = SLACK_NS,
     port_gbps: float | None = None,
 ) -> SimulationResult:
-    """Play tenants that share a machine and count what happens.
+    """Simulate tenants that share a machine, and count events.
 
-    Pure: no input or output, and equal arguments give equal results, byte for byte.
+    Pure function: equal arguments give equal results, byte for byte.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def simulate(
         raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
     state = build(machine, seats, seed=seed, scale=scale, slack_ns=slack_ns, port_gbps=port_gbps)
     prefill(state)
-    # nobody asks for the latency of a competitor that is there to press on others
+    # latencies of competitors are not reported, so they are not collected
     timed = np.array([not tenant.network_function.synthetic for tenant in tenants])
     series = Series(state, timed, tolerance, least_warm_up_us * 1e3)
     first = _play(state, series, accesses, budget)
@@ -175,7 +175,7 @@ def _kernels() -> Any:
 
 
 def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
-    """Run until every tenant is warm and its rate precise, or the budget is spent; return the batches to leave out."""
+    """Run until every tenant is warm and its rate precise, or the budget is spent; return the batches to discard."""
     kernel = _kernels()
     kernel.run_until(state, _PILOT_NS)
     step = max(_PILOT_NS, _PILOT_NS * accesses / max(1, s.accesses(state.counters)) / LEAST_BATCHES)
@@ -196,7 +196,7 @@ def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
 
 
 class _Meter:
-    """Reads what was counted in one batch after another."""
+    """Reads the counts of one batch after another."""
 
     def __init__(self, state: s.State) -> None:
         self._state = state
@@ -204,7 +204,7 @@ class _Meter:
         self._owners = state.llc_owner.reshape(-1, s.LLC_LANES)[
             :, ddio.bit_length() - ddio.bit_count() : ddio.bit_length()
         ]
-        # of each tenant, the accesses of a packet up to the end of each operation
+        # for each tenant, the accesses of a packet up to the end of each operation
         self._accesses = [
             np.cumsum(
                 np.append(
@@ -217,7 +217,7 @@ class _Meter:
         self._before = self._look()
 
     def batch(self, span_ns: float) -> Batch:
-        """Return what was counted since the last call."""
+        """Return the counts since the last call."""
         state, after = self._state, self._look()
         change: Any = [late - early for early, late in zip(self._before, after, strict=True)]
         counters, sums, busy, own, packets, noted = change
@@ -228,7 +228,7 @@ class _Meter:
         return Batch(span_ns, counters, sums, busy, packets, own, held, self._ddio_lines(), latest, played)
 
     def _look(self) -> tuple[s.Ints, s.Floats, s.Floats, s.Floats, s.Floats, s.Ints]:
-        """Return what a batch is the difference of: counters, sums, busy channels, clocks, packets, latencies noted."""
+        """Return the values whose differences make a batch: counters, sums, clocks, packets, latencies."""
         state = self._state
         return (
             state.counters.copy(),
@@ -240,7 +240,7 @@ class _Meter:
         )
 
     def _progress(self) -> s.Floats:
-        """Return the share of its current packet that each tenant has worked off."""
+        """Return the finished share of each tenant's current packet."""
         at = self._state.tenants[:, [s.T_OPERATION, s.T_REMAINING]].tolist()
         done = [
             (up_to[operation] - remaining) / up_to[-1] if operation >= 0 else 0.0
@@ -249,14 +249,14 @@ class _Meter:
         return np.array([min(1.0, max(0.0, share)) for share in done])
 
     def _ddio_lines(self) -> s.Floats:
-        """Count, per tenant, the packet-buffer lines that sit in the ways devices fill."""
+        """Count, per tenant, the packet-buffer lines in the DDIO ways."""
         count = 2 * self._state.clock.size
         lines = np.bincount(self._owners.ravel() + 1, minlength=count + 1)  # no line, then buffers and data in turns
         return lines[1:count:2].astype(float)
 
 
 def _latest(ring: s.Floats, end: int, count: int) -> s.Floats:
-    """Return the last `count` numbers written to a ring, all of it at the most; `end` were written in all."""
+    """Return the last `count` numbers of a ring, at most its length; `end` numbers were written in all."""
     last = end % ring.size
     count = min(count, ring.size)
     if count <= last:
@@ -265,7 +265,7 @@ def _latest(ring: s.Floats, end: int, count: int) -> s.Floats:
 
 
 def _nobody(machine: Machine) -> SimulationResult:
-    """Report an idle machine: every rate is 0, ratios have no value."""
+    """Return the result for an idle machine: every rate is 0, ratios are missing."""
     channels = np.zeros(machine.sockets + 2)
     none, rows = np.zeros(0), np.zeros((0, s.A_COLUMNS))
     batch = Batch(1e3, np.zeros((0, s.C_COLUMNS), dtype=np.int64), rows, channels, none, none, none, none, (), 0)

@@ -1,6 +1,6 @@
-"""Say before the simulator's kernels are compiled for the first time on a machine, for that is slow.
+"""Announce the first compilation of the simulator's kernels on a machine, which takes about a minute.
 
-Listeners registered here hear of it before it happens; the library itself prints nothing.
+Registered listeners are called before it starts; the library itself prints nothing.
 """
 
 import logging
@@ -17,9 +17,9 @@ _announced: list[str] = []
 
 
 def on_first_compile(listener: Listener) -> None:
-    """Call `listener` with one line of text before the first, slow, compilation.
+    """Register `listener` to be called with one line of text before the first, slow, compilation.
 
-    Without any listener the line goes to the logger ``slomo.simulator`` as a warning.
+    Without listeners the line goes to the logger ``slomo.simulator`` as a warning.
 
     Examples
     --------

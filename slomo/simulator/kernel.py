@@ -1,8 +1,8 @@
-"""The many-core loop: the core whose clock is earliest goes next, for a few accesses at a time.
+"""The many-core loop: the core with the earliest clock runs next, for a few accesses.
 
 Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a
-core runs until it is `slack` nanoseconds ahead of the next one. The error of that choice is shown in
-docs/concepts/simulator.md.
+core runs until it is `slack` nanoseconds ahead of the next one. docs/concepts/simulator.md shows the error of that
+choice.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -51,7 +51,7 @@ from slomo.simulator.state import (
 
 @compiled
 def next_line(state: State, tenant: int, structure: int, pattern: int, lines: int) -> int:
-    """Choose the line of a data structure that is accessed next."""
+    """Choose the next line of a data structure to access."""
     if pattern == SEQUENTIAL:
         cursor = state.structures[structure, S_CURSOR]
         state.structures[structure, S_CURSOR] = cursor + 1 if cursor + 1 < lines else 0
@@ -67,9 +67,9 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
 
 @inner
 def issue_delay(state: State, tenant: int, steps: int) -> float:
-    """Return how many times longer a hyper-thread computes beside its sibling; note that it computes `steps` times.
+    """Return the factor by which a hyper-thread's sibling slows its computing; record that it computes `steps` steps.
 
-    Both share the slots in which the core issues. A thread gets those that its sibling lately left free, at least half.
+    Both share the core's issue slots. A thread gets the slots that its sibling recently left free, at least half.
     """
     row, other = state.rates[tenant], state.rates[state.tenants[tenant, T_SIBLING]]
     elapsed = state.clock[tenant] - row[F_SLOTS_SINCE]
@@ -82,7 +82,7 @@ def issue_delay(state: State, tenant: int, steps: int) -> float:
 
 @compiled
 def work(state: State, tenant: int, structure: int, until: float) -> None:
-    """Let the core go on with its packet (structure -1) or one of its data structures, up to time `until`."""
+    """Continue the core's packet (structure -1) or one of its data structures, up to time `until`."""
     row = state.tenants[tenant]
     gap = state.rates[tenant, F_GAP]
     throttle = state.rates[tenant, F_THROTTLE]
@@ -116,7 +116,7 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
 
 @compiled
 def next_structure(state: State, tenant: int) -> bool:
-    """Go on to the next data structure, False after the last; fractions of accesses go to the next packet."""
+    """Go on to the next data structure, False after the last; fractions of accesses are carried over."""
     row = state.tenants[tenant]
     structure = row[T_FIRST_STRUCTURE] + row[T_OPERATION]
     if structure >= row[T_LAST_STRUCTURE]:

@@ -1,4 +1,4 @@
-"""What a simulation tells: counters turned into the vocabulary's metrics, in PCM's units.
+"""Results of a simulation: counters converted to the vocabulary's metrics, in PCM's units.
 
 The counters are those of Intel PCM (metrics table of SLOMO, SIGCOMM'20, section 5); everything is free of noise.
 """
@@ -18,7 +18,7 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: A channel may be asked for so much more than it serves: what stands in its queue at the end, and rounding.
+#: Tolerated excess of requests over a channel's capacity: its queue at the end, and rounding.
 QUEUED_NS, POSSIBLE_ROUNDING = 5000.0, 0.005
 
 
@@ -63,7 +63,7 @@ class TenantResult:
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """What a simulation of one machine tells.
+    """Result of a simulation of one machine.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class SimulationResult:
 
 @dataclass(frozen=True)
 class Totals:
-    """Counts of one tenant, over the time measured and over each batch of it; sums of them give a socket's.
+    """Counts of one tenant, for the whole measurement and per batch; their sums over tenants are the socket's.
 
     All of shape ``(1 + batches,)``, the whole first.
     """
@@ -123,7 +123,7 @@ class Totals:
 
 
 class Readings:
-    """What was counted over the time measured (first) and over each batch of it."""
+    """Counts over the whole measurement (first) and over each batch."""
 
     def __init__(self, measured: Measured) -> None:
         batches = measured.batches
@@ -133,7 +133,7 @@ class Readings:
         self.sums = _whole_first(np.array([batch.sums for batch in batches]))
         self.busy_ns = _whole_first(np.array([batch.busy_ns for batch in batches]))
         self.packets = _whole_first(np.array([batch.packets for batch in batches]))
-        # each clock runs a little past the end; give every tenant the packets of the common span
+        # clocks run slightly past the end; scale every tenant's packets to the common time span
         self.own_ns = np.array([batch.own_ns for batch in batches])
         self.packets[0] *= self.span_ns[0] / np.maximum(1.0, self.own_ns.sum(axis=0))
         self.held = self._mean(np.array([batch.held for batch in batches]))
@@ -177,7 +177,7 @@ def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: 
 def vector(
     machine: Machine, scope: Scope, counts: Totals, *, span_ns: s.Floats, cores: int, link: s.Floats | None = None
 ) -> tuple[MetricVector, dict[str, float]]:
-    """Turn counts into metrics and their standard errors; a ratio without events is not reported."""
+    """Convert counts to metrics with standard errors; a ratio without events is left out."""
     per_us = 1e3 / span_ns  # counts per microsecond are millions per second
     to_gb_s = LINE_B / span_ns
     to_mib_s = to_gb_s * 1e9 / 2**20
@@ -223,7 +223,7 @@ def vector(
 
 
 def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> SimulationResult:
-    """Turn what was measured into a result.
+    """Convert the measurement to a result.
 
     Raises
     ------
@@ -260,13 +260,13 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
 
 
 def _waits_ns(machine: Machine, seat: Seat) -> float:
-    """Return the time on the wire of a tenant's frames that may wait before it at the end."""
+    """Return the time on the wire of a tenant's frames that may be waiting at the end."""
     frames = AHEAD if seat.program.offered_mpps is None else WAITING
     return frames * 8.0 * (seat.program.packet_size_b + WIRE_OVERHEAD_B) / machine.shared_wire_gbps()
 
 
 def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wire_ns: float = 0.0) -> None:
-    """Refuse what no hardware moves in so long, frames that wait before the wire apart: a fault of the simulator.
+    """Raise an internal error if more was moved than the hardware can, apart from frames waiting before the wire.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wir
 
 
 def _require_counted(seats: Sequence[Seat], readings: Readings) -> None:
-    """Refuse packets that came and were neither processed, lost nor wait."""
+    """Raise an internal error for packets that arrived but were neither processed nor lost and do not wait."""
     for seat, count in zip(seats, readings.counters[0], strict=True):
         if seat.program.offered_mpps is None:
             continue
@@ -332,9 +332,9 @@ def _tenant(
 
 
 def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float, float, float]:
-    """Return which share of what arrives was processed and lost, and the error of these.
+    """Return the processed and lost shares of arrivals, with errors.
 
-    What only lengthens the queue, and by more than chance, will be lost.
+    Arrivals that lengthen the queue by more than chance count as lost.
     """
     arrived, lost = readings.counters[1:, tenant, s.C_ARRIVED], readings.counters[1:, tenant, s.C_LOST]
     if not arrived.any():
@@ -348,7 +348,7 @@ def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float
 
 
 def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, float], float]:
-    """Return percentiles [us] and their standard errors by name, and how many independent packets they are worth."""
+    """Return percentiles [us] and standard errors by name, and the equivalent number of independent packets."""
     samples = np.concatenate([*batches, np.zeros(0)])
     if samples.size < PERCENTILE_PACKETS:
         return {}, {}, 0.0
@@ -366,7 +366,7 @@ def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, f
 
 
 def _percentiles(samples: s.Floats) -> s.Floats:
-    """Return the 50th, 95th and 99th percentile, interpolated as numpy does by default."""
+    """Return the 50th, 95th and 99th percentile, interpolated like numpy's default."""
     position = (samples.size - 1) * np.array([0.5, 0.95, 0.99])
     below = position.astype(np.int64)
     ordered = np.sort(samples)

@@ -1,7 +1,7 @@
-"""The simulator's state: plain arrays the kernels share, and the names of their columns.
+"""The simulator's state: plain arrays shared by the kernels, and the names of their columns.
 
-Kernels see numbers only. Everything a tenant, a structure or a memory channel knows sits in one row of one array, so a
-simulation is its state: copy the arrays and it can be continued from there.
+Kernels see numbers only. All state of a tenant, a structure or a memory channel is in one row of an array, so a copy of
+the arrays is a copy of the simulation, which can be continued.
 """
 
 from typing import NamedTuple
@@ -59,12 +59,12 @@ class State(NamedTuple):
 
 
 def accesses(counters: Ints) -> int:
-    """Return the line accesses of cores and devices in counters of shape ``(tenants, C_COLUMNS)``."""
+    """Return the line accesses of cores and devices, from counters of shape ``(tenants, C_COLUMNS)``."""
     return int(counters[:, C_L2_HIT : C_L2_MISS + 1].sum() + counters[:, C_RX_HIT : C_TX_MISS + 1].sum())
 
 
 def zero_counters(state: State) -> None:
-    """Forget everything counted so far; the state of the caches and clocks stays."""
+    """Reset all counts; the state of caches and clocks stays."""
     state.counters[:] = 0
     state.sums[:] = 0.0
     state.channels[:, H_BUSY_TOTAL] = 0.0
@@ -72,7 +72,7 @@ def zero_counters(state: State) -> None:
     state.channels[:, H_WRITES] = 0.0
 
 
-# A line is a number; every tenant has its own range of them, packet buffers first. Ways are padded to lanes.
+# A line is a number; every tenant has its own range of numbers, packet buffers first. Ways are padded to lanes.
 LLC_LANES = L2_LANES = 32
 WAY_BITS, WAY_MASK = 5, 31
 NO_LINE = -1
@@ -121,8 +121,8 @@ A_IDLE, A_DRAM_LATENCY, A_COLUMNS = range(3)
 ) = range(15)  # fmt: skip
 
 ZIPF_PIECES = 1024
-#: Lines that one L2 has asked for and not got yet: the entries of its queue (superqueue).
+#: Lines in flight of one L2: the entries of its queue (superqueue).
 IN_FLIGHT = 16
 LATENCY_SAMPLES = 4096
-# Packets one tenant can have at an accelerator: at most half of it is used, so that no slot is taken again too soon.
+# Capacity for one tenant's packets at an accelerator: at most half is used, so that no slot is reused too soon.
 ACCELERATOR_SLOTS = 64

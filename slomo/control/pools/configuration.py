@@ -1,7 +1,7 @@
-"""RMD's configuration, read as it is: ``rmd.toml`` and ``policy.yaml``.
+"""Read RMD's configuration in its own format: ``rmd.toml`` and ``policy.yaml``.
 
-Intel's Resource Management Daemon (github.com/intel/rmd, docs/ConfigurationGuide.md): groups for the operating system
-and the infrastructure, and a cache pool divided into guarantee, besteffort (burstable) and shared.
+Intel's Resource Management Daemon (github.com/intel/rmd, docs/ConfigurationGuide.md) has groups for the operating
+system and the infrastructure, and a cache pool divided into guarantee, besteffort (burstable) and shared.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from slomo.files.opening import read_text
 from slomo.host.cores import parse_cpu_list
 
 MBA_MODES = ("none", "percentage", "mbps")
-#: The policies that RMD ships (etc/rmd/policy.yaml, broadwell): maximum and minimum ways.
+#: Policies shipped with RMD (etc/rmd/policy.yaml, broadwell): maximum and minimum ways.
 SHIPPED_POLICIES = {"gold": (2, 2), "silver": (2, 1), "bronze": (0, 0)}
 
 
@@ -27,17 +27,17 @@ class ReservedGroup:
     ways: int
     #: CPUs.
     cores: tuple[int, ...] = ()
-    #: Globs of the names of its processes.
+    #: Globs of its processes' names.
     tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PoolPolicy:
-    """A name for what a workload gets."""
+    """A named amount of cache."""
 
     #: For instance ``"gold"``.
     name: str
-    #: Equal and above 0: guaranteed; more than the minimum: burstable; both 0: shared.
+    #: Equal to the minimum and above 0: guaranteed; above the minimum: burstable; both 0: shared.
     max_ways: int
     min_ways: int
     #: In the unit of `PoolConfiguration.mba_mode`.
@@ -56,17 +56,17 @@ class PoolConfiguration:
 
     #: ``[OSGroup]``.
     system: ReservedGroup
-    #: ``[InfraGroup]``; its ways lie over the pools, as OVS-DPDK's over its VMs'.
+    #: ``[InfraGroup]``; its ways overlap the pools, as OVS-DPDK's overlap those of its VMs.
     infrastructure: ReservedGroup | None
     #: Ways of each pool.
     guarantee: int
     besteffort: int
     shared: int
-    #: Workloads that may share the last.
+    #: Largest number of workloads in the shared pool.
     max_allowed_shared: int = 10
-    #: Whether burstable workloads give up what is above their minimum when others come.
+    #: Whether burstable workloads shrink to their minimum when others arrive.
     shrink: bool = False
-    #: Whether and in what memory bandwidth may be asked for; one of 'none', 'percentage', 'mbps'.
+    #: Unit in which memory bandwidth may be requested, if at all; one of 'none', 'percentage', 'mbps'.
     mba_mode: str = "none"
     #: By name.
     policies: Mapping[str, PoolPolicy] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class PoolConfiguration:
 
     @property
     def ways(self) -> int:
-        """Ways that the cache must have at least."""
+        """Least number of ways that the cache must have."""
         return self.system.ways + self.pool_ways
 
 
 def require_fits(configuration: PoolConfiguration, cache_ways: int) -> None:
-    """Raise ConfigurationError where pools overlap, since they need more ways than the cache has."""
+    """Raise ConfigurationError if pools overlap because they need more ways than the cache has."""
     if configuration.ways > cache_ways:
         pools = (
             f"guarantee {configuration.guarantee}, besteffort {configuration.besteffort}, shared {configuration.shared}"
@@ -107,7 +107,7 @@ def read_rmd_toml(
     way_mib: float | None = None,
     cache_ways: int | None = None,
 ) -> PoolConfiguration:
-    """Read RMD's configuration file as it is.
+    """Read RMD's configuration file.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def configuration_from(
 ) -> PoolConfiguration:
     """Return the configuration in a mapping shaped as ``rmd.toml``.
 
-    Raises ConfigurationError if ``[OSGroup]`` or ``[CachePool]`` is missing, or a value makes no sense.
+    Raises ConfigurationError if ``[OSGroup]`` or ``[CachePool]`` is missing, or a value is invalid.
     """
     for section in ("OSGroup", "CachePool"):
         if not isinstance(data.get(section), Mapping):
@@ -190,7 +190,7 @@ def _ways(value: Any, scale: float | None, where: str) -> int:
 
 
 def _policies(path: str | Path) -> dict[str, PoolPolicy]:
-    """Read ``policy.yaml``: policies at the top, or below an architecture."""
+    """Read ``policy.yaml``, with policies at the top level or below an architecture."""
     try:
         data = parse(read_text(path), str(path)).table()
         table = data.get("catpolicy", data)

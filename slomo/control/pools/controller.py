@@ -1,7 +1,7 @@
-"""RMD's pools as a controller: each round sets the machine to the pools' plan, and reports tenants that fall short.
+"""RMD's pools as a controller: each round applies the pools' plan and reports tenants that fall short.
 
-Pools divide the cache by what was asked for, not by what is seen: a promise that breaks all the same is for the
-orchestrator to repair, as in RMD (OSS EU'18).
+Pools divide the cache by requests, not by observations: a promise that breaks nevertheless is for the orchestrator to
+repair, as in RMD (OSS EU'18).
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from slomo.errors import InvalidValueError
 
 
 class PoolController:
-    """Keeps tenants in RMD's pools, through the same loop as any other controller.
+    """Keeps tenants in RMD's pools, in the same loop as any other controller.
 
-    Raises what :meth:`PoolManager.admit` does, and InvalidValueError for nobody.
+    Raises the errors of :meth:`PoolManager.admit`, and InvalidValueError without tenants.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class PoolController:
         self._names = {pools.admit(wish).identifier: name for name, wish in wishes.items()}
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the pools as a plan; see `Controller`."""
+        """Return the pools' plan; see `Controller`."""
         plan = self.pools.plan()
         tenants = tuple(replace(each, tenant=self._names.get(each.tenant, each.tenant)) for each in plan.tenants)
         short = observation.broken

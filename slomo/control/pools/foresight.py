@@ -1,7 +1,7 @@
-"""Predicted throughput of every tenant under a pool's plan (`slomo.prediction.question`), or why there is none.
+"""Predict every tenant's throughput under a pool's plan (`slomo.prediction.question`), or say why not.
 
-The cache of a host with pools is divided, so that models must have been profiled over cache ways. What a library does
-not know is said, and free ways must serve instead.
+The cache of a host with pools is divided, so models must include profiles over cache ways. For unknown workloads a
+reason is returned, and the number of free ways is used instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,18 +18,18 @@ from slomo.vocabulary.server_setting import ServerSetting
 
 @dataclass(frozen=True)
 class PoolOutlook:
-    """What is expected of the workloads in pools."""
+    """Predictions for the workloads in pools."""
 
-    #: Workload -> predicted share of its solo throughput, its slowest core's; empty where nothing is known.
+    #: Workload -> predicted share of solo throughput (on its slowest core); empty without predictions.
     expected: Mapping[str, float] = field(default_factory=dict)
-    #: The same at the lower end of the 90 % interval: what to count on for a promise.
+    #: The same at the lower end of the 90 % interval, used for promises.
     least: Mapping[str, float] = field(default_factory=dict)
-    #: Why nothing is known; empty where something is.
+    #: Why there are no predictions; empty if there are.
     why: str = ""
 
 
 class PoolForesight:
-    """Asks a library about plans of pools.
+    """Predicts plans of pools with a library.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class PoolForesight:
         self._library, self._machine = library, machine
 
     def __call__(self, plan: EnforcementPlan, requests: Mapping[str, PoolRequest]) -> PoolOutlook:
-        """Return what a plan gives everybody in it who made a request."""
+        """Return the predictions for every tenant with a request under a plan."""
         settings = {setting.tenant: setting for setting in plan.tenants}
         try:
             return self._predicted({name: (request, settings[name]) for name, request in requests.items()})

@@ -1,7 +1,7 @@
-"""Where each pool's ways lie, and who gets which: pure functions over masks.
+"""Ways of each pool, and their division: pure functions over masks.
 
-From the lowest way up: operating system, shared, besteffort, guarantee; the ways that devices fill (DDIO) are the
-highest of the cache. The infrastructure's group lies over the pools.
+From the lowest way up: operating system, shared, besteffort, guarantee; the DDIO ways are the highest of the cache. The
+infrastructure's group overlaps the pools.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from slomo.control.pools.configuration import PoolConfiguration, require_fits
 class PoolLayout:
     """Masks of the groups and pools of one cache."""
 
-    #: Way masks; 0 where there is none.
+    #: Way masks; 0 if there is none.
     system: int
     infrastructure: int
     shared: int
@@ -23,7 +23,7 @@ class PoolLayout:
 
 
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
-    """Lay pools over a cache; ConfigurationError if they overlap because they need more ways than it has.
+    """Arrange pools in a cache; ConfigurationError if they overlap because they need more ways than it has.
 
     Examples
     --------
@@ -48,10 +48,10 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
 
 
 def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
-    """Return the ways of who is in no pool: from the lowest up to the first that a workload has, the system's at least.
+    """Return the ways of processes outside pools: from the lowest up to the first used one, at least the system's.
 
-    Intel's RMD shrinks the root group so whenever a workload comes or goes (util/rdtpool/osgroup.go, `SetOSGroup`). It
-    does so on caches with a CPU of the system; here on all, since who is in no pool may run on any.
+    Intel's RMD shrinks the root group this way on every change of workloads (util/rdtpool/osgroup.go, `SetOSGroup`). It
+    does so on caches with a CPU of the system group; here on all, since processes outside pools may run on any.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def block(ways: int, first: int) -> int:
 
 
 def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
-    """Return the lowest free block of so many ways in a pool; None where there is none.
+    """Return the lowest free block of `count` ways in a pool; None if there is none.
 
     Examples
     --------
@@ -96,9 +96,9 @@ def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
 
 
 def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, int] | None:
-    """Divide a pool among burstable workloads: everybody the minimum, then way by way up to the maximum.
+    """Divide a pool among burstable workloads: the minimum for each, then way by way up to the maximum.
 
-    `pool`: mask of one block of ways. `wishes`: in the order in which they came.
+    `pool`: mask of one block of ways. `wishes`: in order of arrival.
 
     Returns
     -------

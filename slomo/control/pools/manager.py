@@ -1,7 +1,7 @@
-"""Admits workloads to RMD's cache pools, keeps the machine so, and says how hospitable it is.
+"""Admit workloads to RMD's cache pools, apply the pools to the machine, and score its hospitality.
 
-Rules of Intel's Resource Management Daemon: maximum = minimum > 0 is guaranteed ways of one's own; maximum > minimum
-> 0 bursts and may be shrunk; both 0 shares a pool with others. A policy's values override explicit ones.
+Rules of Intel's Resource Management Daemon: maximum = minimum > 0 gives exclusive guaranteed ways; maximum > minimum >
+0 is burstable and may shrink; both 0 shares a pool. A policy's values override explicit ones.
 """
 
 import fnmatch
@@ -25,9 +25,9 @@ from slomo.host.journal import Receipt
 from slomo.host.resctrl_facts import rdt_capabilities
 from slomo.host.resctrl_tree import ResctrlTree
 
-#: What a plan gives the workloads in it.
+#: Predicts the workloads of a plan.
 Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], PoolOutlook]
-#: Who asks how hospitable a machine is.
+#: Identifier of the workload in a hospitality question.
 _NEWCOMER = "newcomer"
 
 
@@ -90,17 +90,17 @@ class PoolManager:
 
     @property
     def workloads(self) -> tuple[PoolWorkload, ...]:
-        """Workloads that are admitted, in the order they came."""
+        """Admitted workloads, in order of arrival."""
         return tuple(self._workloads.values())
 
     def workload(self, identifier: str) -> PoolWorkload:
-        """Return one; UnknownNameError if there is none of that identifier."""
+        """Return one workload; UnknownNameError for an unknown identifier."""
         if identifier not in self._workloads:
             raise UnknownNameError("workload", identifier, self._workloads)
         return self._workloads[identifier]
 
     def admit(self, data: Mapping[str, Any]) -> PoolWorkload:
-        """Take a workload in and enforce it.
+        """Admit a workload and apply it to the machine.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class PoolManager:
             return self._workloads[str(self._count)]
 
     def change(self, identifier: str, data: Mapping[str, Any]) -> PoolWorkload:
-        """Change a workload, as RMD's ``PATCH`` does; on refusal it stays as it was.
+        """Change a workload, like RMD's ``PATCH``; a refused change has no effect.
 
         Raises
         ------
@@ -141,13 +141,13 @@ class PoolManager:
             return self._workloads[identifier]
 
     def remove(self, identifier: str) -> None:
-        """Let a workload go; its ways are free again; UnknownNameError if there is none."""
+        """Remove a workload and free its ways; UnknownNameError for an unknown identifier."""
         with self._lock:
             self.workload(identifier)
             self._enforce({key: value for key, value in self._workloads.items() if key != identifier})
 
     def validate(self) -> tuple[PoolWorkload, ...]:
-        """Let go of workloads whose processes all ended, and return them; RMD looks every 30 s."""
+        """Remove workloads whose processes have all ended, and return them; RMD checks every 30 s."""
         alive = set(self._processes())
         with self._lock:
             gone = tuple(w for w in self.workloads if w.request.task_ids and not alive & set(w.request.task_ids))
@@ -157,7 +157,7 @@ class PoolManager:
         return gone
 
     def close(self) -> None:
-        """Leave the machine as it was found."""
+        """Restore the machine."""
         with self._lock:
             if self._receipt is not None and self._backend is not None:
                 undo(self._receipt, self._backend)
@@ -165,7 +165,7 @@ class PoolManager:
             self._workloads = {}
 
     def report(self, workload: PoolWorkload) -> dict[str, Any]:
-        """Return RMD's shape of a workload, and beside it what of that is enforced."""
+        """Return a workload in RMD's format, with what is enforced of it."""
         if self._backend is None:
             told = {"cache": False, "why": "nobody enforces here (slomo serve --enforce BACKEND)"}
             return {**workload.to_dict(), "status": "None", "enforced": told}
@@ -182,15 +182,15 @@ class PoolManager:
         return {**workload.to_dict(), "enforced": told}
 
     def capabilities(self) -> dict[str, bool]:
-        """Return RMD's answer to ``GET /v1/cache`` on what this machine offers, as its resctrl tree says."""
+        """Return RMD's answer to ``GET /v1/cache`` about this machine's capabilities, from its resctrl tree."""
         return rdt_capabilities(getattr(self._backend, "tree", None) or ResctrlTree())
 
     def plan(self) -> EnforcementPlan:
-        """Return what the machine is to do."""
+        """Return the plan for the machine."""
         return self._plan(self._workloads)
 
     def caches_report(self) -> dict[str, Any]:
-        """Return RMD's answer to ``GET /v1/cache/l3``: ways by cache and pool, and which are free."""
+        """Return RMD's answer to ``GET /v1/cache/l3``: used and free ways by cache and pool."""
         taken = [workload.mask for workload in self.workloads]
         used = 0
         for mask in taken:
@@ -212,12 +212,12 @@ class PoolManager:
         }
 
     def hospitality(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how well a workload would do here, 0 to 100, by cache; and what that is based on.
+        """Return a workload's hospitality score, 0 to 100, by cache, and its basis.
 
-        From predictions, where an estimator knows the workload's `nf` and everybody's here: 100 x predicted over solo
-        throughput, 0 where a promise (`slo_share`) would break, that of the newcomer or of a resident. Else RMD's score
-        from free ways. RMD's clients read `score`; beside it `basis` says which, and `why` or the shares why so. Raises
-        InvalidValueError for a body that makes no sense.
+        It is based on predictions if an estimator knows the `nf` of the workload and of all residents: 100 x predicted
+        over solo throughput, or 0 if a promise (`slo_share`) of any of them would break. Otherwise it is RMD's score
+        from free ways. RMD's clients read `score`; `basis` names the method, and `why` or the shares give the reason.
+        Raises InvalidValueError for an invalid body.
         """
         members = {} if data.get("core_ids") or data.get("task_ids") else {"core_ids": ["0"]}
         request = parse_request({**data, **members}, self.configuration)
@@ -306,7 +306,7 @@ class PoolManager:
 
 
 def _predicted_score(outlook: PoolOutlook, placed: Mapping[str, PoolWorkload]) -> tuple[int, dict[str, Any]]:
-    """Return what a newcomer keeps [%], 0 where a promise breaks, and the shares behind it."""
+    """Return the score of a new workload [%], 0 if a promise would break, and the predicted shares."""
     promised = {key: item.request.slo_share for key, item in placed.items() if item.request.slo_share is not None}
     breaks = sorted(key for key, share in promised.items() if outlook.least[key] < share)
     own = outlook.expected[_NEWCOMER]

@@ -1,4 +1,4 @@
-"""What is asked of a pool: RMD's bodies of ``/v1/workloads`` and ``/v1/hospitality``, the flat ones of v0.1 too."""
+"""Requests to pools: RMD's bodies of ``/v1/workloads`` and ``/v1/hospitality``, including the flat ones of v0.1."""
 
 import math
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _FIELDS = {
 class PoolRequest:
     """A workload's wish."""
 
-    #: Cores or processes; a container's processes are its tasks.
+    #: Cores or processes; the processes of a container are its tasks.
     core_ids: tuple[int, ...]
     task_ids: tuple[int, ...]
     #: See `PoolRequest.pool`.
@@ -42,16 +42,16 @@ class PoolRequest:
     policy: str | None = None
     #: In `bandwidth_unit`.
     memory_bandwidth: float | None = None
-    #: As the configuration's mode says; one of 'percent', 'MB/s'.
+    #: Unit by the configuration's mode; one of 'percent', 'MB/s'.
     bandwidth_unit: str = "percent"
-    #: What runs, for predictions (ours, not RMD's).
+    #: Network function that runs, for predictions (slomo's addition to RMD).
     nf: str | None = None
-    #: Share of its solo throughput that was promised, 0 to 1 (ours).
+    #: Promised share of its solo throughput, 0 to 1 (slomo's addition to RMD).
     slo_share: float | None = None
 
     @property
     def pool(self) -> str:
-        """Which pool: guarantee (maximum = minimum > 0), besteffort (maximum > minimum > 0), shared (both 0).
+        """Name of the pool: guarantee (maximum = minimum > 0), besteffort (maximum > minimum > 0), shared (both 0).
 
         Examples
         --------
@@ -63,7 +63,7 @@ class PoolRequest:
         return "besteffort"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the body of RMD's API that asks for this request."""
+        """Return the body of RMD's API for this request."""
         cache = {"max": self.max_ways, "min": self.min_ways}
         unit = "mbps" if self.bandwidth_unit == "MB/s" else "percentage"
         mba = {} if self.memory_bandwidth is None else {"mba": {unit: self.memory_bandwidth}}
@@ -79,8 +79,8 @@ class PoolRequest:
 def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
     """Read a body.
 
-    Raises InvalidValueError for unknown fields, members that are no numbers, or ways that make no pool;
-    UnknownNameError for a policy there is not.
+    Raises InvalidValueError for unknown fields, invalid members, or ways that fit no pool; UnknownNameError for an
+    unknown policy.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Which ways of the cache a pool's workloads get: blocks of their own, a part that bursts, or a common part.
+"""Ways of a pool's workloads: exclusive blocks, burstable parts, or a common part.
 
-Rules of Intel's Resource Management Daemon: guaranteed ways are adjacent and nobody else's; those that burst share out
-the best-effort pool, or, where nobody is shrunk, take the largest free block; few share the rest.
+Rules of Intel's Resource Management Daemon: guaranteed ways are adjacent and exclusive; burstable workloads divide the
+best-effort pool or, without shrinking, take its largest free block; a limited number share the rest.
 """
 
 import uuid
@@ -20,15 +20,15 @@ class PoolSeats:
 
     #: Ways of each pool.
     layout: PoolLayout
-    #: Whether those that burst give ways back to newcomers.
+    #: Whether burstable workloads give ways back to new ones.
     shrinks: bool
-    #: Most workloads in the shared pool.
+    #: Largest number of workloads in the shared pool.
     max_shared: int
 
     def placed(
         self, others: dict[str, PoolWorkload], identifier: str, request: PoolRequest, name: str | None = None
     ) -> dict[str, PoolWorkload]:
-        """Return all workloads with one more; TestbedError where its pool has no room."""
+        """Return all workloads and the new one; TestbedError if its pool is full."""
         fresh = PoolWorkload(identifier, name or str(uuid.uuid4()), request, request.pool, 0)
         if request.pool == "guarantee":
             taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]
@@ -59,7 +59,7 @@ class PoolSeats:
         return {key: replace(w, mask=masks[key]) if key in masks else w for key, w in workloads.items()}
 
     def _beside(self, bursting: Mapping[str, PoolWorkload]) -> dict[str, int] | None:
-        """Return masks where nobody is shrunk: the newest gets the largest free block between its limits."""
+        """Return masks without shrinking: the newest workload gets the largest free block within its limits."""
         masks = {key: workload.mask for key, workload in bursting.items() if workload.mask}
         for key, workload in bursting.items():
             if workload.mask:

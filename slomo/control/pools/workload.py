@@ -1,4 +1,4 @@
-"""A workload in a cache pool, in RMD's shape and as a setting of the machine; and the processes a host runs."""
+"""A workload in a cache pool, in RMD's format and as a setting of the machine; and a host's processes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ Processes = Callable[[], Mapping[int, str]]
 class PoolWorkload:
     """A workload that was admitted."""
 
-    #: As RMD numbers and names them.
+    #: Identifier and name, as in RMD.
     identifier: str
     uuid: str
-    #: What was asked for, with the policy's values.
+    #: The request, with the policy's values.
     request: PoolRequest
-    #: Where it is; one of 'guarantee', 'besteffort', 'shared'.
+    #: Its pool; one of 'guarantee', 'besteffort', 'shared'.
     pool: str
     #: Its cache ways.
     mask: int
 
     @property
     def class_name(self) -> str:
-        """Name of its class, as RMD forms it: cores or tasks, and the pool."""
+        """Name of its class as in RMD: cores or tasks, and the pool."""
         members = self.request.core_ids or self.request.task_ids
         return f"{'_'.join(map(str, members))}-{self.pool}" if self.pool != "shared" else "shared"
 
@@ -54,7 +54,7 @@ class PoolWorkload:
         }
 
     def setting(self, tenant: str) -> TenantSetting:
-        """Return what the machine is to do for it, under a tenant's name."""
+        """Return its setting of the machine, under a tenant's name."""
         request = self.request
         bandwidth = request.memory_bandwidth
         return TenantSetting(
@@ -67,7 +67,7 @@ class PoolWorkload:
 
 
 def processes_of_this_host() -> Mapping[int, str]:
-    """Return the names of this host's processes.
+    """Return the names of this host's processes by id.
 
     Examples
     --------

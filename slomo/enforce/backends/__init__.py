@@ -1,1 +1,1 @@
-"""Ways to set a machine's knobs, one file each; `registry` finds them by name."""
+"""Backends that set a machine's knobs, one file each; `registry` finds them by name."""

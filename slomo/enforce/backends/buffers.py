@@ -1,6 +1,6 @@
-"""Packet buffers of a running NF, through its control socket (Click's ControlSocket, which FastClick speaks too).
+"""Packet buffers of a running NF, set through its control socket (Click's ControlSocket, also in FastClick).
 
-ResQ (NSDI'18, section 4.3) sizes them so that all fit the space devices fill. Knob: ``buffers:HOST:PORT/HANDLER``.
+ResQ (NSDI'18, section 4.3) sizes them so that all fit into the DDIO ways. Knob: ``buffers:HOST:PORT/HANDLER``.
 """
 
 import socket
@@ -18,7 +18,7 @@ _LARGEST_B = 1 << 16
 
 
 class BuffersBackend:
-    """Reads and writes a handler that takes a number of buffers.
+    """Reads and writes a handler whose value is a number of buffers.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class BuffersBackend:
     name = "buffers"
 
     def available(self) -> tuple[bool, str]:
-        """Return that it is; each NF must say for itself."""
+        """Return True; availability is checked per NF."""
         return True, "Click control sockets"
 
     def place(self) -> str:
@@ -41,7 +41,7 @@ class BuffersBackend:
         return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the handlers of tenants whose buffers were decided.
+        """Return the handlers of tenants with decided buffer numbers.
 
         Raises TestbedError for a tenant without a control socket.
         """
@@ -59,7 +59,7 @@ class BuffersBackend:
         return tuple(wishes)
 
     def read(self, knob: str) -> str | None:
-        """Return what the handler says; None where nobody listens."""
+        """Return the handler's value; None if nothing listens."""
         host, port, handler = _split(knob.partition(":")[2])
         try:
             return _talk(host, port, f"READ {handler}")
@@ -69,7 +69,7 @@ class BuffersBackend:
             raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set the handler; TestbedError with the network function's answer; VanishedError where nobody listens."""
+        """Set the handler; TestbedError with the network function's answer; VanishedError if nothing listens."""
         host, port, handler = _split(knob.partition(":")[2])
         try:
             _talk(host, port, f"WRITE {handler} {value}")
@@ -79,7 +79,7 @@ class BuffersBackend:
             raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
 
     def knobs(self) -> Iterator[str]:
-        """Return nothing: which network functions run is not known here."""
+        """Return nothing: the running network functions are unknown here."""
         return iter(())
 
 
@@ -92,7 +92,7 @@ def _split(address: str) -> tuple[str, int, str]:
 
 
 def _talk(host: str, port: int, line: str) -> str:
-    """Say one line and return the data of the answer."""
+    """Send one line and return the data of the answer."""
     with socket.create_connection((host, port), timeout=_LIMIT_S) as connection, connection.makefile("rwb") as stream:
         stream.readline(_LARGEST_B)  # the greeting
         stream.write(line.encode("utf-8") + b"\r\n")

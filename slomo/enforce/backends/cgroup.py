@@ -1,7 +1,7 @@
 """CPUs, memory node, weights and quotas through control groups, version 1 and 2.
 
-The knobs are those of `slomo.host.cgroup`. NFVnice (SIGCOMM'17) renders one ratio to v1 ``cpu.shares`` (1024 is 1) or
-v2 ``cpu.weight`` (100 is 1).
+The knobs are those of `slomo.host.cgroup`. NFVnice's (SIGCOMM'17) ratios become v1 ``cpu.shares`` (1024 is 1) or v2
+``cpu.weight`` (100 is 1).
 """
 
 import os
@@ -17,7 +17,7 @@ from slomo.host.knobs import PRESENT, Wish
 
 PARENT = "slomo"
 PERIOD_US = 100_000
-#: Least quota that the kernel takes [us].
+#: Least quota that the kernel accepts [us].
 _LEAST_QUOTA_US = 1000
 
 
@@ -34,7 +34,7 @@ class CgroupBackend(CgroupKnobs):
     acts_on_processes = True
 
     def available(self) -> tuple[bool, str]:
-        """Return whether CPUs can be given to groups."""
+        """Return whether groups can be given CPUs."""
         if self.version == 2:
             there = set(self.text("cgroup.controllers").split()) & {"cpu", "cpuset"}
         else:
@@ -128,7 +128,7 @@ class CgroupBackend(CgroupKnobs):
         return f"{folder}/" if folder else ""
 
     def knobs(self) -> Iterator[str]:
-        """Return the groups of ours and their files."""
+        """Return slomo's groups and their files."""
         files = ("cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.max")
         for base in dict.fromkeys(self.hierarchy(name) for name in ("cpuset", "cpu")):
             for folder in sorted((self.root / base).glob(f"{PARENT}/*/")):
@@ -137,7 +137,7 @@ class CgroupBackend(CgroupKnobs):
                 yield from (f"file:{name}/{file}" for file in files if (folder / file).exists())
 
     def _require_tenants(self, folder: str, tenant: TenantSetting) -> None:
-        """Raise unless a group is there, and nobody in it keeps the machine up."""
+        """Raise unless a group exists and contains no process that the machine depends on."""
         path = self.path(folder)
         if not path.is_dir():
             raise TestbedError(f"no control group '{folder}' below '{self.root}'", hint="name one that is there")

@@ -1,4 +1,4 @@
-"""Cache ways and memory bandwidth through Intel's ``pqos``, where there is no resctrl; unused classes are taken."""
+"""Cache ways and memory bandwidth through Intel's ``pqos``, for hosts without resctrl; it uses free classes."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ class PqosBackend(PqosKnobs):
     """
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return classes' settings, then the cores that use them.
+        """Return the classes' settings, then the classes' cores.
 
-        Raises TestbedError for too few free classes, cores that are not there, or a unit that pqos does not take.
+        Raises TestbedError for too few free classes, missing cores, or a unit that pqos does not support.
         """
         state = self.state()
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -56,7 +56,7 @@ class PqosBackend(PqosKnobs):
     def _numbers(
         self, state: PqosState, wanted: dict[tuple[tuple[str, str], ...], list[int]]
     ) -> dict[tuple[tuple[str, str], ...], int]:
-        """Return the class for each setting: the one its cores are alone in, else one that nobody uses."""
+        """Return the class for each setting: the one used only by its cores, else an unused one."""
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         taken = {0, *state.class_of.values()}
         for settings, cores in wanted.items():

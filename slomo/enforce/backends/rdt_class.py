@@ -1,8 +1,8 @@
-"""Cache classes beside Kubernetes: goresctrl's classes and pod annotations as files, never a directory in resctrl.
+"""Cache classes on a Kubernetes node: files with goresctrl's classes and pod annotations, no resctrl directories.
 
-containerd and CRI-O own the tree and remove groups that they do not know at every start; what they and koordlet
-read is written instead. Knobs: ``file:NAME`` below a folder. Formats: goresctrl (cmd/rdt/sample-conf.yaml,
-pkg/rdt/kubernetes.go) and Koordinator's NodeSLO (resctrlQOS).
+containerd and CRI-O own the tree and remove unknown groups at every start, so slomo writes the files that they and
+koordlet read. Knobs: ``file:NAME`` below a folder. Formats: goresctrl (cmd/rdt/sample-conf.yaml, pkg/rdt/kubernetes.go)
+and Koordinator's NodeSLO (resctrlQOS).
 """
 
 import json
@@ -28,7 +28,7 @@ _PARTITION = "slomo"
 
 
 class RdtClassBackend:
-    """Writes classes and annotations for those who own the tree.
+    """Writes classes and annotations for the owners of the tree.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class RdtClassBackend:
         return able, f"files in '{self.folder}'" if able else f"'{self.folder}' cannot be written"
 
     def place(self) -> str:
-        """Return the folder: files outlive a boot."""
+        """Return the folder: its files survive a reboot."""
         return str(self.folder)
 
     def lock(self) -> AbstractContextManager[object]:
@@ -99,7 +99,7 @@ class RdtClassBackend:
         return written
 
     def _node_slo(self, tenants: list[TenantSetting]) -> dict[str, Any]:
-        """Return Koordinator's knobs: the ways that best-effort pods may fill, as percentages of the range."""
+        """Return Koordinator's fields: the ways of best-effort pods, as percentages of the range."""
         guaranteed = max((t.llc_way_mask.bit_length() for t in tenants if t.exclusive and t.llc_way_mask), default=0)
         shared = [t.memory_bandwidth for t in tenants if not t.exclusive and t.memory_bandwidth is not None]
         percent = min((b.value for b in shared if b.unit == "percent"), default=100.0)
@@ -113,7 +113,7 @@ class RdtClassBackend:
         return {"resourceQOSStrategy": {"beClass": {"resctrlQOS": best_effort}}}
 
     def read(self, knob: str) -> str | None:
-        """Return a file's text; None where there is none."""
+        """Return a file's text; None if it does not exist."""
         try:
             return self._path(knob).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -122,9 +122,9 @@ class RdtClassBackend:
             raise TestbedError(f"'{self.folder}': {problem.strerror}") from None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Replace a file in one step, or remove it.
+        """Replace a file atomically, or remove it.
 
-        Raises TestbedError if it is none of its files; StoreError if it cannot be written.
+        Raises TestbedError for a file that is not this backend's; StoreError if it cannot be written.
         """
         path = self._path(knob)
         if value is None:

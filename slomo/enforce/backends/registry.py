@@ -1,4 +1,4 @@
-"""Backends by name; several joined by a plus act as one."""
+"""Backends by name; several names joined by a plus act as one backend."""
 
 from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend

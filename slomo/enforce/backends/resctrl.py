@@ -1,4 +1,4 @@
-"""Cache ways and memory bandwidth through the kernel's resctrl tree, on a host whose tree is ours.
+"""Cache ways and memory bandwidth through the kernel's resctrl tree, on a host where slomo owns it.
 
 Tenants with equal settings share a class, as classes are few; the knobs are those of `slomo.host.resctrl_knobs`.
 """
@@ -46,7 +46,7 @@ class ResctrlBackend(ResctrlKnobs):
         self._configuration, self._prefix = configuration, prefix
 
     def available(self) -> tuple[bool, str]:
-        """Return whether a tree is mounted that nobody else owns."""
+        """Return whether a tree without another owner is mounted."""
         try:
             facts = read_facts(self.tree)
             require_ours(self._configuration)
@@ -54,11 +54,11 @@ class ResctrlBackend(ResctrlKnobs):
             return False, f"{problem.message} ({problem.hint})"
         return True, f"{facts.full_mask.bit_count()} ways, {facts.classes} classes, memory bandwidth in {facts.unit}"
 
-    #: The root group is a knob, too: who is in no class of its own can be kept off others' ways.
+    #: the root group is a knob too: it keeps processes without a class off others' ways
     sets_the_rest = True
 
     def foreign_masks(self) -> dict[str, int]:
-        """Return the cache ways of groups that somebody else made."""
+        """Return the cache ways of groups made by others."""
         found = {}
         for name in self.tree.control_groups():
             if name and not (self._prefix and name.startswith(self._prefix)):
@@ -69,13 +69,13 @@ class ResctrlBackend(ResctrlKnobs):
 
     @property
     def acts_on_processes(self) -> bool:
-        """Whether its tasks are processes of this host: those of an emulated tree are not."""
+        """Whether its tasks are processes of this host; those of an emulated tree are not."""
         return isinstance(self.tree.files, KernelFiles)
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return groups, then their settings, then who is in them, then devices' ways.
+        """Return groups, then their settings, their members, and the DDIO ways.
 
-        Raises TestbedError for what this tree does not offer, or more classes than it has.
+        Raises TestbedError for a setting that the tree does not support, or more classes than it has.
         """
         facts = read_facts(self.tree)
         classes = self._classes(plan, facts)
@@ -98,7 +98,7 @@ class ResctrlBackend(ResctrlKnobs):
         wishes += self._device(plan, facts)
         rest, grows = self._rest(plan, facts)
         modes = self._modes(plan, classes)
-        # the root group leaves ways before a class gets them for itself, and gets them back after the class is gone
+        # the root group gives up ways before a class gets them exclusively, and regains them after the class is removed
         wishes = [*wishes, *modes, *rest] if grows else [*rest, *wishes, *modes]
         if not grows and not self._room(facts, fresh, len(stale)):
             return tuple(wishes)
@@ -106,7 +106,7 @@ class ResctrlBackend(ResctrlKnobs):
         return (*(Wish(knob, None, give_back=True) for knob in own if knob not in wished), *wishes)
 
     def _rest(self, plan: EnforcementPlan, facts: ResctrlFacts) -> tuple[list[Wish], bool]:
-        """Return what the root group gets, and whether that is more than it has."""
+        """Return the root group's new mask, and whether it grows."""
         if plan.rest_way_mask is None:
             return [], False
         resources = [name for name in facts.resources if name.startswith("L3")]
@@ -119,7 +119,7 @@ class ResctrlBackend(ResctrlKnobs):
         return wishes, any(plan.rest_way_mask & ~mask for mask in now)
 
     def _modes(self, plan: EnforcementPlan, classes: dict[str, tuple[_Settings, list[TenantSetting]]]) -> list[Wish]:
-        """Return the classes that the kernel is to keep from others, where it can: no device fills their ways."""
+        """Return the classes to make exclusive, if the kernel can: no device may allocate in their ways."""
         if plan.rest_way_mask is None or not self.tree.exists("mode"):
             return []
         cache = "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
@@ -144,7 +144,7 @@ class ResctrlBackend(ResctrlKnobs):
         return classes
 
     def _room(self, facts: ResctrlFacts, fresh: list[str], stale: int) -> bool:
-        """Return whether the receipt's stale groups must go first to make room; raise where there is none."""
+        """Return whether the receipt's stale groups must be removed first to make room; raise if there is none."""
         there = len(self.tree.control_groups())
         if there + len(fresh) - stale > facts.classes:
             raise TestbedError(
@@ -174,9 +174,9 @@ class ResctrlBackend(ResctrlKnobs):
 
 
 def require_ours(configuration: Path = Path("/etc")) -> None:
-    """Raise where containerd or CRI-O owns the tree: it removes groups that it does not know.
+    """Raise if containerd or CRI-O owns the tree, since they remove unknown groups.
 
-    Raises TestbedError naming the configuration file.
+    The TestbedError names the configuration file.
     """
     places = [configuration / "containerd" / "config.toml", configuration / "crio" / "crio.conf"]
     places += sorted((configuration / "crio" / "crio.conf.d").glob("*.conf"))
@@ -205,5 +205,5 @@ def _settings(tenant: TenantSetting, facts: ResctrlFacts) -> _Settings:
 
 
 def class_name(tenant: TenantSetting) -> str:
-    """Return what a group, or a class of pods, is called after a tenant."""
+    """Return the name of a tenant's group or class of pods."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", tenant.tenant)[:60]

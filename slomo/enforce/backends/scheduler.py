@@ -1,4 +1,4 @@
-"""Scheduling policy, priority and CPUs of processes, thread by thread, where they have no control group.
+"""Scheduling policy, priority and CPUs of processes without a control group, thread by thread.
 
 Knobs: ``policy:TID`` (``"batch 0"``, ``"fifo 10"``) and ``cpus:TID``. NFVnice
 (SIGCOMM'17) compares NORMAL, BATCH and RR.
@@ -55,7 +55,7 @@ class SchedulerBackend:
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return policy and CPUs of every thread there is now; VanishedError for a process that is not there."""
+        """Return policy and CPUs of every present thread; VanishedError if the process has ended."""
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
         )
@@ -78,7 +78,7 @@ class SchedulerBackend:
         return wishes
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds; None where the thread is gone."""
+        """Return a knob's value; None if the thread has ended."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":
@@ -89,7 +89,7 @@ class SchedulerBackend:
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError if it is refused; VanishedError where the thread is gone."""
+        """Set a knob; TestbedError if it is refused; VanishedError if the thread has ended."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":

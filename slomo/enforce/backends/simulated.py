@@ -1,4 +1,4 @@
-"""A server of the simulator that is enforced on: what is applied changes what it measures next.
+"""A simulated server to enforce plans on; settings affect its next measurement.
 
 Knobs: ``ways:T``, ``bandwidth:T``, ``core:T``, ``node:T``, ``buffers:T`` of each tenant T, and ``device-ways``.
 """
@@ -41,7 +41,7 @@ class Occupant:
 
 
 class SimulatedServer:
-    """A machine with tenants on its cores, and what was enforced on them.
+    """A machine with tenants on its cores, and the settings in force.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ class SimulatedServer:
             self.add(occupant)
 
     def add(self, occupant: Occupant, core: int | None = None) -> None:
-        """Start a tenant, on the first free core of the NIC's socket unless told.
+        """Start a tenant, by default on the first free core of the NIC's socket.
 
-        Raises InvalidValueError if there is none.
+        Raises InvalidValueError if no core is free.
         """
         first = self.machine.nic_socket * self.machine.cores_per_socket
         order = [*range(first, self.machine.cores), *range(first)]
@@ -92,11 +92,11 @@ class SimulatedServer:
             del self.knobs[f"{field}:{name}"]
 
     def offer(self, name: str, workload: Workload) -> None:
-        """Change what a tenant is offered."""
+        """Change a tenant's offered load."""
         self.occupants[name] = replace(self.occupants[name], workload=workload)
 
     def simulate(self, seed: int = 0, times: int = 1) -> SimulationResult:
-        """Simulate all tenants, in the order of `occupants`, under what is in force, so many times as long as told."""
+        """Simulate all tenants in the order of `occupants` under the settings in force."""
         machine = self.machine
         devices = int(self.knobs["device-ways"] or "0", 16).bit_count()
         if devices != machine.ddio_ways:
@@ -135,7 +135,7 @@ class Knobbed(Protocol):
 
 
 class SimulatedKnobs:
-    """The part of a backend that every simulated machine shares: its knobs."""
+    """Knobs common to all simulated machines."""
 
     name = "simulated"
 
@@ -191,7 +191,7 @@ class SimulatedBackend(SimulatedKnobs):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
         """Return every tenant's knobs.
 
-        Raises TestbedError for a tenant that is not there, or what the machine does not have.
+        Raises TestbedError for an unknown tenant, or a setting that the machine does not support.
         """
         wishes = [wish for tenant in plan.tenants for wish in self._tenant(tenant)]
         if plan.device_way_mask is not None:

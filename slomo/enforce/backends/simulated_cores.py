@@ -1,4 +1,4 @@
-"""Simulated cores that NFs share: CPU weights that are applied change what is simulated next.
+"""Simulated shared cores whose CPU weights can be set; weights affect the next simulation.
 
 Knobs: ``weight:S`` of each stage S, as ``cpu.shares`` of control groups (version 1).
 """
@@ -20,7 +20,7 @@ from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSyst
 
 
 class SimulatedCores:
-    r"""Chains of NFs on cores that they share, and the weights that were enforced on them.
+    r"""Chains of NFs on shared cores, and the weights in force.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class SimulatedCores:
         self.knobs: dict[str, str | None] = {f"weight:{stage.name}": None for stage in system.stages}
 
     def simulate(self, seed: int = 0, times: int = 1) -> ChainSimulation:
-        """Simulate all chains under the weights in force, so many times as long as told."""
+        """Simulate all chains under the weights in force, for a multiple of the usual time."""
         stages = tuple(
             replace(stage, shares=int(self.knobs[f"weight:{stage.name}"] or stage.shares))
             for stage in self.system.stages
@@ -77,7 +77,7 @@ class SimulatedCoresBackend(SimulatedKnobs):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return every stage's weight; TestbedError for a stage that is not there, or anything but a weight."""
+        """Return every stage's weight; TestbedError for an unknown stage, or any other setting."""
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:

@@ -1,4 +1,4 @@
-"""Several backends as one, so that one receipt holds cache ways, CPUs, schedulers and buffers of a plan."""
+"""Several backends as one, so that one receipt covers cache ways, CPUs, schedulers and buffers of a plan."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -27,7 +27,7 @@ class Together:
         self.name = "+".join(self._backends)
 
     def available(self) -> tuple[bool, str]:
-        """Return whether all are, and why not."""
+        """Return whether all backends are available, and why not."""
         answers = [(name, *backend.available()) for name, backend in self._backends.items()]
         refused = [f"{name}: {why}" for name, able, why in answers if not able]
         return not refused, "; ".join(refused or [f"{name}: {why}" for name, _, why in answers])
@@ -50,16 +50,16 @@ class Together:
         return any(getattr(backend, "acts_on_processes", False) for backend in self._backends.values())
 
     def part(self, knob: str) -> tuple[Knobs, str]:
-        """Return whose knob it is, and its name there."""
+        """Return a knob's backend, and its name there."""
         name, _, rest = knob.partition("|")
         return self._backends[name], rest
 
     def follows(self, knob: str, others: Sequence[str]) -> bool:
-        """Return whether a knob changes with others of one receipt: the CPUs of a thread with its process' CPU set."""
+        """Return whether a knob changes with others of its receipt, as a thread's CPUs with its CPU set."""
         return knob.startswith("cpus:") and any(other.startswith("member:cpuset:") for other in others)
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return what each wishes, in order."""
+        """Return the wishes of all backends, in order."""
         return tuple(
             replace(wish, knob=f"{name}|{wish.knob}")
             for name, backend in self._backends.items()

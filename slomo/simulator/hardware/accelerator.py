@@ -1,9 +1,9 @@
-"""Accelerators (regex, crypto, compression): one server each, which takes requests from its users in turns.
+"""Accelerators (regex, crypto, compression): one server each, with round-robin service of its users.
 
-Yala (ASPLOS'25) finds that the accelerators of a SmartNIC serve their queues round-robin: while n users have requests
-waiting, each is served once per round, so that one of them gets 1 / (own time + sum of the others' times). A packet's
-requests are served one per turn; packets of one user leave in order. The queues are simulated lazily: a look at them
-lets the server catch up, but only to the clock of its slowest user, who could still ask for a turn before that.
+Yala (ASPLOS'25) finds that SmartNIC accelerators serve their queues round-robin: each of the users with waiting
+requests is served once per round, so one of them gets 1 / (own time + sum of the others' times). A packet's requests
+are served one per turn; packets of one user leave in order. The queues are simulated lazily: any access lets the server
+catch up, but only to the clock of its slowest user, which may still submit a request before that time.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -25,13 +25,13 @@ from slomo.simulator.state import (
     State,
 )
 
-#: A core that waits looks again after this long [ns].
+#: Polling interval of a waiting core [ns].
 POLL_NS = 10.0
 
 
 @compiled
 def submit(state: State, tenant: int, now: float) -> None:
-    """Queue the packet the core has just finished; fractions of requests are carried to the next packet."""
+    """Queue the packet that the core has just finished; fractions of requests are carried to the next packet."""
     slot = state.tenants[tenant, T_HEAD] % ACCELERATOR_SLOTS
     rates = state.rates[tenant]
     rates[F_REQUEST_CREDIT] += rates[F_REQUESTS]
@@ -43,7 +43,7 @@ def submit(state: State, tenant: int, now: float) -> None:
 
 @inner
 def pass_empty(state: State, tenant: int) -> None:
-    """Let packets without a request through, in order."""
+    """Pass packets without a request through, in order."""
     row = state.tenants[tenant]
     while row[T_SERVED] < row[T_HEAD]:
         slot = row[T_SERVED] % ACCELERATOR_SLOTS
@@ -57,7 +57,7 @@ def pass_empty(state: State, tenant: int) -> None:
 
 @inner
 def earliest_request(state: State, accelerator: int) -> float:
-    """Return when the first request that is not served yet was queued; infinity where there is none."""
+    """Return when the first unserved request was queued; infinity without one."""
     soonest = float("inf")
     for tenant in range(state.clock.size):
         row = state.tenants[tenant]
@@ -70,7 +70,7 @@ def earliest_request(state: State, accelerator: int) -> float:
 
 @inner
 def serve(state: State, accelerator: int) -> None:
-    """Let an accelerator serve, in turns, everything it can begin before any of its users can ask again."""
+    """Serve all requests in turn that start before any user can submit another one."""
     channel = state.channels[accelerator]
     users = state.clock.size
     now = float("inf")
@@ -101,7 +101,7 @@ def serve(state: State, accelerator: int) -> None:
 
 @compiled
 def retire(state: State, tenant: int, now: float) -> int:
-    """Take back the packets that are done by `now`; return how many are still at the accelerator."""
+    """Remove the packets finished by `now`; return how many are still at the accelerator."""
     row = state.tenants[tenant]
     serve(state, row[T_ACCELERATOR])
     while row[T_RETIRED] < row[T_SERVED] and state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS] <= now:
@@ -111,9 +111,9 @@ def retire(state: State, tenant: int, now: float) -> int:
 
 @compiled
 def look_again(state: State, tenant: int) -> float:
-    """Return when a packet that is still at the accelerator may be done: exactly, or when the next service begins.
+    """Return when a packet at the accelerator may be finished: exactly, or the start of the next service.
 
-    Where that is past already, other users are still behind: poll a little later.
+    If that time has passed, other users' clocks are behind: poll a little later.
     """
     row = state.tenants[tenant]
     if row[T_RETIRED] < row[T_SERVED]:

@@ -1,10 +1,10 @@
-"""Set-associative caches with true LRU and way masks, as tags and time stamps that are compared all ways at once.
+"""Set-associative caches with true LRU and way masks; tags and time stamps of all ways are compared at once.
 
-A set is a row of tags followed by a row of stamps; a stamp is the set's own clock when the line was last used, with
-the way in its low bits, so that the smallest stamp names the least recently used way. A mask restricts whom a new line
+A set is a row of tags followed by a row of stamps. A stamp is the set's own clock at the line's last use, with the way
+in its low bits, so the smallest stamp identifies the least recently used way. A mask restricts which lines a new line
 may replace (Intel CAT, DDIO); hits are allowed in any way, as on the hardware (Intel SDM volume 3B, section 17.19).
-Sets are chosen by Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, as the
-processor's slice hash does.
+Sets are chosen by Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, like the
+processor's slice hash.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -20,7 +20,7 @@ from slomo.simulator.state import L2_LANES, LLC_LANES, NEVER_OLDEST, NO_LINE, WA
 
 @compiled
 def set_of(line: int, sets: int) -> int:
-    """Return the set of a line: the top of its product with 2**32 / golden ratio, scaled to the number of sets."""
+    """Return the set of a line: high bits of its product with 2**32 / golden ratio, scaled to the sets."""
     return (((line * 2654435769) & 0xFFFFFFFF) * sets) >> 32
 
 
@@ -58,7 +58,7 @@ def touch(cache: Shorts, clocks: Shorts, index: int, way: int, lanes: int) -> No
 
 @compiled
 def empty(cache: Shorts, index: int, way: int, lanes: int) -> None:
-    """Remove the line in a way, which becomes the next to be filled."""
+    """Remove the line in a way, which is then filled next."""
     cache[index * (2 * lanes) + way] = NO_LINE
     cache[index * (2 * lanes) + lanes + way] = way
 
@@ -79,7 +79,7 @@ def empty_cache(sets: int, ways: int, lanes: int) -> Shorts:
 
 
 def aligned(values: Shorts) -> Shorts:
-    """Return a copy that begins at a cache line of the processor, so that no vector is read from two."""
+    """Return a copy aligned to the processor's cache lines, so that no vector load crosses two."""
     room = np.empty(values.size + 16, dtype=values.dtype)
     first = -(room.ctypes.data // 4) % 16
     room[first : first + values.size] = values
@@ -101,9 +101,9 @@ def _misses(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
 
 
 def count_misses(lines: Ints, sets: int, ways: int) -> int:
-    """Run a trace of line numbers through a plain LRU cache and return its misses.
+    """Run a trace of line numbers through a plain LRU cache and return the number of misses.
 
-    The set is ``line mod sets``, as in textbook caches and in pycachesim, so the counts can be compared exactly.
+    The set is ``line mod sets``, as in textbook caches and in pycachesim, so counts can be compared exactly.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""What the network card does: write arriving packets into the cache (DDIO), read departing ones.
+"""DMA of the network card: write arriving packets into the cache (DDIO), read departing ones.
 
-A line that is cached is updated in place; otherwise it is allocated in the DDIO ways only, evicting what was there
-(Intel DDIO; ResQ, NSDI'18, section 4.2; "leaky DMA" is what happens when there are more buffers than DDIO space). On
-Skylake a packet's line that a core reads moves from the DDIO ways to two others, which lines held by an L2 as well
-share with the data (Park et al., arXiv 2506.11329, C1; `hierarchy.fetch` plays it where the machine file says so). A
-card on another socket, and processors without DDIO, write to memory.
+A cached line is updated in place; otherwise it is allocated in the DDIO ways only, evicting a line there (Intel DDIO;
+ResQ, NSDI'18, section 4.2; with more buffers than DDIO space this is "leaky DMA"). On Skylake, a packet line that a
+core reads moves from the DDIO ways to two other ways, which also hold lines shared with an L2 (Park et al., arXiv
+2506.11329, C1; `hierarchy.fetch` simulates it if the machine file says so). A card on another socket, or of a processor
+without DDIO, writes to memory.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -51,7 +51,7 @@ def buffer_line(state: State, tenant: int, sequence: int, part: int) -> int:
 
 @compiled
 def receive_line(state: State, tenant: int, line: int, now: float) -> None:
-    """Let the card write one line of an arriving packet."""
+    """Write one line of an arriving packet, as the card does."""
     drop_from_l2(state, tenant, line)
     position = llc_lookup(state, tenant, line)
     if state.tenants[tenant, T_NIC_LOCAL] and state.machine[M_DDIO_MASK]:
@@ -72,7 +72,7 @@ def receive_line(state: State, tenant: int, line: int, now: float) -> None:
 
 @compiled
 def send_line(state: State, tenant: int, line: int, now: float) -> None:
-    """Let the card read one line of a departing packet, from a cache if one has it, else from memory."""
+    """Read one line of a departing packet for the card, from a cache if one has it, else from memory."""
     if not state.tenants[tenant, T_NIC_LOCAL]:
         request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
     if llc_lookup(state, tenant, line) >= 0 or in_l2(state, tenant, line):
@@ -84,7 +84,7 @@ def send_line(state: State, tenant: int, line: int, now: float) -> None:
 
 @compiled
 def memory_lines(state: State, tenant: int) -> float:
-    """Return the lines moved so far by what holds a tenant's card back: its memory, or the link before it."""
+    """Return the lines moved by the resource that limits a tenant's card: its memory, or the link."""
     local = state.tenants[tenant, T_NIC_LOCAL]
     home = state.channels[state.tenants[tenant, T_MEMORY_SOCKET] if local else state.machine[M_SOCKETS]]
     return home[H_BUSY_TOTAL] / home[H_SERVICE]
@@ -92,7 +92,7 @@ def memory_lines(state: State, tenant: int) -> float:
 
 @compiled
 def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None:
-    """Let the card write a whole packet into its buffer; remember how many lines that moved in memory."""
+    """Write a whole packet into its buffer as the card does; record how many lines went to memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
     for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
         receive_line(state, tenant, line, now)
@@ -101,7 +101,7 @@ def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None
 
 @compiled
 def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
-    """Let the card read a whole packet from its buffer; remember how many lines that moved in memory."""
+    """Read a whole packet from its buffer as the card does; record how many lines came from memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
     for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
         send_line(state, tenant, line, now)

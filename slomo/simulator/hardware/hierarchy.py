@@ -1,7 +1,7 @@
-"""One access of one core on its way: private L2, shared LLC, memory.
+"""One access of one core: private L2, shared LLC, memory.
 
-Inclusive LLCs (Broadwell) drop a line from its owner's L2 when they evict it; victim LLCs (Skylake and later, Zen) are
-filled by what L2 evicts. A line has one owner, so occupancy is counted as lines come and go, never estimated.
+Inclusive LLCs (Broadwell) evict a line from its owner's L2 too; victim LLCs (Skylake and later, Zen) are filled by
+evictions from L2. A line has one owner, so occupancy is counted as lines are inserted and evicted, never estimated.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -49,7 +49,7 @@ from slomo.simulator.state import (
     State,
 )
 
-#: Sets of which one leads for either policy of insertion, and by how many misses one can be ahead.
+#: One set of this many leads for each insertion policy, and the largest lead in misses.
 DUELLISTS, MOST_AHEAD = 32, 512
 #: Bits of `l2_dirty`.
 CHANGED, PREFETCHED = 1, 2
@@ -79,7 +79,7 @@ def read_from(state: State, tenant: int, home: int, now: float) -> float:
 
 @compiled
 def memory_write(state: State, tenant: int, now: float) -> None:
-    """Write one line back to the tenant's memory; nobody waits for it, but the channel is busy."""
+    """Write one line back to the tenant's memory, without latency but with use of the channel."""
     home = state.tenants[tenant, T_MEMORY_SOCKET]
     state.channels[home, H_WRITES] += 1.0
     request(state.channels, home, now, 1.0, state.timing)
@@ -105,7 +105,7 @@ def set_in_l2(state: State, cache: int, line: int) -> int:
 
 @compiled
 def in_l2(state: State, tenant: int, line: int) -> bool:
-    """Return whether a core's L2 holds a line."""
+    """Return whether a core's L2 contains a line."""
     return l2_find(state.l2, l2_set(state, tenant, line), line) < L2_LANES
 
 
@@ -158,11 +158,11 @@ def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now:
 
 @inner
 def comes_first(state: State, domain: int, index: int) -> bool:
-    """Return whether a line that is missed becomes the most recently used of its set, where the LLC chooses.
+    """Return whether a missed line is inserted as the most recently used of its set, if the LLC chooses adaptively.
 
-    Set duelling (Qureshi et al., ISCA'07, DIP): of each `DUELLISTS` sets one puts new lines first, one puts all but
-    every `DUELLISTS`-th last; the other sets do as those that miss less often. Intel's LLCs choose between two policies
-    by leader sets, too (Vila et al., PLDI'20, section 7).
+    Set duelling (Qureshi et al., ISCA'07, DIP): of each `DUELLISTS` sets, one inserts lines as most recently used, one
+    inserts all but every `DUELLISTS`-th as least recently used; the other sets follow the policy with fewer misses.
+    Intel's LLCs choose between two policies by leader sets, too (Vila et al., PLDI'20, section 7).
     """
     duel = state.llc_duel[domain]
     leader = index % DUELLISTS
@@ -188,7 +188,7 @@ def llc_lookup(state: State, tenant: int, line: int) -> int:
 
 @compiled
 def llc_touch(state: State, slot: int, dirty: int) -> None:
-    """Make the line in a slot the most recently used of its set, and dirty if so said."""
+    """Make the line in a slot the most recently used of its set, and dirty if asked."""
     touch(state.llc, state.llc_clock, slot // LLC_LANES, slot % LLC_LANES, LLC_LANES)
     state.llc_dirty[slot] |= dirty
 
@@ -203,7 +203,7 @@ def llc_drop(state: State, slot: int) -> None:
 
 @compiled
 def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: float) -> int:
-    """Put a line into the core's L2, return its way; what falls out goes to the LLC or, if changed, is marked there."""
+    """Put a line into the core's L2, return its way; an evicted line goes to the LLC or, if dirty, is marked."""
     way = l2_victim(state.l2, index, state.machine[M_L2_MASK])
     gone, changed = state.l2[index * (2 * L2_LANES) + way], state.l2_dirty[index * L2_LANES + way] & CHANGED
     state.l2[index * (2 * L2_LANES) + way] = line
@@ -226,7 +226,7 @@ def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: f
 
 @compiled
 def fetch(state: State, tenant: int, line: int, now: float) -> float:
-    """Bring a line that L2 lacks from the LLC or memory; return the latency [ns], negative if the line is dirty."""
+    """Fetch a line missing in L2 from the LLC or memory; return the latency [ns], negative if the line is dirty."""
     slot = llc_lookup(state, tenant, line)
     if slot >= 0:
         state.counters[tenant, C_L3_HIT] += 1
@@ -277,7 +277,7 @@ def access(state: State, tenant: int, line: int, dirty: int, now: float, throttl
 
 @inner
 def first_use(state: State, tenant: int, line: int, slot: int, now: float, throttle: float) -> float:
-    """Use a prefetched line for the first time, which leads to more; return how long it is still on its way [ns]."""
+    """Handle the first use of a prefetched line, which triggers more; return its remaining latency [ns]."""
     latency = max(state.timing[X_L2_HIT], state.l2_ready[slot] - now)
     prefetch(state, tenant, line, now, throttle)
     return latency
@@ -285,7 +285,7 @@ def first_use(state: State, tenant: int, line: int, slot: int, now: float, throt
 
 @inner
 def prefetch(state: State, tenant: int, line: int, now: float, throttle: float) -> None:
-    """Let the core's prefetcher see that its L2 was asked for a line, and bring the lines that come next."""
+    """Report an L2 access to the core's prefetcher, and prefetch the lines that it chooses."""
     for _ in range(PER_LOOKUP):
         following = next_of_stream(state, tenant, line, now)
         if following < 0:

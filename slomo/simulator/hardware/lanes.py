@@ -1,8 +1,8 @@
-"""Two operations on one cache set, all ways at once: which way holds a tag, and which allowed way is oldest.
+"""Two operations over all ways of a cache set: find a tag, and find the oldest allowed way.
 
-numba does not turn such short loops into vector instructions, so they are written as LLVM vector operations, which
-LLVM lowers to whatever the processor has (AVX-512, AVX2, SSE2, NEON). Ways are padded to 32 lanes: padding holds
-no tag and is never the oldest.
+numba does not vectorise such short loops, so they are written as LLVM vector operations, which LLVM lowers to the
+processor's instructions (AVX-512, AVX2, SSE2, NEON). Ways are padded to 32 lanes; padding never matches a tag and is
+never the oldest.
 """
 
 from collections.abc import Callable

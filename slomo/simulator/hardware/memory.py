@@ -1,9 +1,9 @@
-"""Memory channels and the inter-socket link: shared servers that slow down as they fill up.
+"""Memory channels and the inter-socket link: shared servers whose latency rises with utilisation.
 
 Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
-40 % of the unloaded value. Utilisation is measured over a short window. Work that has been asked for and not yet
-served is a backlog; what exceeds the queues of a memory controller delays every request, so that no channel ever moves
-more than its capacity. Shorter queues cost nothing here: their delay is in the measured curve already.
+40 % of the unloaded value. Utilisation is measured over a short window. Unserved work is a backlog. The part that
+exceeds the queues of a memory controller delays every request, so that no channel moves more than its capacity. Shorter
+queues add no delay here, as the measured curve includes it.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -40,7 +40,7 @@ def latency_factor(utilisation: float, timing: Floats) -> float:
 
 @inner
 def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: Floats) -> None:
-    """End a utilisation window and derive the latency of the next one from it."""
+    """End a utilisation window and derive the next window's latency from it."""
     fresh = min(1.0, channels[channel, H_WINDOW_BUSY] / elapsed)
     utilisation = 0.5 * (channels[channel, H_UTILISATION] + fresh)
     channels[channel, H_UTILISATION] = utilisation
@@ -51,7 +51,7 @@ def close_window(channels: Floats, channel: int, now: float, elapsed: float, tim
 
 @compiled
 def request(channels: Floats, channel: int, now: float, work: float, timing: Floats) -> float:
-    """Ask a channel for `work` units of service at time `now`; return how long it waits [ns] before it is served."""
+    """Request `work` units of service at time `now`; return the waiting time [ns] before service."""
     window = now - channels[channel, H_WINDOW_START]
     if window >= timing[X_WINDOW]:
         close_window(channels, channel, now, window, timing)

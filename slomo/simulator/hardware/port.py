@@ -1,14 +1,14 @@
-"""NIC ports that tenants share, and cards that are held back by full memory channels.
+"""NIC ports shared by tenants, and cards that wait for full memory channels.
 
-The ports of a machine are shared by SR-IOV: every tenant's queue may use each of them, one frame at a time, so that
-together they are one wire of their summed line rates on which one tenant gets at most a port's. Waiting queues take
-turns by bytes: generalised processor sharing, played by its virtual time (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993,
-section IV), which deficit round robin in cards approximates. A sender without a rate keeps a queue that is never empty:
-its frames use the wire when there is a buffer to receive them into. A sender with a rate loses what the wire cannot
-carry.
+Tenants share a machine's ports by SR-IOV: every tenant's queue may use each port, one frame at a time. Together the
+ports are one wire with their summed line rate, of which one tenant gets at most one port's. Waiting queues share by
+bytes: generalised processor sharing, simulated by its virtual time (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993,
+section IV), which cards approximate by deficit round robin. A saturating sender has a queue that is never empty: its
+frames use the wire whenever a buffer is free to receive them. A sender with a fixed rate loses the frames that the wire
+cannot carry.
 
-A card whose lines go to memory waits for its turn at a channel whose queue is full, in the order of asking, as requests
-wait in the processor's I/O controller (IIO). Meanwhile it neither fills nor frees a buffer.
+A card whose lines go to memory waits for a channel with a full queue, in order of requests, as requests wait in the
+processor's I/O controller (IIO). Meanwhile it neither fills nor frees buffers.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -34,13 +34,13 @@ from slomo.simulator.state import (
     State,
 )
 
-#: Frames of one tenant that the wire is ahead of its share at most, and frames that wait before it at most.
+#: Largest number of frames by which the wire may be ahead of a tenant's share, and of frames that wait before it.
 AHEAD, WAITING = 4.0, 256.0
 
 
 @inner
 def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
-    """Let the wire go on to time `now`; return how many queues it serves then."""
+    """Advance the wire to time `now`; return how many queues it then serves."""
     elapsed = max(0.0, now - wire[H_LAST])
     wire[H_LAST] = max(now, wire[H_LAST])
     while True:
@@ -51,7 +51,7 @@ def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
                 first = min(first, due[tenant])
         if active == 0 or elapsed <= 0.0:
             return active
-        # ns per bit, and as many queues as share the wire
+        # ns per bit, times the number of queues that share the wire
         until_first = (first - virtual) * active * wire[H_SERVICE]
         if until_first > elapsed:
             wire[H_VIRTUAL] = virtual + elapsed / (active * wire[H_SERVICE])
@@ -62,7 +62,7 @@ def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
 
 @compiled
 def carry(state: State, tenant: int, now: float, ahead: float) -> float:
-    """Put a tenant's frame on the wire; return how long it must wait until it may be put there [ns], 0 where it was."""
+    """Put a tenant's frame on the wire; return the waiting time until it may be put there [ns], 0 if it was."""
     if state.channels[-1, H_SERVICE] == 0.0:  # wider than all tenants together can use
         return 0.0
     return carry_in_turn(state.channels[-1], state.rates, tenant, now, ahead)
@@ -84,7 +84,7 @@ def carry_in_turn(wire: Floats, rates: Floats, tenant: int, now: float, ahead: f
 
 @compiled
 def held_back(state: State, tenant: int, lines: float, now: float) -> bool:
-    """Say whether a tenant's card waits before it moves a packet of which so many lines go to memory."""
+    """Return whether a tenant's card must wait before it moves a packet with this many lines to memory."""
     rates = state.rates[tenant]
     if rates[F_CARD_FREE] > now:
         return True
@@ -104,7 +104,7 @@ def held_back(state: State, tenant: int, lines: float, now: float) -> bool:
 
 @compiled
 def turn_at(channel: Floats, lines: float, now: float, buffered: float) -> float:
-    """Return when a channel whose queue is full takes a card's lines [ns], in the order of asking; 0 for at once."""
+    """Return when a channel with a full queue accepts a card's lines [ns], in order of requests; 0 for immediately."""
     excess = channel[H_BACKLOG] - max(0.0, now - channel[H_LAST]) - buffered
     if excess <= 0.0:
         return 0.0

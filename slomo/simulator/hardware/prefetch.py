@@ -1,10 +1,10 @@
-"""Which lines an L2's stream prefetcher asks for, where the machine file says `l2_prefetcher: stream`.
+"""An L2 stream prefetcher, used if the machine file says `l2_prefetcher: stream`.
 
-The streamer of Intel's L2 (64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetch to L2 and LLC"):
-it sees what the L1 asks of the L2, follows one stream, upwards or downwards, in each of 32 pages of 4 KiB, asks for two
-lines at each lookup and runs up to 20 lines ahead, never into another page. The lines that a core's L2 waits for have
-one queue (superqueue): while it is full of demand misses and prefetches, nothing is prefetched. All prefetched lines go
-into the L2; the hardware leaves some in the LLC when it is busy.
+The streamer of Intel's L2 (64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetch to L2 and LLC")
+observes L1's requests to L2. In each of 32 pages of 4 KiB it follows one stream, upwards or downwards. It requests two
+lines at each lookup and runs up to 20 lines ahead, never into another page. Outstanding lines of a core's L2 share one
+queue (superqueue); while it is full of demand misses and prefetches, nothing is prefetched. All prefetched lines go
+into the L2; the hardware leaves some in the LLC when busy.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -25,15 +25,15 @@ from slomo.simulator.state import (
     State,
 )
 
-#: Lines it runs ahead, lines it asks for at each lookup, and lines of a page as a power of two.
+#: Number of lines that it runs ahead and requests at each lookup, and lines of a page as a power of two.
 AHEAD, PER_LOOKUP, PAGE_BITS = 20, 2, 6
-#: Steps in one direction that make a stream.
+#: Steps in one direction that start a stream.
 _STEPS = 2
 
 
 @compiled
 def earliest_place(state: State, tenant: int) -> int:
-    """Return the entry of the L2's queue that is free first."""
+    """Return the entry of the L2's queue that becomes free first."""
     queue = state.in_flight[state.tenants[tenant, T_L2]]
     first = 0
     for place in range(1, IN_FLIGHT):
@@ -44,13 +44,13 @@ def earliest_place(state: State, tenant: int) -> int:
 
 @inner
 def wait_for(state: State, tenant: int, ready: float) -> None:
-    """Note in the L2's queue a line that is there at time `ready`."""
+    """Enter a line that arrives at time `ready` into the L2's queue."""
     state.in_flight[state.tenants[tenant, T_L2], earliest_place(state, tenant)] = ready
 
 
 @inner
 def next_of_stream(state: State, tenant: int, line: int, now: float) -> int:
-    """Note that the L2 was asked for a line; return the line to prefetch now, -1 for none."""
+    """Record an L2 request; return the line to prefetch now, -1 for none."""
     cache, page = state.tenants[tenant, T_L2], line >> PAGE_BITS
     way = l2_find(state.streams, cache, page)
     if way == L2_LANES:

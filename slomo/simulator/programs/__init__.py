@@ -1,1 +1,1 @@
-"""What network functions do per packet, and where their data lies."""
+"""Work of network functions per packet, and the layout of their data."""

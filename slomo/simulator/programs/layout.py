@@ -1,8 +1,7 @@
-"""Lay a machine and its tenants out as the kernel's arrays, scaled down together where asked.
+"""Arrange a machine and its tenants as the kernel's arrays, with sizes scaled down together if asked.
 
-Cache sets, footprints and packet buffers shrink by the same factor, so that reuse distances keep their ratio to the
-caches' sizes (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not
-scaled.
+Cache sets, footprints and packet buffers shrink by the same factor, so reuse distances keep their ratio to cache sizes
+(set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not scaled.
 """
 
 import math
@@ -23,16 +22,17 @@ from slomo.vocabulary.machine import Machine
 #: of the unloaded speed; Intel's Memory Latency Checker on a Silver 4110 with six channels per socket
 #: (community.intel.com, thread 1126268) has the slope. One curve for every machine.
 SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.57, 0.4
-#: Utilisation is averaged over this long before latency follows it: memory controllers' queues turn over in about 1 us.
+#: Window over which utilisation is averaged before latency follows it: memory controllers' queues turn over in about 1
+#: us.
 WINDOW_NS = 2000.0
-#: Backlog that a memory controller's queues hold without delay beyond the curve above: some 100 lines.
+#: Backlog within a memory controller's queues, whose delay is part of the curve above: some 100 lines.
 BUFFERED_NS = 200.0
-#: A core that finds its ring empty polls; a poll loop of loads and a predicted branch retires about so many a cycle.
+#: A core with an empty ring polls; instructions per cycle of a poll loop of loads and a predicted branch.
 POLL_IPC = 1.5
-#: Lines that a core has in flight at most, its prefetcher's among them (ResQ, NSDI'18, section 4.2: 12 GB/s), and those
-#: that it asks for itself where a prefetcher is played: its line-fill buffers (Intel's Optimization Reference Manual).
+#: Largest number of a core's lines in flight including its prefetcher's (ResQ, NSDI'18, section 4.2: 12 GB/s); and of
+#: demand lines if a prefetcher is simulated: its line-fill buffers (Intel's Optimization Reference Manual).
 CORE_LINES, FILL_BUFFERS = 20.0, 10.0
-#: Preamble, start of frame and gap between frames, in bytes of time on the wire.
+#: Preamble, start of frame and inter-frame gap, in bytes of time on the wire.
 WIRE_OVERHEAD_B = 20
 #: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
 SLACK_NS = 100.0
@@ -40,7 +40,7 @@ SLACK_NS = 100.0
 
 @dataclass(frozen=True)
 class Seat:
-    """One tenant's place: its program, core, memory, way mask, throttle."""
+    """A tenant's program, core, memory, way mask and throttle."""
 
     program: Program
     core: int
@@ -169,20 +169,20 @@ def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
         row[s.T_ACCELERATOR] = -1
         if program.accelerator is not None:
             row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator.name)
-            # packets at the accelerator and the burst on its way out leave half of the ring to receive into
+            # packets at the accelerator and in the outgoing burst leave half of the ring for receiving
             row[s.T_DEPTH] = max(1, min(program.accelerator.depth, int(row[s.T_SLOTS]) // 4))
     return rows
 
 
 def siblings(machine: Machine, seats: Sequence[Seat]) -> dict[int, int]:
-    """Return the tenants whose core's other hyper-thread has a tenant, and which."""
+    """Return which tenants have a tenant on the sibling hyper-thread, and which one."""
     place_of = {seat.core: place for place, seat in enumerate(seats)}
     pairs = ((place, place_of.get(seat.core ^ 1)) for place, seat in enumerate(seats) if machine.threads_per_core == 2)
     return {place: other for place, other in pairs if other is not None}
 
 
 def _lines_in_flight(machine: Machine, seats: Sequence[Seat]) -> list[float]:
-    """Return how many lines each tenant can have in flight: those of its core, half of them beside a sibling."""
+    """Return each tenant's number of lines in flight: its core's, or half of them beside a sibling."""
     alone, shared = (FILL_BUFFERS, FILL_BUFFERS) if machine.l2_prefetcher == "stream" else (math.inf, CORE_LINES)
     beside = siblings(machine, seats)
     return [0.5 * shared if place in beside else alone for place in range(len(seats))]
@@ -193,7 +193,7 @@ def _accelerators(seats: Sequence[Seat]) -> list[str]:
 
 
 def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
-    """Return what each tenant's packets cost and how they come."""
+    """Return each tenant's costs per packet and arrival process."""
     rows = np.zeros((len(seats), s.F_COLUMNS))
     for row, seat, numbers, most in zip(rows, seats, tenants, _lines_in_flight(machine, seats), strict=True):
         program = seat.program
@@ -206,25 +206,25 @@ def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Flo
         if program.accelerator is not None:
             row[s.F_ACCELERATOR] = program.accelerator.service_ns
             row[s.F_REQUESTS] = program.accelerator.requests
-        # a saturated ring delays a packet by its full length, of which the scaled ring is a part
+        # a saturated ring delays a packet by its full length; the scaled ring is only a part of that
         saturated = program.offered_mpps is None
         row[s.F_RING_FACTOR] = program.packet_buffers / numbers[s.T_SLOTS] if saturated else 1.0
     return rows
 
 
 def arrival_mpps(machine: Machine, program: Program) -> float:
-    """Return the packets that come to a tenant's ports [Mpps]: what is offered, at most the line rate of one."""
+    """Return the packets that reach a tenant's ports [Mpps]: its offered load, at most one port's line rate."""
     line_rate = machine.line_rate_mpps(program.packet_size_b)
     return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
 
 
 def _wire_bits(program: Program) -> float:
-    """Return the bits of a frame on the wire, its preamble and gap among them."""
+    """Return the bits of a frame on the wire, including preamble and gap."""
     return 8.0 * (program.packet_size_b + WIRE_OVERHEAD_B)
 
 
 def _most_gbps(machine: Machine, program: Program) -> float:
-    """Return more than a tenant can take from the wire [Gbit/s]: its work without one L2 miss, or what is offered."""
+    """Return an upper bound on a tenant's use of the wire [Gbit/s]: its rate without L2 misses, or its offered load."""
     inside = sum((item.reads + item.writes) / item.mlp for item in program.structures)
     inside += (program.touched_lines + 1.0) / program.packet_mlp
     work_ns = program.compute_cycles / machine.frequency_ghz + inside * machine.l2_hit_ns
@@ -235,7 +235,7 @@ def _most_gbps(machine: Machine, program: Program) -> float:
 def _structure_rows(
     machine: Machine, seats: Sequence[Seat], tenants: s.Ints, scale: int
 ) -> tuple[s.Ints, s.Floats, s.Ints]:
-    """Give every line its number: tenant by tenant, packet buffers first, then structures from rarely used to busy."""
+    """Assign numbers to all lines: by tenant, packet buffers first, then structures from rarely to often used."""
     numbers, demand = [], []
     tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
     line = 0
@@ -267,7 +267,7 @@ def _structure_rows(
 
 
 def zipf_table(lines: int, exponent: float) -> s.Ints:
-    """Return the inverse distribution function of a Zipf law over `lines` ranks in equal pieces of probability.
+    """Return the inverse distribution function of a Zipf law over `lines` ranks, at equal steps of probability.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def zipf_table(lines: int, exponent: float) -> s.Ints:
 
 
 def channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None = None) -> s.Floats:
-    """Return the memory channels of each socket, the link, the accelerators and the shared ports, idle."""
+    """Return each socket's memory channels, the link, the accelerators and the shared ports, all idle."""
     rows = np.zeros((machine.sockets + 2 + len(_accelerators(seats)), s.H_COLUMNS))
     rows[:, s.H_FACTOR] = 1.0
     rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
@@ -295,7 +295,7 @@ def channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | Non
 
 
 def _stagger(state: s.State) -> None:
-    """Spread the carried fractions, so that equal tenants do not move in step."""
+    """Spread the carried fractions, so that equal tenants do not run in step."""
     for tenant in range(len(state.clock)):
         first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
         state.demand[first:last, s.D_ACCESS_CREDIT] = (0.37 * (tenant + 1)) % 1.0

@@ -1,8 +1,9 @@
-"""Fill the last-level caches with what the tenants use, so that warming up starts near the truth.
+"""Fill the last-level caches with the tenants' lines, so that the warm-up starts near the steady state.
 
-Structures are laid down as if each tenant had touched them once, the rarely used first and the busiest last, tenants in
-turn. Where way masks overlap, the busiest lines go to the ways with the fewest rivals, and the wider mask gives way: a
-tenant beside fast ones keeps what only it may evict. What the caches then hold is only a start: the warm-up decides.
+Structures are inserted as if each tenant had touched them once, from rarely to often used, alternating between tenants.
+Where way masks overlap, the most used lines go to the ways with the fewest competitors, and the wider mask yields: a
+tenant beside fast ones keeps the lines that only it may evict. The content is only a start; the warm-up determines the
+result.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ _ROUNDS = 64
 
 
 def prefill(state: s.State) -> None:
-    """Put lines into the empty LLCs of `state`, within each tenant's ways."""
+    """Insert lines into the empty LLCs of `state`, within each tenant's ways."""
     sets = int(state.machine[s.M_LLC_SETS])
     for domain in np.unique(state.tenants[:, s.T_DOMAIN]):
         inside = np.flatnonzero(state.tenants[:, s.T_DOMAIN] == domain)
@@ -35,7 +36,7 @@ def prefill(state: s.State) -> None:
 
 
 def _touched(state: s.State, group: s.Ints) -> s.Ints:
-    """Return first line, lines, place from the tenant's last and owner of each structure of a group's tenants."""
+    """Return first line, number of lines, position from the tenant's end, and owner of each structure of a group."""
     capacity = int(state.machine[s.M_LLC_SETS] * state.machine[s.M_LLC_WAYS])
     rows = []
     for tenant in group:

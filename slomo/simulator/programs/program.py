@@ -1,4 +1,4 @@
-"""What one tenant does per packet, in numbers: an NF's document with its settings and traffic filled in."""
+"""A tenant's work per packet in numbers: an NF's document with its settings and traffic filled in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from slomo.vocabulary.network_function import NetworkFunction, stages_of
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 LINE_B = 64
-#: In flight at once where a document says nothing: one core's ten line-fill buffers are rarely all in use.
+#: Default accesses in flight of a data structure: one core's ten line-fill buffers are rarely all in use.
 DEFAULT_MLP = {"random": 4.0, "zipf": 4.0, "chain": 1.0, "sequential": 16.0}
 DEFAULT_PACKET_BUFFERS = 2048
 DEFAULT_BURST = 32
-#: Packets a pipelined NF keeps at an accelerator; more only add latency, as the core runs ahead by that many.
+#: Largest number of a pipelined NF's packets at an accelerator; more would only add latency, as the core runs ahead.
 ACCELERATOR_DEPTH = 32
 
 
@@ -33,7 +33,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What a packet asks of an accelerator: time per request [ns], requests per packet, most packets there at once."""
+    """A packet's use of an accelerator: time per request [ns], requests per packet, most packets there at once."""
 
     name: str
     service_ns: float
@@ -43,7 +43,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Program:
-    """What one packet costs, and how packets come and go."""
+    """Costs of one packet, and packet input and output."""
 
     compute_cycles: float
     instructions: float
@@ -96,9 +96,9 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
 
 
 def _to_completion(stages: Sequence[Program]) -> Program:
-    """Return what a packet costs that passes several programs on one core, one after the other.
+    """Return the cost of a packet that passes several programs on one core, one after the other.
 
-    Work adds up; the packet is in the core's caches when the next stage reads it again.
+    Work adds up; the next stage finds the packet in the core's caches.
     """
     first = stages[0]
     sizes = {stage.packet_size_b for stage in stages}
@@ -151,7 +151,7 @@ class _Filler:
             raise InvalidValueError(f"'{self.nf.name}': {name} is {value}, needed 0 to 1e9")
 
     def number(self, value: object, default: float = 0.0) -> float:
-        """Return a number, or the product a text such as ``$reads * $iterations`` stands for."""
+        """Return a number, or the product given as text such as ``$reads * $iterations``."""
         if value is None:
             return default
         product = 1.0
@@ -204,7 +204,7 @@ class _Filler:
         return self.number(self.document.get("offered_mpps")) or None
 
     def accelerator(self) -> Accelerator | None:
-        """Return what a packet asks of an accelerator, if anything."""
+        """Return a packet's use of an accelerator, if any."""
         item = self.document.get("accelerator")
         if item is None:
             return None

@@ -1,8 +1,8 @@
-"""Packets in and out of an NF: arrivals, the receive ring, bursts, departures, latencies.
+"""Packets in and out of an NF: arrivals, receive ring, bursts, departures, latencies.
 
-Under saturation the ring is always full: the card writes a packet into every buffer as soon as it is free, a whole ring
-ahead of the core (ResQ, NSDI'18, section 4.2), unless the shared wire or a full memory channel holds it back. Under a
-given load packets arrive as a Poisson process and are lost when the wire cannot carry them or the ring is full.
+At saturation the ring is always full: the card writes a packet into every free buffer at once, a whole ring ahead of
+the core (ResQ, NSDI'18, section 4.2), unless the shared wire or a full memory channel delays it. With an offered load,
+packets arrive as a Poisson process and are lost if the wire cannot carry them or the ring is full.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -67,7 +67,7 @@ def admit(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def refill(state: State, tenant: int, now: float) -> None:
-    """Let the card write waiting packets into the buffers that are free, under saturation no faster than the wire."""
+    """Write waiting packets into free buffers as the card does, at saturation no faster than the wire."""
     row = state.tenants[tenant]
     rates = state.rates[tenant]
     limit = row[T_SENT] + row[T_SLOTS]
@@ -93,7 +93,7 @@ def refill(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def flush(state: State, tenant: int, lag: int, now: float) -> None:
-    """Send what has been processed except the last `lag` packets, note latencies, and hand the buffers back."""
+    """Send the processed packets except the last `lag`, record latencies, and free their buffers."""
     row = state.tenants[tenant]
     limit = row[T_HEAD] - lag
     if row[T_ACCELERATOR] >= 0:
@@ -110,7 +110,7 @@ def flush(state: State, tenant: int, lag: int, now: float) -> None:
 
 @compiled
 def idle_until(state: State, tenant: int, wake: float) -> None:
-    """Let a core poll until something happens."""
+    """Advance a polling core until its next event."""
     now = state.clock[tenant]
     state.clock[tenant] = max(now, wake)
     state.sums[tenant, A_IDLE] += state.clock[tenant] - now
@@ -120,7 +120,7 @@ def idle_until(state: State, tenant: int, wake: float) -> None:
 
 @compiled
 def begin_packet(state: State, tenant: int) -> None:
-    """Send what is finished; then take the next packet from the ring, or sleep until one arrives."""
+    """Send finished packets, then take the next one from the ring, or sleep until one arrives."""
     row = state.tenants[tenant]
     now = state.clock[tenant]
     away = 0
@@ -134,7 +134,7 @@ def begin_packet(state: State, tenant: int) -> None:
     else:
         admit(state, tenant, now)
         waiting = row[T_HEAD] < row[T_ARRIVED]
-    # a packet leaves a burst after it was processed, one at a time as the wire takes them; an idle core keeps none
+    # packets of a burst leave after processing, one at a time at wire speed; an idle core holds none back
     flush(state, tenant, row[T_BURST] if waiting else 0, now)
     if not waiting:
         wake = state.rates[tenant, F_NEXT_ARRIVAL]
@@ -155,7 +155,7 @@ def begin_packet(state: State, tenant: int) -> None:
 
 @compiled
 def end_packet(state: State, tenant: int) -> None:
-    """Count the packet, and hand it to the accelerator where the NF uses one."""
+    """Count the packet, and pass it to the accelerator if the NF uses one."""
     row = state.tenants[tenant]
     if row[T_ACCELERATOR] >= 0:
         submit(state, tenant, state.clock[tenant])

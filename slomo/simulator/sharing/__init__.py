@@ -1,1 +1,1 @@
-"""Cores that several NFs share, and chains of NFs that hand packets on."""
+"""Cores shared by several NFs, and chains of NFs that pass packets on."""

@@ -1,7 +1,7 @@
-"""From ring to ring: packets enter, wait before a stage, are handed on, and leave or are dropped.
+"""Packets between rings: they enter a chain, wait before a stage, are passed on, and leave or are dropped.
 
-Before each stage is a ring of packets with a capacity and two water marks (OpenNetVM, NFVnice, SIGCOMM'17). A ring's
-descriptors are lines too, eight to a line, which producer and consumer pass between their caches (DPDK ``rte_ring``).
+Before each stage is a ring with a capacity and two watermarks (OpenNetVM, NFVnice, SIGCOMM'17). A ring's descriptors
+are cache lines too, eight per line, which move between the caches of producer and consumer (DPDK ``rte_ring``).
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -73,7 +73,7 @@ SLOTS_PER_LINE = 8
 
 @inner
 def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
-    """Send news of a packet on their way; they arrive a round trip later and keep their order."""
+    """Send the news of a packet's fate to its source; it arrives a round trip later, in order."""
     row = sharing.chains[chain]
     slot = row[J_ANSWER_TAIL] % ANSWERS
     when = now + sharing.chain_times[chain, G_ROUND_TRIP]
@@ -88,14 +88,14 @@ def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
 
 @compiled
 def answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
-    """Let a responsive source hear of a packet."""
+    """Report a packet's fate to a responsive source."""
     if sharing.chains[chain, J_KIND] == RESPONSIVE:
         send_answer(sharing, chain, now, verdict)
 
 
 @compiled
 def give_back(sharing: Sharing, packet: int) -> None:
-    """Put a packet's buffer at the end of its pool's free ring."""
+    """Return a packet's buffer to the end of its pool's free ring."""
     row = sharing.chains[sharing.packets[packet, P_CHAIN]]
     sharing.free[row[J_FREE_BASE] + row[J_FREE_TAIL] % row[J_BUFFERS]] = packet
     row[J_FREE_TAIL] += 1
@@ -103,7 +103,7 @@ def give_back(sharing: Sharing, packet: int) -> None:
 
 @compiled
 def lose(sharing: Sharing, packet: int, now: float) -> None:
-    """Drop a packet, and let a responsive source learn of it."""
+    """Drop a packet, and report the loss to a responsive source."""
     sharing.settings[E_LEFT] += 1.0
     answer(sharing, sharing.packets[packet, P_CHAIN], now, LOST)
     give_back(sharing, packet)
@@ -111,7 +111,7 @@ def lose(sharing: Sharing, packet: int, now: float) -> None:
 
 @compiled
 def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
-    """Put a packet into a stage's ring, or drop it where the ring is full; a stage with a core of its own polls it."""
+    """Put a packet into a stage's ring, or drop it if the ring is full; a stage with its own core polls the ring."""
     row, chain = sharing.stages[stage], sharing.packets[packet, P_CHAIN]
     row[Q_ARRIVED] += 1
     if row[Q_TAIL] - row[Q_HEAD] >= row[Q_CAPACITY]:
@@ -133,7 +133,7 @@ def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
 
 @compiled
 def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: int, position: int, now: float) -> float:
-    """Touch the descriptor of a ring; return the latency [ns], 0 within the line touched before."""
+    """Access a ring's descriptor; return the latency [ns], 0 within the line accessed before."""
     if position % SLOTS_PER_LINE:
         return 0.0
     row = sharing.stages[stage]
@@ -143,7 +143,7 @@ def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: i
 
 @compiled
 def dequeue(sharing: Sharing, stage: int, now: float) -> int:
-    """Take the oldest packet of a ring that has one; a producer that waits for room goes on below the high mark."""
+    """Take the oldest packet of a ring; below the high watermark, a producer waiting for room continues."""
     row = sharing.stages[stage]
     packet = sharing.rings[stage, row[Q_HEAD] & (row[Q_CAPACITY] - 1)]
     row[Q_HEAD] += 1
@@ -158,7 +158,7 @@ def dequeue(sharing: Sharing, stage: int, now: float) -> int:
 
 @compiled
 def hold_card(state: State, sharing: Sharing, port: int, now: float) -> None:
-    """Let the card receive nothing before the memory of its buffers has room in its queue again."""
+    """Delay the card until the queue of its buffers' memory has room again."""
     channel = state.channels[state.tenants[port, T_MEMORY_SOCKET]]
     excess = channel[H_BACKLOG] - max(0.0, now - channel[H_LAST]) - state.timing[X_BUFFERED]
     if excess > 0.0:
@@ -167,7 +167,7 @@ def hold_card(state: State, sharing: Sharing, port: int, now: float) -> None:
 
 @inner
 def receive(state: State, sharing: Sharing, chain: int, begin: float) -> bool:
-    """Put a packet that has arrived into a buffer, past the chain's entry, into the first ring."""
+    """Put an arrived packet into a buffer and, if the chain's entry admits it, into the first ring."""
     row = sharing.chains[chain]
     if row[J_FREE_HEAD] == row[J_FREE_TAIL]:
         row[J_CARD_LOST] += 1
@@ -190,7 +190,7 @@ def receive(state: State, sharing: Sharing, chain: int, begin: float) -> bool:
 
 @compiled
 def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
-    """Let a packet arrive over the port that all chains share."""
+    """Let a packet arrive over the port shared by all chains."""
     row = sharing.chains[chain]
     row[J_OFFERED] += 1
     begin = max(now, sharing.settings[E_RECEIVE_FREE])
@@ -204,7 +204,7 @@ def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
 
 @compiled
 def deliver(state: State, sharing: Sharing, packet: int, now: float) -> None:
-    """Let the card send a packet that has passed its chain, over the port all chains share."""
+    """Send a packet that has passed its chain, over the port shared by all chains."""
     chain = sharing.packets[packet, P_CHAIN]
     row = sharing.chains[chain]
     for part in range(1, row[J_LINES] + 1):
@@ -223,7 +223,7 @@ def deliver(state: State, sharing: Sharing, packet: int, now: float) -> None:
 
 @compiled
 def hand_on(state: State, sharing: Sharing, tenant: int, packet: int, now: float) -> float:
-    """Pass a processed packet to the next stage, or send it; return the time that takes the core [ns]."""
+    """Pass a processed packet to the next stage, or send it; return the core's time for that [ns]."""
     chain = sharing.packets[packet, P_CHAIN]
     hop = sharing.packets[packet, P_HOP] + 1
     sharing.packets[packet, P_HOP] = hop

@@ -1,10 +1,10 @@
-"""Several NFs on one core: who runs, for how long, and what a switch costs.
+"""Scheduling of several NFs on one core: choice, duration, and cost of a switch.
 
 Round robin (SCHED_RR) gives each NF one quantum in turn. CFS follows Linux 3 to 6.5 (kernel/sched/fair.c). The task
 with the smallest virtual runtime runs; virtual runtime grows inversely to weight. A task that wakes has at most half a
 period of credit. It preempts the running task under SCHED_NORMAL, not under SCHED_BATCH. EEVDF:
-`slomo.simulator.sharing.eevdf`. A switch costs the kernel's path and what its own lines evict from L2; the rest of its
-cost, refilling L2, is played, since NFs of a core share its L2.
+`slomo.simulator.sharing.eevdf`. A switch costs the kernel's path and the lines that it evicts from L2. The rest of its
+cost, refilling L2, is simulated, since NFs of a core share its L2.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -63,13 +63,13 @@ from slomo.simulator.sharing.state import (
 )
 from slomo.simulator.state import State
 
-#: The kernel's lines in flight at once.
+#: Kernel lines in flight at once.
 KERNEL_MLP = 4.0
 
 
 @compiled
 def account(sharing: Sharing, core: int) -> None:
-    """Charge the running NF for the time since it was charged last."""
+    """Charge the running NF for the time since the last charge."""
     times = sharing.core_times[core]
     stage = sharing.cores[core, K_RUNNING]
     spent = times[L_CLOCK] - times[L_MARK]
@@ -83,7 +83,7 @@ def account(sharing: Sharing, core: int) -> None:
 
 @compiled
 def next_of(sharing: Sharing, core: int) -> int:
-    """Return the ready NF that is due on a core, or -1: first in turn, of least runtime or earliest deadline."""
+    """Return the ready NF to run next on a core, or -1: first in turn, least virtual runtime, or earliest deadline."""
     policy = sharing.cores[core, K_POLICY]
     if policy >= EEVDF:
         return next_due(sharing, core, -1)
@@ -100,7 +100,7 @@ def next_of(sharing: Sharing, core: int) -> int:
 
 @compiled
 def raise_least(sharing: Sharing, core: int) -> None:
-    """Let the core's least runtime follow its NFs', never back."""
+    """Raise the core's least runtime with its NFs', never lower it."""
     least = NEVER
     for stage in range(sharing.stages.shape[0]):
         if sharing.stages[stage, Q_CORE] == core and (
@@ -125,7 +125,7 @@ def look_at_slice(sharing: Sharing, core: int) -> None:
 
 @inner
 def make_ready(sharing: Sharing, stage: int, now: float) -> None:
-    """Wake an NF: to the end of the turn, or with a sleeper's credit; an idle core begins at once."""
+    """Wake an NF: at the end of the queue, or with a sleeper's credit; an idle core starts it at once."""
     core = sharing.stages[stage, Q_CORE]
     times, row = sharing.core_times[core], sharing.stage_times[stage]
     running, policy = sharing.cores[core, K_RUNNING], sharing.cores[core, K_POLICY]
@@ -156,7 +156,7 @@ def make_ready(sharing: Sharing, stage: int, now: float) -> None:
 
 @compiled
 def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Let an NF run: the kernel's path, and its lines through the core's L2, come first, unless it polls."""
+    """Switch to an NF: the kernel's path and its lines through the core's L2 come first, unless the NF polls."""
     times, row = sharing.core_times[core], sharing.cores[core]
     if sharing.stages[stage, Q_POLLS] and row[K_LAST] == stage and sharing.stages[stage, Q_STORAGE_B] == 0:
         start(sharing, core, stage)
@@ -187,7 +187,7 @@ def start(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def leave(sharing: Sharing, core: int, becomes: int) -> None:
-    """Take the running NF off its core of its own will: it sleeps, steps aside or waits."""
+    """Take the running NF off its core voluntarily: it sleeps, yields or waits."""
     account(sharing, core)
     stage = sharing.cores[core, K_RUNNING]
     if sharing.cores[core, K_POLICY] >= EEVDF:
@@ -200,7 +200,7 @@ def leave(sharing: Sharing, core: int, becomes: int) -> None:
 
 @compiled
 def period_share(sharing: Sharing, core: int, stage: int) -> float:
-    """Return CFS's slice [ns]: the period, longer with many NFs, in proportion to weight."""
+    """Return CFS's slice [ns]: a part of the period (longer with many NFs), in proportion to weight."""
     count, total = 0, 0.0
     for other in range(sharing.stages.shape[0]):
         ready = sharing.stages[other, Q_STATE] == READY or sharing.stages[other, Q_STATE] == RUNNING
@@ -213,7 +213,7 @@ def period_share(sharing: Sharing, core: int, stage: int) -> float:
 
 @inner
 def tick(sharing: Sharing, core: int) -> None:
-    """Do what the scheduler's tick does: see whether the running NF has had its slice or its quantum."""
+    """Apply the scheduler's tick: check whether the running NF has used its slice or quantum."""
     times, stage = sharing.core_times[core], sharing.cores[core, K_RUNNING]
     while times[L_NEXT_TICK] <= times[L_CLOCK]:
         times[L_NEXT_TICK] += sharing.settings[E_TICK]
@@ -237,7 +237,7 @@ def tick(sharing: Sharing, core: int) -> None:
 
 @inner
 def preempt(sharing: Sharing, core: int) -> None:
-    """Put the running NF back, unless it is the one that is due; then nothing is switched."""
+    """Requeue the running NF; if it is chosen again, nothing is switched."""
     account(sharing, core)
     stage = sharing.cores[core, K_RUNNING]
     sharing.cores[core, K_TURN] += 1
@@ -258,7 +258,7 @@ def preempt(sharing: Sharing, core: int) -> None:
 
 @inner
 def timers(sharing: Sharing, core: int) -> None:
-    """Wake the NFs of a core whose write to storage is done."""
+    """Wake the NFs of a core whose write to storage has finished."""
     now, soonest = sharing.core_times[core, L_CLOCK], NEVER
     if sharing.cores[core, K_RUNNING] < 0 and sharing.cores[core, K_READY] == 0:  # an idle core sleeps until the first
         now = max(now, sharing.core_times[core, L_TIMER])

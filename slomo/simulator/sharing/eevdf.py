@@ -1,9 +1,9 @@
-"""Linux's fair scheduler since 6.6: the earliest deadline among those that had no more than their part.
+"""Linux's fair scheduler since 6.6 (EEVDF): earliest deadline among tasks that have had at most their share.
 
-Stoica and Abdel-Wahab (1995), as kernel/sched/fair.c of Linux 6.12 to 6.18 by its default features: lag is kept
-while asleep (PLACE_LAG), who sleeps owing time competes on until it is due (DELAY_DEQUEUE, DELAY_ZERO), and who was
-picked runs to its deadline while it is eligible (RUN_TO_PARITY). `slomo.compose.turns` predicts with the same published
-rules; this room shares no code with it.
+Stoica and Abdel-Wahab (1995), as in kernel/sched/fair.c of Linux 6.12 to 6.18 with default features: lag is kept during
+sleep (PLACE_LAG), a sleeper that owes time stays queued until it would run (DELAY_DEQUEUE, DELAY_ZERO), and a chosen
+task runs to its deadline while eligible (RUN_TO_PARITY). `slomo.compose.turns` predicts with the same published rules;
+the simulator shares no code with it.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -30,20 +30,20 @@ from slomo.simulator.sharing.state import (
     Sharing,
 )
 
-#: Virtual times [ns] are sums of many: so much is no difference.
+#: Rounding tolerance of virtual times [ns], which are sums of many terms.
 _ROUNDING = 1e-3
 
 
 @compiled
 def queued(sharing: Sharing, stage: int) -> bool:
-    """Say whether an NF competes for its core: ready, running, or asleep while it owes time."""
+    """Return whether an NF competes for its core: ready, running, or asleep while it owes time."""
     state = sharing.stages[stage, Q_STATE]
     return state in (READY, RUNNING) or sharing.stages[stage, Q_DELAYED] == 1
 
 
 @compiled
 def mean_runtime(sharing: Sharing, core: int) -> float:
-    """Return the weighted mean of virtual runtimes of those that compete for a core; the last one if nobody does."""
+    """Return the weighted mean of the competing NFs' virtual runtimes; the last mean if there are none."""
     weight, total = 0.0, 0.0
     base = sharing.core_times[core, L_LEAST]
     for stage in range(sharing.stages.shape[0]):
@@ -64,7 +64,7 @@ def slice_of(sharing: Sharing, stage: int) -> float:
 
 @compiled
 def slice_over(sharing: Sharing, stage: int) -> bool:
-    """Say whether an NF has had its slice, and set its next deadline."""
+    """Return whether an NF has used its slice, and set its next deadline."""
     row = sharing.stage_times[stage]
     if row[R_RUNTIME] < row[R_DEADLINE]:
         return False
@@ -74,7 +74,7 @@ def slice_over(sharing: Sharing, stage: int) -> bool:
 
 @compiled
 def keep_lag(sharing: Sharing, core: int, stage: int) -> None:
-    """Note what is owed to an NF that leaves, at most two slices or a tick."""
+    """Store the time owed to an NF that leaves, at most two slices or a tick."""
     row = sharing.stage_times[stage]
     most = max(2.0 * sharing.settings[E_BASE_SLICE], sharing.settings[E_TICK]) * UNIT_WEIGHT / row[R_WEIGHT]
     row[R_LAG] = min(max(mean_runtime(sharing, core) - row[R_RUNTIME], -most), most)
@@ -82,7 +82,7 @@ def keep_lag(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def place(sharing: Sharing, core: int, stage: int) -> None:
-    """Put an NF that comes back where it keeps its lag, which its own weight moves; its deadline is a slice on."""
+    """Place a returning NF so that it keeps its lag, adjusted for its own weight; its deadline is one slice later."""
     row, others = sharing.stage_times[stage], 0.0
     for other in range(sharing.stages.shape[0]):
         if other != stage and sharing.stages[other, Q_CORE] == core and queued(sharing, other):
@@ -94,7 +94,7 @@ def place(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def pick(sharing: Sharing, core: int, running: int) -> int:
-    """Return who is due on a core, or -1: who runs while it is eligible and protected, else the earliest deadline."""
+    """Return the NF to run, or -1: the running one while eligible and protected, else the earliest deadline."""
     limit = mean_runtime(sharing, core) + _ROUNDING
     if running >= 0:
         row = sharing.stage_times[running]
@@ -111,7 +111,7 @@ def pick(sharing: Sharing, core: int, running: int) -> int:
 
 @compiled
 def next_due(sharing: Sharing, core: int, running: int) -> int:
-    """Return who is due and awake; sleepers whose turn comes leave, and owe nothing more than they are owed."""
+    """Return the next NF that is awake; sleepers whose turn comes leave the queue and their debt is cleared."""
     while True:
         stage = pick(sharing, core, running)
         if stage < 0 or sharing.stages[stage, Q_DELAYED] == 0:
@@ -123,7 +123,7 @@ def next_due(sharing: Sharing, core: int, running: int) -> int:
 
 @compiled
 def fall_asleep(sharing: Sharing, core: int, stage: int) -> None:
-    """Take an NF that runs off the queue, unless it owes time; called before its state changes."""
+    """Take a running NF off the queue, unless it owes time; called before its state changes."""
     slice_over(sharing, stage)
     if sharing.stage_times[stage, R_RUNTIME] <= mean_runtime(sharing, core) + _ROUNDING:
         keep_lag(sharing, core, stage)

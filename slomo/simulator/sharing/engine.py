@@ -1,7 +1,7 @@
 """Simulate chains of NFs on shared cores: put stages on cores, warm the caches, count.
 
-Time goes by in milliseconds, as schedulers and controllers know it; after each of them `on_tick` may look at what is
-seen from outside and set new shares, as a controller of a real machine does.
+Time advances in milliseconds, as for schedulers and controllers. After each one, `on_tick` receives what a controller
+of a real machine could observe, and may set new shares.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem
 
 STEP_NS = 1e6
-#: Instructions of an NF that is nothing but work, per cycle of it.
+#: Instructions per cycle of an NF that only computes.
 _WORK_IPC = 2.0
 
 
 @dataclass(frozen=True)
 class StageTick:
-    """What is seen of one stage at a tick.
+    """Observations of one stage at a tick.
 
     Attributes
     ----------
@@ -52,13 +52,13 @@ class StageTick:
     queue_length: int
 
 
-#: Time [ms] and what is seen -> new CPU shares by stage, or None to leave them.
+#: Time [ms] and observations -> new CPU shares by stage, or None to keep them.
 OnTick = Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True)
 class StagePlace:
-    """How a stage is kept apart: LLC ways, bandwidth throttle [%], socket of its memory; None is unrestricted."""
+    """Isolation of a stage: LLC ways, bandwidth throttle [%], socket of its memory; None is unrestricted."""
 
     llc_way_mask: int | None = None
     mba_percent: float | None = None
@@ -77,9 +77,9 @@ def simulate_chains(
     wire_gbps: float | None = None,
     **span: Unpack[SpanFields],
 ) -> ChainSimulation:
-    r"""Play chains of NFs that share cores.
+    r"""Simulate chains of NFs that share cores.
 
-    Pure but for `on_tick`: equal arguments give equal results, byte for byte.
+    Pure function except for `on_tick`: equal arguments give equal results, byte for byte.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def simulate_chains(
 
 
 class _TickLoop:
-    """Goes on in steps of a millisecond, and lets the controller look after each."""
+    """Advance the simulation by one millisecond, then call the controller."""
 
     def __init__(
         self, machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, on_tick: OnTick | None

@@ -1,7 +1,7 @@
-"""The event loop of shared cores: the core, source or manager with the earliest time runs next, for a short time.
+"""The event loop of shared cores: the core, source or manager with the earliest time runs next, briefly.
 
-A core takes packets from the rings of its NFs as its scheduler says; accesses are interleaved as in
-`slomo.simulator.kernel`, whose work on data structures is used as it is.
+A core takes packets from the rings of its NFs as its scheduler decides; accesses are interleaved as in
+`slomo.simulator.kernel`, whose code for data structures is reused.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -79,7 +79,7 @@ from slomo.simulator.state import (
 
 @compiled
 def flush(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Hand on what a stage has worked on: a batch, or what there is before it goes to sleep."""
+    """Pass on a stage's finished packets: a batch, or fewer before it goes to sleep."""
     times = sharing.core_times[core]
     for place in range(sharing.stages[stage, Q_DONE]):
         times[L_CLOCK] += hand_on(state, sharing, stage, sharing.done[stage, place], times[L_CLOCK])
@@ -88,7 +88,7 @@ def flush(state: State, sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def begin(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Take the next packet, or leave the core: nothing to do, told to step aside, or no room for the result."""
+    """Take the next packet, or leave the core: no packet, told to yield, or no room for the result."""
     row, times = sharing.stages[stage], sharing.core_times[core]
     if row[Q_DONE] and (row[Q_BATCH] <= 0 or row[Q_TAIL] == row[Q_HEAD]):
         flush(state, sharing, core, stage)
@@ -125,7 +125,7 @@ def begin(state: State, sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: float) -> None:
-    """Let the core touch its packet's lines: metadata first, then the bytes; the first of them are written."""
+    """Touch the packet's lines: metadata first, then bytes; the first ones are written."""
     row, packet = state.tenants[stage], sharing.stages[stage, Q_PACKET]
     port = sharing.chains[sharing.packets[packet, P_CHAIN], J_PORT]
     gap, parallel, throttle = (
@@ -146,7 +146,7 @@ def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: floa
 
 @compiled
 def store(sharing: Sharing, core: int, stage: int) -> None:
-    """Log a packet: a full buffer goes to the device; who blocks, or has filled both its buffers, waits."""
+    """Log a packet: a full buffer goes to the device; an NF that blocks, or has filled both its buffers, waits."""
     row, times = sharing.stages[stage], sharing.stage_times[stage]
     row[Q_WRITTEN_B] += row[Q_STORAGE_B]
     if row[Q_WRITTEN_B] < row[Q_STORAGE_BUFFER_B]:
@@ -168,7 +168,7 @@ def store(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def finish(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Put the packet to the others of its batch, note what it cost, and log it where the NF does."""
+    """Add the packet to its batch, record its cost, and log it if the NF logs."""
     row, times = sharing.stages[stage], sharing.core_times[core]
     packet = row[Q_PACKET]
     row[Q_PACKET] = -1
@@ -183,7 +183,7 @@ def finish(state: State, sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def run_core(state: State, sharing: Sharing, core: int, until: float) -> None:
-    """Run one core until its clock passes `until` or nobody on it has anything to do."""
+    """Run one core until its clock passes `until` or none of its NFs has work."""
     times, row = sharing.core_times[core], sharing.cores[core]
     while times[L_CLOCK] <= until:
         stage = row[K_RUNNING]
@@ -218,7 +218,7 @@ def run_core(state: State, sharing: Sharing, core: int, until: float) -> None:
 
 @compiled
 def core_time(sharing: Sharing, core: int) -> float:
-    """Return when a core goes on: now, when a write is done, or never."""
+    """Return when a core continues: now, when a write finishes, or never."""
     if sharing.cores[core, K_RUNNING] >= 0 or sharing.cores[core, K_READY] > 0:
         return sharing.core_times[core, L_CLOCK]
     return max(sharing.core_times[core, L_CLOCK], sharing.core_times[core, L_TIMER])

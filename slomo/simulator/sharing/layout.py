@@ -1,7 +1,6 @@
-"""Lay a machine, its stages and chains out as arrays: buffers of every chain, rings, data of every stage, the kernel's.
+"""Arrange a machine, its stages and chains as arrays: buffers of every chain, rings, data of stages and kernel.
 
-Nothing is scaled down: rings hold packets for as long as a time slice lasts, and a shorter ring would overflow in
-another one.
+Nothing is scaled down: rings hold the packets of a whole time slice, and a shorter ring would overflow differently.
 """
 
 from collections.abc import Sequence
@@ -29,26 +28,26 @@ from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
 
-#: A line in another core's cache costs so many cycles more than one of the LLC alone (Levinthal, Performance analysis
-#: guide for Intel Core i7 and Xeon 5500: 75 cycles for a modified line against 40).
+#: Additional cycles for a line in another core's cache over one in the LLC alone (Levinthal, Performance analysis guide
+#: for Intel Core i7 and Xeon 5500: 75 cycles for a modified line against 40).
 SNOOP_CYCLES = 35.0
-#: Path of the kernel on a switch, without what its own lines cost (Li, Ding and Shen, ExpCS'07, report 3.8 us with two
-#: system calls on a machine of 2007; lat_ctx of lmbench gives 1.2 to 2 us on Broadwell).
+#: Kernel time of a switch without its cache misses (Li, Ding and Shen, ExpCS'07, report 3.8 us with two system calls on
+#: a machine of 2007; lat_ctx of lmbench gives 1.2 to 2 us on Broadwell).
 SWITCH_NS = 1500.0
-#: Lines the kernel touches on a switch: run queue, two task structures, stack, timers; 6 KiB.
+#: Lines that the kernel touches on a switch: run queue, two task structures, stack, timers; 6 KiB.
 KERNEL_LINES = 96
-#: Packets an NF takes from its ring before it looks at its flags (OpenNetVM's batch).
+#: Packets that an NF takes from its ring before it checks its flags (OpenNetVM's batch).
 BATCH = 32
-#: A generator's packets that wait for the wire longer than this are lost there.
+#: A generator's packets that would wait for the wire longer than this are lost.
 WIRE_BACKLOG_NS = 10_000.0
-#: How far a core, a source or the manager may run ahead of the next one.
+#: Largest lead of a core, source or manager over the next one.
 SLACK_NS = 200.0
 _ZERO_LINE = 1
 
 
 @dataclass(frozen=True)
 class StageSeat:
-    """One stage's program and place; `costs_cycles` are drawn from per packet where there are several."""
+    """One stage's program and place; of several `costs_cycles`, one is drawn per packet."""
 
     program: Program
     core: int
@@ -60,7 +59,7 @@ class StageSeat:
 
 @dataclass(frozen=True)
 class _Lines:
-    """First lines of buffers, rings, data and the kernel, and who owns which."""
+    """First lines of buffers, rings, data and kernel, and their owners."""
 
     buffers: list[int]
     rings: list[int]
@@ -139,7 +138,7 @@ def build_shared(
 
 
 def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[StageSeat], cores: Sequence[int]) -> list[Seat]:
-    """Return the seats of all tenants: stages, the card's side of each chain, the kernel on each core."""
+    """Return the places of all tenants: stages, the card's side of each chain, the kernel on each core."""
     home = machine.nic_socket if system.memory_socket is None else system.memory_socket
     if not 0 <= home < machine.sockets:
         raise InvalidValueError(f"packet buffers on socket {home}, but '{machine.name}' has {machine.sockets} sockets")
@@ -182,9 +181,9 @@ def _tenant_rows(machine: Machine, everyone: Sequence[Seat], stages: int, cores:
 
 
 def _buffers(system: ChainSystem, chain: ServiceChain) -> int:
-    """Return the buffers of a chain's pool: all its rings full, a batch in hand at every stage, and one to receive.
+    """Return the number of buffers in a chain's pool: all rings full, a batch at every stage, and one to receive.
 
-    A smaller pool would lose packets at the card, where no ring counts them as arrivals.
+    A smaller pool would lose packets at the card, where no ring counts them.
     """
     return len(chain.stages) * (system.queue_capacity + 2 * BATCH)
 
@@ -197,7 +196,7 @@ def packet_lines(chain: ServiceChain) -> int:
 def _lines(
     system: ChainSystem, everyone: Sequence[Seat], tenants: s.Ints, pools: Sequence[int], cores: Sequence[int]
 ) -> tuple[s.Ints, s.Floats, s.Ints, _Lines]:
-    """Give every line its number: buffers by chain, rings by stage, then data by tenant and the kernel's."""
+    """Assign numbers to all lines: buffers by chain, rings by stage, then data by tenant and the kernel's."""
     stages = len(system.stages)
     buffers, rings, kernel, owners, line = [], [], [], [], _ZERO_LINE
     owners.append(np.zeros(_ZERO_LINE, dtype=np.int16))

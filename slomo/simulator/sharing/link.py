@@ -1,8 +1,8 @@
-"""A packet's lines on their way from core to core: they are where the last stage left them.
+"""Transfer of a packet's lines between cores: they stay in the last stage's cache until the next stage reads them.
 
-The same core finds them in its L2; another core of the same cache gets them from that L2 or from the LLC; on another
-socket they cross the link, or come from the memory of the buffers' socket. A line that is handed on moves: the next
-stage writes to it (migratory sharing: Gupta and Weber, IEEE ToC 41(7), 1992). Latencies of transfers are sums of the
+The same core finds them in its L2. Another core of the same cache gets them from that L2 or from the LLC. On another
+socket they cross the link, or come from the memory of the buffers' socket. A transferred line changes its owner, as the
+next stage writes to it (migratory sharing: Gupta and Weber, IEEE ToC 41(7), 1992). Transfer latencies are sums of the
 machine's own (Molka et al., ICPP'15, measure 84-113 ns for a line in another socket's cache; these give 90).
 """
 
@@ -68,7 +68,7 @@ def other_cache(state: State, domain: int, line: int) -> int:
 
 @compiled
 def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: float) -> float:
-    """Return the latency of a line that comes from another core's or another socket's cache [ns]."""
+    """Return the latency of a line from another core's or socket's cache [ns]."""
     latency = state.timing[X_LLC_HIT] + sharing.settings[E_SNOOP]
     if socket == state.tenants[tenant, T_SOCKET]:
         return latency
@@ -80,7 +80,7 @@ def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: floa
 
 @compiled
 def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, line: int, now: float) -> float:
-    """Bring a packet's line that the core's L2 lacks; return the latency [ns], negative if the line is dirty."""
+    """Fetch a packet line missing in the core's L2; return the latency [ns], negative if the line is dirty."""
     domain, dirty = state.tenants[tenant, T_DOMAIN], 0
     holder, mine = state.line_holder[line], state.tenants[tenant, T_L2]
     place, elsewhere, from_core = llc_lookup(state, tenant, line), -1, -1
@@ -123,7 +123,7 @@ def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, li
 
 @inner
 def packet_miss(state: State, sharing: Sharing, port: int, tenant: int, line: int, dirty: int, now: float) -> float:
-    """Bring a packet's line into the core's L2, which lacks it; return the latency [ns]."""
+    """Fetch a packet line missing in the core's L2 into it; return the latency [ns]."""
     state.counters[tenant, C_L2_MISS] += 1
     latency = fetch_packet_line(state, sharing, port, tenant, line, now)
     if latency < 0.0:
@@ -148,7 +148,7 @@ def packet_access(state: State, sharing: Sharing, port: int, tenant: int, line: 
 
 @compiled
 def card_writes(state: State, port: int, line: int, now: float) -> None:
-    """Let the card write one line of an arriving packet, which no cache may then hold as it was."""
+    """Write one line of an arriving packet as the card does; other caches drop their copies."""
     holder = state.line_holder[line]
     if holder >= 0:
         drop_from_cache(state, holder, line)
@@ -161,7 +161,7 @@ def card_writes(state: State, port: int, line: int, now: float) -> None:
 
 @compiled
 def card_reads(state: State, sharing: Sharing, port: int, line: int, now: float) -> None:
-    """Let the card read one line of a departing packet, from the cache that has it, else from memory."""
+    """Read one line of a departing packet for the card, from the cache that has it, else from memory."""
     holder, home, socket = state.line_holder[line], state.tenants[port, T_SOCKET], -1
     if llc_lookup(state, port, line) >= 0:
         socket = home

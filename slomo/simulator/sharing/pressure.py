@@ -1,8 +1,8 @@
-"""The manager's look at the rings: which stages are overloaded, whom that stops, and where packets are marked.
+"""The manager's round over the rings: detect overloaded stages, stop upstream packets, mark packets.
 
-NFVnice (SIGCOMM'17), section 3.3. Stages that share a core sleep on an empty ring until the manager's thread finds
-packets there (OpenNetVM's wake thread). Where one process does all, as on a host (`synthetic_nf/src/chain.c`), looks
-also bring packets in and out, each for a time.
+NFVnice (SIGCOMM'17), section 3.3. Stages on a shared core sleep on an empty ring until the manager's thread finds
+packets there (OpenNetVM's wake thread). If one process does everything, as on a host (`synthetic_nf/src/chain.c`), a
+round also brings packets in and out, which takes time.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -54,7 +54,7 @@ from slomo.simulator.state import State
 
 @compiled
 def look_at_rings(sharing: Sharing, now: float) -> None:
-    """See which stages are overloaded and how long their rings are on average."""
+    """Determine which stages are overloaded, and their rings' mean lengths."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
         length = row[Q_TAIL] - row[Q_HEAD]
@@ -71,7 +71,7 @@ def look_at_rings(sharing: Sharing, now: float) -> None:
 
 @compiled
 def stop_upstream(sharing: Sharing) -> None:
-    """Drop chains that pass an overloaded stage at their entry, and flag the stages that would only fill its ring."""
+    """Drop packets at the entry of chains with an overloaded stage, and flag the stages before it."""
     for stage in range(sharing.stages.shape[0]):
         sharing.stages[stage, Q_YIELD] = 0
     for chain in range(sharing.chains.shape[0]):
@@ -90,7 +90,7 @@ def stop_upstream(sharing: Sharing) -> None:
 
 @compiled
 def bring(state: State, sharing: Sharing, now: float) -> float:
-    """Take what left the chains, and bring what came since the last look; return the time that takes [ns]."""
+    """Take packets that left the chains, bring those that arrived; return the time for that [ns]."""
     each = 0.5 * sharing.settings[E_CARRY]
     spent = each * sharing.settings[E_LEFT]
     for chain in range(sharing.chains.shape[0]):
@@ -117,7 +117,7 @@ def bring(state: State, sharing: Sharing, now: float) -> float:
 
 @compiled
 def wake_stages(sharing: Sharing, now: float) -> None:
-    """Wake those that sleep before packets, or waited for room that there is now."""
+    """Wake stages that sleep before waiting packets, or that waited for room which now exists."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
         if row[Q_YIELD] or row[Q_TAIL] == row[Q_HEAD]:
@@ -132,7 +132,7 @@ def wake_stages(sharing: Sharing, now: float) -> None:
 
 @inner
 def scan(state: State, sharing: Sharing) -> None:
-    """Do one round of the manager's thread: marks, packets where it carries them, then who is to be woken."""
+    """Run one round of the manager's thread: marks, packets if it carries them, then wake-ups."""
     settings = sharing.settings
     now = settings[E_NEXT_SCAN]
     if settings[E_WAKING] == 0.0:

@@ -1,4 +1,4 @@
-"""What a simulation of chains tells: throughput, drops and where they fell, CPU time, context switches, latency."""
+"""Result of a simulation of chains: throughput, drops by place, CPU time, context switches, latency."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ class ChainResult:
 
 @dataclass(frozen=True)
 class ChainSimulation:
-    """What a simulation of chains tells.
+    """Result of a simulation of chains.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class ChainSimulation:
 def assemble_chains(
     machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, span_ns: float
 ) -> ChainSimulation:
-    """Turn the counts of a finished simulation into its result.
+    """Convert the counts of a finished simulation to its result.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def assemble_chains(
     require_possible(machine, state.channels[:, s.H_BUSY_TOTAL], span_ns)
     cores = sorted({stage.core for stage in system.stages})
     times = sharing.core_times
-    # a core that is idle when the time is up has been so since its clock stopped
+    # a core idle at the end has been idle since its clock stopped
     left = np.maximum(0.0, np.array([_end(sharing) - clock for clock in times[:, h.L_CLOCK]]))
     idle = np.where(sharing.cores[:, h.K_RUNNING] < 0, times[:, h.L_IDLE] + left, times[:, h.L_IDLE])
     busy = state.channels[: machine.sockets + 1, s.H_BUSY_TOTAL] / span_ns

@@ -1,4 +1,4 @@
-"""How cores are scheduled and what the manager does, as settings of a simulation."""
+"""Settings of a simulation: scheduling of cores, and features of the manager."""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import TypedDict
 
 from slomo.errors import InvalidValueError, UnknownNameError
 
-#: In the order of the constants in `slomo.simulator.sharing.state`.
+#: order of the constants in `slomo.simulator.sharing.state`
 KINDS = ("rr", "cfs", "batch", "eevdf", "eevdf-batch")
 
 
 class SpanFields(TypedDict, total=False):
-    """How long a simulation lasts, as keyword arguments: the fields of :class:`Span`."""
+    """Duration of a simulation, as keyword arguments: the fields of :class:`Span`."""
 
     duration_ms: float
     warm_ms: float
@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """One of the operating system's schedulers, the same on all cores.
+    """A scheduler of the operating system, the same on all cores.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class Manager:
-    """What the manager of the chains does besides passing packets on.
+    """Features of the chains' manager beside passing packets on.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
-"""Who sends: at a constant rate, as fast as a ring takes it, or in a window that halves on a loss or an ECN mark.
+"""Packet sources: constant rate, as fast as a ring accepts, or a window that halves on a loss or ECN mark.
 
-The responsive source is TCP as RFC 5681 has it (slow start, then one packet more per round trip, half on a loss, at
-most once per round trip), with ECN as RFC 3168 (a mark counts as a loss), acknowledged packet by packet; it never sends
-faster than its own rate.
+The responsive source is TCP by RFC 5681 (slow start, then one packet more per round trip, half on a loss, at most once
+per round trip), with ECN by RFC 3168 (a mark counts as a loss) and one acknowledgement per packet; it never exceeds its
+own rate.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -44,7 +44,7 @@ from slomo.simulator.state import State
 
 @compiled
 def constant(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Send at a constant mean rate; each gap is 0.5 to 1.5 times the mean, so that sources do not march in step."""
+    """Send at a constant mean rate; gaps vary from 0.5 to 1.5 times the mean, so that sources do not run in step."""
     times = sharing.chain_times[chain]
     while times[G_NEXT] <= until:
         if times[G_NEXT] >= times[G_TO]:
@@ -57,7 +57,7 @@ def constant(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Fill the first ring as fast as the wire carries packets, then rest until there is room."""
+    """Fill the first ring at wire speed, then rest until it has room."""
     times, stage = sharing.chain_times[chain], sharing.stages[sharing.paths[chain, 0]]
     while times[G_NEXT] <= until:
         if times[G_NEXT] >= times[G_TO] or stage[Q_TAIL] - stage[Q_HEAD] >= stage[Q_CAPACITY]:
@@ -70,7 +70,7 @@ def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None
 
 @inner
 def hear(sharing: Sharing, chain: int) -> None:
-    """Take the oldest news: grow the window, or halve it."""
+    """Take the oldest acknowledgement or loss: grow the window, or halve it."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     slot = row[J_ANSWER_HEAD] % ANSWERS
     now, verdict = sharing.answers[chain, slot], sharing.verdicts[chain, slot]
@@ -89,7 +89,7 @@ def hear(sharing: Sharing, chain: int) -> None:
 
 @compiled
 def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Send while the window is open, and listen."""
+    """Send while the window is open, and process answers."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     while True:
         news = NEVER
@@ -115,7 +115,7 @@ def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None
 
 @compiled
 def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Let a source send what it has up to a time."""
+    """Let a source send its packets up to a time."""
     kind = sharing.chains[chain, J_KIND]
     if kind == CONSTANT:
         constant(state, sharing, chain, until)
@@ -127,7 +127,7 @@ def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def room_again(sharing: Sharing, chain: int, now: float) -> None:
-    """Tell a resting source that its ring has room."""
+    """Wake a resting source, since its ring has room."""
     times = sharing.chain_times[chain]
     if sharing.chains[chain, J_KIND] == SATURATING and times[G_NEXT] == NEVER and times[G_FROM] <= now < times[G_TO]:
         times[G_NEXT] = max(now, times[G_LAST_SENT] + times[G_WIRE])

@@ -1,7 +1,7 @@
 """The state of shared cores and chains: plain arrays beside the machine's own, and the names of their columns.
 
-Tenants of the machine's arrays are, in this order: the stages, one per chain for the network card's side of it (its
-buffers belong to nobody else), one per core in use for the operating system's own lines.
+Tenants of the machine's arrays are, in this order: the stages; per chain, the network card's side of it, which owns its
+buffers; per used core, the operating system's own lines.
 """
 
 from typing import NamedTuple
@@ -36,13 +36,13 @@ class Sharing(NamedTuple):
     domain_sockets: Ints  # (domains,) socket of each last-level cache
 
 
-#: News on their way to a responsive source; more than its window ever is.
+#: Capacity for answers in flight to a responsive source; more than its window ever is.
 ANSWERS = 16384
 MOST_WINDOW = 8192.0
 DELIVERED, MARKED, LOST = range(3)
 NEVER = np.inf
 
-# settings: times [ns] of the machine, and switches of the manager
+# settings: times of the machine [ns], and features of the manager
 (
     E_SWITCH, E_SNOOP, E_SLICE, E_LATENCY, E_GRANULARITY, E_WAKEUP, E_TICK, E_SCAN, E_NEXT_SCAN, E_PRESSURE,
     E_WAITING, E_MARK_ABOVE, E_SMOOTHING, E_WIRE_BACKLOG, E_RECEIVE_FREE, E_SEND_FREE, E_STORAGE_FREE,
@@ -54,7 +54,7 @@ NEVER = np.inf
     K_RUNNING, K_LAST, K_POLICY, K_RESCHEDULE, K_TURN, K_KERNEL, K_KERNEL_LINE, K_READY, K_COLUMNS,
 ) = range(9)  # fmt: skip
 ROUND_ROBIN, NORMAL, BATCH, EEVDF, EEVDF_BATCH = range(5)
-#: Weight of a task of nice 0, to which virtual runtime is normalised (kernel/sched/sched.h).
+#: Weight of a task of nice 0, the unit of virtual runtime (kernel/sched/sched.h).
 UNIT_WEIGHT = 1024.0
 # times of cores
 L_CLOCK, L_MARK, L_PICKED, L_LEAST, L_NEXT_TICK, L_IDLE, L_SWITCHING, L_TIMER, L_COLUMNS = range(9)
@@ -88,7 +88,7 @@ CONSTANT, SATURATING, RESPONSIVE = range(3)
 
 
 def zero_counts(sharing: Sharing) -> None:
-    """Forget everything counted so far; queues, schedulers and sources go on."""
+    """Reset all counts; queues, schedulers and sources continue."""
     for column in (Q_ARRIVED, Q_DROPPED, Q_PROCESSED, Q_VOLUNTARY, Q_INVOLUNTARY):
         sharing.stages[:, column] = 0
     sharing.stage_times[:, R_CPU] = 0.0
