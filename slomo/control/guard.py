@@ -1,8 +1,8 @@
 """The guard: keeps promised throughput by the change predicted to work at least cost to best effort.
 
-Loads burst faster than a loop acts. A promise is therefore kept for whatever may come: with all that was promised
-offered, and best effort at full load; before the first reading, too, as sensors may be silent from the start. Only
-where no setting keeps that, the highest loads of late count instead.
+Loads change faster than a loop reacts. A promise is therefore kept for whatever may come: with all that was promised
+offered, and best effort at full load; before the first reading, too, as sensors may be silent from the start. Only if
+no setting achieves that, the highest recent loads are used instead.
 
 Observing throughput, loads and latency is cheap. If a promise breaks or is predicted to break, the plant is probed,
 which costs more and measures tenants more exactly. Candidates are then predicted, the best one is applied, checked in

@@ -36,7 +36,7 @@ class OnProcesses:
         self.name, self._controller, self._settings = controller.name, controller, dict(settings)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return what the controller wants, of these processes; see `Controller`."""
+        """Return the controller's action, with these processes; see `Controller`."""
         return self._of_processes(self._controller.decide(observation, memory))
 
     def start(self) -> ControlDecision:

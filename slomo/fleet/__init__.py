@@ -1,1 +1,1 @@
-"""Many hosts and many servers: mixes in bulk, models shared by many, campaigns over hosts; the engines are others'."""
+"""Many hosts and many servers: bulk predictions, shared models, campaigns over hosts; computed by external engines."""

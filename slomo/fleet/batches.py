@@ -1,7 +1,7 @@
-"""Predictions of mixes in Arrow record batches: one function without state, for pyarrow, Dask, Spark and Ray alike.
+"""Predictions of mixes in Arrow record batches: one stateless function for pyarrow, Dask, Spark and Ray.
 
-Spark's `mapInArrow`, Ray's `map_batches` and Dask's `map_partitions` hand over such batches; names become indices once
-a batch, and `slomo.prediction.batch` answers, with the bits it gives any other asker.
+Spark's `mapInArrow`, Ray's `map_batches` and Dask's `map_partitions` pass such batches. Names are converted to indices
+once per batch, and `slomo.prediction.batch` answers with the same bits as everywhere.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,14 +24,14 @@ from slomo.prediction.tenants import TenantModel, tenant_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Columns read, and columns added [Mpps; slowdown as a share of solo throughput].
+#: Input columns, and added columns [Mpps; slowdown as a share of solo throughput].
 TARGET, COMPETITORS = "target", "competitors"
 PREDICTED = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slowdown")
 
 
 @dataclass(frozen=True)
 class BulkQuestion:
-    """How mixes are predicted; a small value that engines send to their workers.
+    """Options for predicting mixes; a small value that engines send to their workers.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class BulkQuestion:
 def predict_batches(
     batches: "Iterable[pa.RecordBatch]", models: str, machine: str | None = None, **how: Any
 ) -> "Iterator[pa.RecordBatch]":
-    """Yield each record batch with its predictions beside it.
+    """Yield each record batch with prediction columns added.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def predict_batches(
 
 
 def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.float64]]") -> "pa.RecordBatch":
-    """Return a record batch with columns added to it; ConfigurationError where it has one of that name."""
+    """Return a record batch with columns added; ConfigurationError if it has a column of that name."""
     import pyarrow as pa
 
     if taken := set(batch.schema.names) & set(columns):
@@ -101,7 +101,7 @@ def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.flo
 
 
 def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDArray[np.float64]]":
-    """Return the predictions of a record batch by column; refusals as :func:`predict_batches`."""
+    """Return the predictions of a record batch by column; raises as :func:`predict_batches`."""
     names, target, competitors = _coded(batch)
     library, known = _opened(question.models, _index_time(question.models))
     tenants = [_tenant(library, known, name, question.machine, (target, competitors), at) for at, name in names]
@@ -112,7 +112,7 @@ def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDA
 
 @lru_cache(maxsize=4)
 def _opened(models: str, changed: int) -> tuple[ModelLibrary, dict[tuple[str | None, str], TenantModel]]:  # noqa: ARG001
-    """Return a library and who was looked up in it, kept until its index changes."""
+    """Return a library with its looked-up names, cached until its index changes."""
     return load_library(models), {}
 
 
@@ -129,7 +129,7 @@ def _tenant(
     rows: tuple[NDArray[np.int64], NDArray[np.int64]],
     number: int,
 ) -> TenantModel:
-    """Look a name up once; an error says in which mix of the batch it stands first."""
+    """Look a name up once; an error names the first mix of the batch with it."""
     if (machine, name) not in known:
         try:
             known[machine, name] = tenant_of(library, name, machine)
@@ -141,7 +141,7 @@ def _tenant(
 
 
 def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbered names of a batch, the target of each mix, and its competitors, -1 for an empty place."""
+    """Return the distinct names of a batch, and the targets and competitors of each mix as indices, -1 for none."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -174,7 +174,7 @@ def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.i
 
 
 def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
-    """Return texts as codes and a dictionary; ConfigurationError for anything else, or where one is missing."""
+    """Return texts as codes and a dictionary; ConfigurationError for other types, or a missing text."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -1,7 +1,7 @@
-"""Mixes from parquet to parquet: row group by row group, in bounded memory, killed and resumed to the same bytes.
+"""Predict mixes from parquet to parquet: by row groups, in bounded memory, resumable to the same bytes.
 
-Each row group's predictions are written durably into a folder beside the result; the result is put together from them
-in order, and put in place when it is whole.
+Each row group's predictions are written durably into a folder beside the result. The result is assembled from them in
+order, and renamed into place when complete.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Mixes predicted at a time: their arrays take about 60 MB.
+#: Number of mixes predicted together: their arrays take about 60 MB.
 BATCH_ROWS = 65_536
 JOB = "job.json"
 MOST_BYTES = 2**42
@@ -62,7 +62,7 @@ def predict_file(
     scheduler: str | None = None,
     report: Callable[[int, int], object] | None = None,
 ) -> BulkSummary:
-    """Predict every mix of a parquet file, into another one.
+    """Predict every mix of a parquet file into another one.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def predict_file(
 
 
 def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -> int:
-    """Predict one row group into its part, unless that is there; return its number."""
+    """Predict one row group into its part, unless it exists; return its number."""
     import pyarrow as pa
 
     place = _part(Path(parts), group)
@@ -152,7 +152,7 @@ def _assemble(
     job: str,
     report: Callable[[int, int], object] | None,
 ) -> None:
-    """Write mixes and predictions, row group by row group, as their parts are finished."""
+    """Write mixes and predictions by row groups, as their parts are finished."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -182,7 +182,7 @@ def _batches(file: "pq.ParquetFile", group: int, columns: list[str] | None) -> "
 
 @contextmanager
 def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
-    """Open a parquet file with its texts as codes; ConfigurationError for what is none."""
+    """Open a parquet file with texts as codes; ConfigurationError for an invalid one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -216,7 +216,7 @@ def _check_columns(file: "pq.ParquetFile", source: Path) -> None:
 
 @contextmanager
 def _held(parts: Path) -> Iterator[None]:
-    """Keep a second call that writes the same result out; StoreError where there is one."""
+    """Exclude a second call with the same result file; StoreError if there is one."""
     lock = LockFile(parts.with_name(parts.name + ".lock"))
     try:
         lock.path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def _held(parts: Path) -> Iterator[None]:
 
 
 def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:
-    """Return what is asked about which files, as text; parts of anything else are removed."""
+    """Return the question and its files as text; parts of another question are removed."""
     with os.fdopen(open_regular(source, MOST_BYTES, _HINT), "rb") as file:
         mixes = hashlib.file_digest(file, "sha256").hexdigest()
     begun = ""

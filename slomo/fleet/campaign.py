@@ -1,8 +1,8 @@
-"""A campaign over many hosts: Dask carries the runs, each host keeps its own, the coordinator collects them.
+"""A campaign over many hosts: Dask distributes runs, each host stores its own, the coordinator collects them.
 
-Every host takes the next run when it is free. The dataset is the one that a single host would have made: runs, seeds
-and repetitions follow from the plan alone. A worker that dies costs its run; a coordinator that dies costs nothing:
-the same command collects what the hosts have finished and goes on.
+Every host takes the next run when it is free. The dataset equals that of a single host: runs, seeds and repetitions
+follow from the plan alone. The death of a worker loses its present run; that of the coordinator loses nothing: the same
+command collects finished runs and continues.
 """
 
 import os
@@ -63,15 +63,15 @@ from slomo.vocabulary.network_function import NetworkFunction
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: How long a worker may say nothing until its run is given to another one [s].
+#: Silence of a worker after which its run is given to another one [s].
 SILENT_S = 60.0
-#: How often it is looked whether a host that was asked is still there [s].
+#: Interval of checks whether a host with a pending request still exists [s].
 _LOOK_S = 1.0
-#: So many hosts are needed before one of them can be called different from the others.
+#: Least number of hosts for comparing them with each other.
 _LEAST_COMPARED = 3
-#: So many hosts are shown by name while they measure; of more, those with the fewest and the most runs.
+#: Number of hosts shown by name while they measure; of more, those with fewest and most runs are shown.
 _NAMED = 8
-#: Competitions by which the probes of hosts are compared.
+#: Number of competitions by which probed hosts are compared.
 _COMPARED_BY = 8
 
 
@@ -99,7 +99,7 @@ class HostShare(Stored):
 
 @dataclass(frozen=True)
 class FleetOutcome:
-    """A campaign's dataset, what each host did for it, runs that were collected, hosts that were left out and why."""
+    """A campaign's dataset, each host's part in it, collected runs, and excluded hosts with reasons."""
 
     dataset: ProfileDataset
     shares: tuple[HostShare, ...]
@@ -190,7 +190,7 @@ def profile_on_hosts(
         listener = HostProgress(progress, opened, fleet) if progress else Silent()
         with (
             _lost_scheduler_told(),
-            # not by worker: one that is started again has another address
+            # not by worker: a restarted one has another address
             client.get_executor(resources={RESOURCE: 1}, pure=False) as pool,  # type: ignore[no-untyped-call]
         ):
             failed = run_batch(opened, schedule, measure, len(hosts), listener, pool)
@@ -200,7 +200,7 @@ def profile_on_hosts(
 
 
 class HostProgress:
-    """Passes a campaign's progress on, with a remark on hosts and cost for a listener that shows remarks.
+    """Forwards progress, with a remark on hosts and cost for listeners that show remarks.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class HostProgress:
         self._listener.start(total)
 
     def advance(self, run: PlannedRun) -> None:
-        """Pass it on, and remark how many runs each host has made and what the rest will cost."""
+        """Forward progress, with each host's number of runs and the cost of the remaining ones."""
         if (found := self._store.find((run.colocation.key, run.replicate))) is not None:
             host = str(found[0].provenance.get("fleet", {}).get("host"))
             self._runs[host] = self._runs.get(host, 0) + 1
@@ -247,7 +247,7 @@ class HostProgress:
 
 @dataclass(frozen=True)
 class FleetDescription(Stored):
-    """What a campaign over hosts would do.
+    """Description of a campaign over hosts.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class FleetDescription(Stored):
 def describe_on_hosts(
     plan: ExperimentPlan, fleet: Fleet, store: str | Path, estimate_s: Callable[[Any], float]
 ) -> FleetDescription:
-    """Return what :func:`profile_on_hosts` would do; nothing is started, and nobody is asked."""
+    """Return a description of :func:`profile_on_hosts` without starting anything or contacting hosts."""
     with CampaignStore(store if Path(store).exists() else None) as opened:
         finished = len(opened)
         pending = Schedule(plan, opened.records()).pending()
@@ -295,7 +295,7 @@ def describe_on_hosts(
 def _workers(
     fleet: Fleet, scheduler: str | None, skip_missing: bool, store: CampaignStore
 ) -> "Iterator[tuple[Client, dict[str, str]]]":
-    """Yield a client whose workers are the hosts, and hosts that did not come with the reason."""
+    """Yield a client whose workers are the hosts, and the missing hosts with reasons."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slomo-fleet-")))
         starter = Starter(fleet, folder, returning=_token_of(store) > 0)
@@ -318,12 +318,12 @@ def _workers(
 
 @contextmanager
 def _listening(fleet: Fleet, store: CampaignStore) -> Iterator[str]:
-    """Start a scheduler; where the last one of this store listened, so that its workers come back."""
+    """Start a scheduler, at the address of this store's last one, so that its workers reconnect."""
     import dask
     from distributed import LocalCluster
 
     settings = {
-        # a run that kills its worker is tried on another one; what is wrong with it is told by the testbed
+        # a run that kills its worker is tried on another one; the testbed reports what is wrong with it
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         "distributed.scheduler.worker-ttl": f"{SILENT_S:g} s",
         "distributed.comm.timeouts.tcp": "300 s",  # on a machine that is very busy
@@ -342,7 +342,7 @@ def _listening(fleet: Fleet, store: CampaignStore) -> Iterator[str]:
 
 
 def _awaited(present: Callable[[], set[str]], fleet: Fleet) -> dict[str, str]:
-    """Wait for workers that others start; return the hosts that did not come."""
+    """Wait for workers that others start; return the missing hosts."""
     deadline = time.monotonic() + START_S
     while (missing := fleet.names.keys() - present()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -356,7 +356,7 @@ def _ask(
     *arguments: Any,
     skip: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return what every host answers; of those that fail, the reason goes into `skip` where that is given."""
+    """Return every host's answer; failures go into `skip` if that is given."""
     with _lost_scheduler_told():
         asked = {
             host: client.submit(
@@ -379,7 +379,7 @@ def _ask(
 
 
 def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
-    """Return what a host answers; TestbedError for one whose worker is gone and does not come back."""
+    """Return a host's answer; TestbedError if its worker is gone and does not return."""
     seen = time.monotonic()
     while True:
         with suppress(TimeoutError):
@@ -394,14 +394,14 @@ def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
 
 
 def _present(client: "Client") -> set[str]:
-    """Return the hosts whose workers are connected."""
+    """Return the hosts with connected workers."""
     return {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
 
 
 def _send(
     client: "Client", hosts: Mapping[str, FleetHost], functions: FunctionFolder, skip: dict[str, str] | None
 ) -> None:
-    """Give native network functions to hosts that lack them; one after the other, since the scheduler keeps copies."""
+    """Send native network functions to hosts that lack them, one by one, since the scheduler keeps copies."""
     there: dict[str, bool] = _ask(client, hosts, has_functions, functions.digest, skip=skip)
     for host in (host for host, has in there.items() if not has):
         try:
@@ -414,7 +414,7 @@ def _send(
 
 @contextmanager
 def _lost_scheduler_told() -> Iterator[None]:
-    """Turn what Dask raises where scheduler or workers are gone into a TestbedError."""
+    """Turn Dask's errors about a lost scheduler or lost workers into a TestbedError."""
     from distributed import CancelledError as DaskCancelled
     from distributed import KilledWorker
     from distributed.comm.core import CommClosedError
@@ -429,7 +429,7 @@ def _lost_scheduler_told() -> Iterator[None]:
 
 
 def _require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan, fingerprint: str) -> None:
-    """Refuse hosts with another slomo, of another machine, with other settings, or that are one machine."""
+    """Refuse hosts with another slomo version, machine or settings, or that are the same machine."""
     ours, first = versions(), next(iter(described.values()))
     kernels: dict[str, str] = {}
     for host, each in described.items():
@@ -461,7 +461,7 @@ def _token_of(store: CampaignStore) -> int:
 
 
 def _collect(taken: Mapping[str, Taken], work: FleetWork, plan: ExperimentPlan, store: CampaignStore) -> int:
-    """Take over finished runs that no coordinator has yet; return how many."""
+    """Collect finished runs that no coordinator has yet; return their number."""
     there, count = store.finished(), 0
     for run in (run for each in taken.values() for run in each.runs):
         if (key := (run.colocation, run.replicate)) not in there:
@@ -473,7 +473,7 @@ def _collect(taken: Mapping[str, Taken], work: FleetWork, plan: ExperimentPlan, 
 
 
 def _compared_by(plan: ExperimentPlan) -> PlannedRun:
-    """Return the run that every host makes, to be compared."""
+    """Return the run by which all hosts are compared."""
     return plan.run(next((each for each in plan.colocations if not each.competitors), plan.colocations[0]), 0)
 
 
@@ -484,7 +484,7 @@ def _outliers(
     plan: ExperimentPlan,
     taken: Mapping[str, Taken],
 ) -> dict[str, str]:
-    """Let every host make the same run; return hosts that are farther from the median than the plan's limit, twice."""
+    """Compare all hosts by one run; return those twice farther from the median than the plan's limit."""
     if len(hosts) < _LEAST_COMPARED:
         return {}
     run = _compared_by(plan)
@@ -497,7 +497,7 @@ def _outliers(
 
 
 def _far(made: Mapping[str, RunOutcome], label: str, limit: float) -> dict[str, str]:
-    """Return hosts whose run failed, or is farther from the median than a limit, and what is wrong with each."""
+    """Return hosts whose run failed or differs from the median by more than a limit, with reasons."""
     mpps = {host: record_throughput(each.record) for host, each in made.items() if each.record is not None}
     failed = {host: f"its first run failed: {each.errors[-1]}" for host, each in made.items() if host not in mpps}
     middle = statistics.median(mpps.values()) if mpps else 0.0
@@ -517,9 +517,9 @@ def _calibrated(
     described: Mapping[str, HostDescription],
     store: CampaignStore,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the effect of every host that is probed, by calibration, and hosts whose reporters feel something else.
+    """Return the effect of every probed host by calibration, and hosts whose reporters measure something else.
 
-    Where calibrations differ, every host probes the same competitions first.
+    If calibrations differ, every host first probes the same competitions.
     """
     known: dict[str, dict[str, Any]] = store.settings().get("calibrations", {})
     own = {host: calibration_of(described[host].environment) for host in hosts}
@@ -557,7 +557,7 @@ def _calibrated(
 
 
 def _competitions(plan: ExperimentPlan) -> list[PlannedRun]:
-    """Return runs with different competitions, evenly over the plan; hosts that are probed are compared by them."""
+    """Return runs with different competitions, evenly spread over the plan, by which probed hosts are compared."""
     first = {each.competitors: each for each in reversed(plan.colocations) if each.competitors}
     if len(first) < FEWEST:
         raise IncompatibleMeasurementsError(
@@ -570,7 +570,7 @@ def _competitions(plan: ExperimentPlan) -> list[PlannedRun]:
 
 
 def _shares(store: CampaignStore, before: set[tuple[str, int]], fleet: Fleet) -> tuple[HostShare, ...]:
-    """Return what each host did since the campaign went on."""
+    """Return each host's part since the campaign was resumed."""
     walls: dict[str, list[float]] = defaultdict(list)
     for run in filter(None, map(store.find, sorted(store.finished() - before))):
         walls[str(run[0].provenance.get("fleet", {}).get("host"))].append(run[1])

@@ -1,4 +1,4 @@
-"""A testbed whose runs are made by the workers of a Dask scheduler: whatever takes a testbed computes there."""
+"""A testbed whose runs are made by a Dask scheduler's workers; usable wherever a testbed is."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EngineTestbed:
-    """A testbed that hands each run to a scheduler; a worker that dies costs its run, which another one makes again.
+    """A testbed that passes each run to a scheduler; the run of a dead worker is repeated by another one.
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ class EngineTestbed:
 
     @property
     def workers(self) -> int:
-        """How many runs are given out at a time: one more for each worker than it makes, so that none waits."""
+        """Number of runs given out at a time: one more per worker than it makes, so that none is idle."""
         return 2 * sum(self._client.nthreads().values())  # type: ignore[no-untyped-call]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Have a run made; see `Testbed.run`."""
+        """Make a run on a worker; see `Testbed.run`."""
         record: RunRecord = self._client.submit(self._testbed.run, colocation, seed=seed, pure=False).result()
         return record
 
     def environment(self) -> Mapping[str, Any]:
-        """Return the environment of the testbed: who computes is no part of it."""
+        """Return the testbed's environment, which does not include the computing workers."""
         return self._testbed.environment()
 
     def estimate_s(self, colocation: Colocation) -> float:
@@ -59,7 +59,7 @@ class EngineTestbed:
 
 @contextmanager
 def on_engine(testbed: Testbed, scheduler: str) -> Iterator[EngineTestbed]:
-    """Let a testbed's runs be made by the workers of a scheduler, for as long as the context lasts.
+    """Let a scheduler's workers make a testbed's runs within the context.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Native network functions on every host of a fleet: a folder named by its content, published whole, checked when used.
+"""Native network functions on every host of a fleet: folders named by content, published atomically, checked on use.
 
-The name is the sha256 of the content, so that two versions never share a place and a changed file is noticed (Nix and
-OSTree keep programs that way). Shared libraries that programs need are not copied.
+The name is the sha256 of the content, so two versions never collide and a changed file is detected (as in Nix and
+OSTree). Shared libraries of the programs are not copied.
 """
 
 import hashlib
@@ -16,22 +16,22 @@ from slomo.files.durable import write_durably
 from slomo.files.opening import read_bytes
 from slomo.vocabulary.workload import canonical_json
 
-#: Where a network function's `{functions}` leads; the worker of a fleet's host sets it.
+#: Variable for the folder behind `{functions}` in a network function's command; a fleet worker sets it.
 VARIABLE = "SLOMO_FUNCTIONS"
-#: Most that is sent to a host [B], and most files.
+#: Largest total size sent to a host [B], and number of files.
 MOST_BYTES, MOST_FILES = 2**26, 1000
 _DRAFT = ".draft-"
 
 
 @dataclass(frozen=True)
 class FunctionFolder:
-    """The files of a folder: name with ``/`` -> content, and whether it is a program."""
+    """Files of a folder: name with ``/`` -> content, and whether it is executable."""
 
     files: dict[str, tuple[bytes, bool]]
 
     @property
     def digest(self) -> str:
-        """The sha256 of names, contents and which are programs."""
+        """The sha256 of names, contents and executable flags."""
         stated = {name: [hashlib.sha256(data).hexdigest(), runs] for name, (data, runs) in self.files.items()}
         return hashlib.sha256(canonical_json(stated).encode()).hexdigest()
 
@@ -39,7 +39,7 @@ class FunctionFolder:
 def read_functions(folder: str | Path) -> FunctionFolder:
     """Read a folder of native network functions.
 
-    Raises ConfigurationError for a folder that is none, is empty or too large, or holds anything but files.
+    Raises ConfigurationError for a missing, empty or too large folder, or one with anything but files.
 
     Examples
     --------
@@ -69,10 +69,10 @@ def read_functions(folder: str | Path) -> FunctionFolder:
 
 
 def publish_functions(functions: FunctionFolder, under: Path) -> Path:
-    """Put a folder below `under` by its digest, whole or not at all; one that is there is checked instead.
+    """Publish a folder below `under` by its digest, atomically; an existing one is checked instead.
 
-    One process at a time does so: who holds the host. Raises TestbedError for one that was changed; StoreError where it
-    cannot be written.
+    Only the process that holds the host's lock does so. Raises TestbedError if an existing folder was changed;
+    StoreError if it cannot be written.
     """
     digest = functions.digest
     if (under / digest).exists():
@@ -98,7 +98,7 @@ def publish_functions(functions: FunctionFolder, under: Path) -> Path:
 
 
 def checked_functions(under: Path, digest: str, name: str = "") -> Path:
-    """Return the folder of a digest, read whole and compared; TestbedError where it is missing or was changed."""
+    """Return the folder of a digest after checking it completely; TestbedError if it is missing or was changed."""
     place = under / (name or digest)
     try:
         there = read_functions(place).digest

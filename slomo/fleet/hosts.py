@@ -1,4 +1,4 @@
-"""The hosts of a fleet, as a file says: who they are, how they are reached, what they cost."""
+"""The file that describes a fleet's hosts: names, access, cost."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

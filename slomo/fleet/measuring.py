@@ -1,8 +1,8 @@
-"""What happens on a host of a fleet: one user at a time, tokens that only grow, runs kept until they are collected.
+"""Measuring on a fleet's host: one user at a time, increasing tokens, runs stored until they are collected.
 
-The host decides who may measure: the measuring process holds its lock, which the kernel takes back when the process
-ends, and carries the token of its coordinator, which is compared where a run is written (Kleppmann, "How to do
-distributed locking", 2016; a scheduler's lease may outlive its holder).
+The host decides who may measure. The measuring process holds its lock, which the kernel releases when the process ends.
+It carries its coordinator's token, which is compared when a run is written (Kleppmann, "How to do distributed locking",
+2016; a scheduler's lease may outlive its holder).
 """
 
 import json
@@ -36,17 +36,17 @@ from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
 
-#: The one resource of a worker: its host's testbed, which one run uses at a time.
+#: The one Dask resource of a worker: its host's testbed, used by one run at a time.
 RESOURCE = "testbed"
-#: Room for a claim with the longest host's name: one sector, which a disk writes whole or not at all [B].
+#: Size of a claim with the longest host name: one sector, which a disk writes atomically [B].
 _CLAIM_BYTES = 512
-#: How long who must wait for others waits at a time [s].
+#: Polling interval while waiting for others [s].
 _MOMENT_S = 0.1
 
 
 @dataclass(frozen=True)
 class FleetWork:
-    """What a coordinator asks of hosts; sent with every run, so it is small.
+    """A coordinator's request to hosts; sent with every run, so it is small.
 
     Attributes
     ----------
@@ -75,10 +75,10 @@ class FleetWork:
 
 @dataclass(frozen=True)
 class HostDescription:
-    """What a host says about itself before it measures.
+    """A host's description of itself before it measures.
 
-    `kernel` is the number that Linux drew when it booted, which two machines never share. It is empty for a testbed
-    whose runs may go on beside each other on one machine.
+    `kernel` is Linux's random boot id, which differs between machines. It is empty for a testbed whose runs may run
+    concurrently on one machine.
     """
 
     name: str
@@ -90,7 +90,7 @@ class HostDescription:
 
 
 def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> HostDescription:
-    """Return what a host is; TestbedError where another process uses it."""
+    """Return a host's description; TestbedError if another process uses it."""
     hold(host)
     testbed = _testbed(host, work)
     environment = campaign_environment(plan, testbed)
@@ -100,19 +100,19 @@ def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> Hos
 
 
 def has_functions(host: FleetHost, digest: str) -> bool:
-    """Return whether a host has native network functions already; TestbedError where they were changed there."""
+    """Return whether a host already has the native network functions; TestbedError if they were changed there."""
     hold(host)
     return (_functions(host) / digest).exists() and bool(checked_functions(_functions(host), digest))
 
 
 def take_functions(host: FleetHost, functions: FunctionFolder) -> None:
-    """Put native network functions on a host."""
+    """Store native network functions on a host."""
     hold(host)
     publish_functions(functions, _functions(host))
 
 
 def claim_host(host: FleetHost, work: FleetWork) -> None:
-    """Let a coordinator have a host; StaleTokenError where a newer one has it, or another one with this token."""
+    """Claim a host for a coordinator; StaleTokenError if a newer one, or another one with this token, has it."""
     hold(host)
     token, coordinator = _claimed(host)
     if (token, coordinator) > (work.token, work.coordinator) or (
@@ -131,7 +131,7 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
 
 
 def collect_runs(host: FleetHost, work: FleetWork) -> list[FinishedRun]:
-    """Return every finished run that a host keeps of a plan."""
+    """Return every finished run of a plan that a host stores."""
     with _store(host, work) as store:
         found = {key: store.find(key) for key in store.finished()}
     kept = {key: FinishedRun(*key, run[0].to_dict(), run[1]) for key, run in found.items() if run is not None}
@@ -141,24 +141,24 @@ def collect_runs(host: FleetHost, work: FleetWork) -> list[FinishedRun]:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a host had for the coordinator that took it: finished runs, and the run that hosts are compared by."""
+    """A claimed host's finished runs, and the run by which hosts are compared."""
 
     runs: list[FinishedRun]
     compared: RunOutcome | None
 
 
 def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Taken:
-    """Claim a host and collect what it keeps: one message there and back while every host waits for the others."""
+    """Claim a host and collect its runs in one round trip, while all hosts wait for each other."""
     claim_host(host, work)
     kept = _kept_run(host, _apart(host, work), compared_by)
     return Taken(collect_runs(host, work), RunOutcome(kept[0], (), kept[1]) if kept else None)
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Make one run on a host, unless the host has it already and it is not wanted `again`; keep it before it is told.
+    """Make one run on a host, unless it is stored and not wanted `again`; store it before returning it.
 
-    If the disk is full, the run is kept in reserved space until the coordinator has it.
-    The run is told with that error.
+    If the disk is full, the run is kept in reserved space until the coordinator has it. The run is returned with that
+    error.
     """
     hold(host)
     _require_claim(host, work)
@@ -201,7 +201,7 @@ def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRec
 
 
 def compare_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Make a run that hosts are compared by; it belongs to no dataset, and is kept apart, per calibration."""
+    """Make a run for comparing hosts; it is in no dataset, and stored separately, per calibration."""
     return measure_on(host, _apart(host, work), run, again)
 
 
@@ -211,7 +211,7 @@ def _apart(host: FleetHost, work: FleetWork) -> FleetWork:
 
 
 def own_resource(host: str) -> str:
-    """Return the resource that a host's worker alone has: a worker that is started again has it, too.
+    """Return the Dask resource of a host's worker; a restarted worker has it too.
 
     Examples
     --------
@@ -222,9 +222,9 @@ def own_resource(host: str) -> str:
 
 
 def here(hosts: Mapping[str, FleetHost | None]) -> FleetHost:
-    """Return the host that this Dask worker is called by.
+    """Return the host of this Dask worker.
 
-    Raises TestbedError for a worker of another name; `distributed.Reschedule` on a host that takes no part (None).
+    Raises TestbedError for an unknown worker; `distributed.Reschedule` on an excluded host (None).
     """
     from distributed import Reschedule, get_worker
 
@@ -238,7 +238,7 @@ def here(hosts: Mapping[str, FleetHost | None]) -> FleetHost:
 
 
 def on_worker(function: Callable[..., Any], hosts: Mapping[str, FleetHost | None], *arguments: Any) -> Any:
-    """Call a function of a host where it runs."""
+    """Call a function of a host on its worker."""
     return function(here(hosts), *arguments)
 
 
@@ -262,7 +262,7 @@ def _room(host: FleetHost) -> Room:
 
 
 def _write_claim(place: Path, claim: str) -> None:
-    """Write who measures; on a full disk over the claim before it, which is as long."""
+    """Write the claim; on a full disk, overwrite the previous one, which has the same length."""
     padded = claim.ljust(_CLAIM_BYTES).encode()
     try:
         write_durably(place, padded)
@@ -305,7 +305,7 @@ def _machine_lock(state: Path) -> MachineLock:
 
 
 def hold(host: FleetHost, wait_s: float = 0.0) -> None:
-    """Take the lock of a host, for as long as this process lives; TestbedError where another one has it for so long."""
+    """Hold a host's lock for the life of this process; TestbedError if another one keeps it too long."""
     lock, until = _machine_lock(_state(host)), time.monotonic() + wait_s
     while not lock.held:
         try:

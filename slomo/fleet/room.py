@@ -1,7 +1,7 @@
-"""Room that a host sets aside for its last runs: a full disk and a coordinator that dies together lose none.
+"""Reserved space for a host's last runs, which survive a full disk together with the coordinator's death.
 
-A file of fixed size is overwritten in place, which needs no space (as PostgreSQL and others recycle the segments of
-their logs). Every part has a digest: one that was cut short reads as empty.
+A file of fixed size is overwritten in place, which needs no space (as databases recycle log segments). Every slot has a
+digest: a truncated one reads as empty.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from slomo.errors import StoreError
 from slomo.files.durable import overwrite, write_durably
 from slomo.files.opening import read_bytes
 
-#: Runs that there is room for. A host makes one at a time; more wait to be collected only while other workers are gone.
+#: Number of runs that fit. A host makes one run at a time; several wait for collection only while workers are missing.
 PARTS = 4
-#: Room of one run, compressed [B]; and the most that it may come to, read back [B].
+#: Space of one compressed run [B], and its largest size when read back [B].
 _PART_BYTES, _MOST_BYTES = 16_384, 2**22
-#: Before the content: its digest, its length.
+#: Header of the content: digest and length.
 _HEAD = struct.Struct(">32sI")
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that a host keeps: co-location's key, replicate, record as a document, how long it took [s]."""
+    """A run stored by a host: co-location's key, replicate, record as a document, duration [s]."""
 
     colocation: str
     replicate: int
@@ -36,7 +36,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Room:
-    """A file with room for the last runs of a host.
+    """A file with space for a host's last runs.
 
     Examples
     --------
@@ -52,12 +52,12 @@ class Room:
     path: Path
 
     def set_aside(self) -> None:
-        """Take the room, unless it was taken; StoreError where there is none."""
+        """Reserve the space, unless it exists; StoreError if there is none."""
         if not self.path.exists() or self.path.stat().st_size != PARTS * _PART_BYTES:
             write_durably(self.path, bytes(PARTS * _PART_BYTES))
 
     def keep(self, plan: str, run: FinishedRun) -> None:
-        """Write a run over the oldest one; StoreError where it does not fit, or no room was set aside."""
+        """Store a run in the oldest slot; StoreError if it is too large, or no space was reserved."""
         parts = self._parts()
         numbers = [part["number"] if part else 0 for part in parts] or [0]
         content = {"number": max(numbers) + 1, "plan": plan, "run": vars(run)}
@@ -70,7 +70,7 @@ class Room:
         overwrite(self.path, head + packed, _PART_BYTES * numbers.index(min(numbers)))
 
     def runs(self, plan: str) -> list[FinishedRun]:
-        """Return the runs of a plan that are kept here."""
+        """Return the stored runs of a plan."""
         return [FinishedRun(**part["run"]) for part in self._parts() if part and part["plan"] == plan]
 
     def _parts(self) -> list[dict[str, Any] | None]:
@@ -84,7 +84,7 @@ class Room:
 
 
 def _content(part: bytes) -> dict[str, Any] | None:
-    """Return what a part holds; None where it is empty or was cut short."""
+    """Return a slot's content; None if it is empty or truncated."""
     digest, length = _HEAD.unpack_from(part)
     packed = part[_HEAD.size : _HEAD.size + length]
     if hashlib.sha256(packed).digest() != digest:

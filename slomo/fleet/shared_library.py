@@ -1,9 +1,9 @@
-"""A library of models shared by many, in a folder or an object store: content by its sha256, published by one write.
+"""A shared library of models in a folder or object store: content addressed by sha256, published by one write.
 
-Files of models lie under ``objects/`` by their digest and are never changed; ``index.json`` names them and is written
-last, whole, so that a reader finds the library as it was or as it is now (the recipe of OSTree and of container
-registries). Stores are reached through fsspec. The index carries its signature, made and checked by OpenSSH
-(``ssh-keygen -Y``), so that both are published at once.
+Model files are stored under ``objects/`` by digest and never change. ``index.json`` names them and is written last,
+atomically, so that a reader finds the old or the new library (as in OSTree and container registries). Stores are
+reached through fsspec. The index contains its signature, made and checked by OpenSSH (``ssh-keygen -Y``), so that both
+are published together.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 INDEX, OBJECTS = "index.json", "objects"
-#: What OpenSSH signatures are made for; one made for anything else does not count.
+#: Namespace of OpenSSH signatures; signatures for other purposes are refused.
 NAMESPACE = "slomo-models"
-#: What the index says of a model's making: code; rows; errors held out; what intervals rest on, and what speaks against
-#: them; the pressure that measurements cover.
+#: Lineage fields of the index: code; rows; held-out errors; basis of intervals, and doubts about them; measured range
+#: of pressure.
 _LINEAGE = ("versions", "seed", "rows", "default", "cross_validation", "intervals", "doubts", "ranges")
-#: Objects that no index names are left this long: a push under way may be about to name them [s].
+#: Age below which unreferenced objects are kept: a running push may be about to reference them [s].
 YOUNG_S = 86_400.0
 
 
@@ -76,7 +76,7 @@ class SharedModel:
 
 @dataclass(frozen=True)
 class _SignedIndex:
-    """What is stored as the index: its content as text, and who signed that."""
+    """The stored index: its content as text, and the signature."""
 
     content: str
     signature: str = ""
@@ -92,7 +92,7 @@ class _IndexContent:
 
 @dataclass(frozen=True)
 class LibraryDifference:
-    """How one library differs from another: keys only here, only there, and of other versions."""
+    """Differences between two libraries: keys only here, only there, and with other versions."""
 
     only_local: tuple[tuple[str, str], ...]
     only_shared: tuple[tuple[str, str], ...]
@@ -134,7 +134,7 @@ class SharedLibrary:
 
     @property
     def models(self) -> tuple[SharedModel, ...]:
-        """Models there are, by machine and workload."""
+        """Models by machine and workload."""
         return tuple(self._read()[1].models)
 
     def push(
@@ -145,9 +145,9 @@ class SharedLibrary:
         key: str | Path | None = None,
         signer: str = "",
     ) -> int:
-        """Publish a library on disk; return how many models are new there.
+        """Publish a library from disk; return the number of new models.
 
-        Models of other network functions and machines stay. A push that is killed publishes nothing.
+        Other network functions' and machines' models stay. A killed push publishes nothing.
 
         Parameters
         ----------
@@ -198,9 +198,9 @@ class SharedLibrary:
         return changed
 
     def pull(self, directory: str | Path) -> int:
-        """Bring a library on disk to what is shared; return how many models were fetched.
+        """Update a library on disk to the shared one; return the number of fetched models.
 
-        Each file is compared with its sha256 and each model read whole before the library on disk changes.
+        Each file's sha256 is compared and each model read completely before the library on disk changes.
 
         Raises
         ------
@@ -229,9 +229,9 @@ class SharedLibrary:
         return len(wanted)
 
     def verify(self) -> int:
-        """Compare every object with its digest, and the index with its signature; return how many were compared.
+        """Compare every object with its digest, and the index with its signature; return the number compared.
 
-        Raises ConfigurationError for the first that differs; StoreError for one that is missing.
+        Raises ConfigurationError for the first difference; StoreError for a missing object.
         """
         digests = {
             digest: f"{name} of {model.workload}" for model in self.models for name, digest in model.files.items()
@@ -241,7 +241,7 @@ class SharedLibrary:
         return len(digests)
 
     def difference(self, directory: str | Path) -> LibraryDifference:
-        """Return how a library on disk differs from what is shared."""
+        """Return the differences between a library on disk and the shared one."""
         local = {(entry.machine, entry.workload): entry.folder.name for entry in read_index(Path(directory))}
         shared = {model.key: model.folder for model in self.models}
         both = local.keys() & shared.keys()
@@ -252,7 +252,7 @@ class SharedLibrary:
         )
 
     def prune(self, older_than_s: float = YOUNG_S) -> int:
-        """Remove objects that the index does not name, but for young ones; return how many."""
+        """Remove objects that the index does not name, except recent ones; return their number."""
         with self._turn():
             named = {digest for model in self.models for digest in model.files.values()}
             objects = self._store.ls(f"{self._root}/{OBJECTS}", detail=True) if self._exists(OBJECTS) else []
@@ -266,7 +266,7 @@ class SharedLibrary:
         return time.time() - float(self._store.modified(described["name"]).timestamp())
 
     def _turn(self) -> AbstractContextManager[None]:
-        """Let writers of a folder take turns; of an object store the last one that publishes wins."""
+        """Serialise writers of a folder; in an object store the last publisher wins."""
         return turn_taking(self._root) if self._is_folder else nullcontext()
 
     @property
@@ -331,7 +331,7 @@ class SharedLibrary:
 
 
 def _described(entry: Entry, dataset: str) -> SharedModel:
-    """Return what the index says of a model that is sound."""
+    """Return the index entry of a valid model."""
     manifest = dict(read_model(entry).manifest)
     written = read_bytes(entry.folder / MANIFEST, MAX_BYTES)
     files = {str(name): str(digest) for name, digest in json.loads(written)["files"].items()}
@@ -375,7 +375,7 @@ def _check_signature(index: _SignedIndex, allowed: Path, name: str) -> None:
 
 
 def _keygen(arguments: Iterable[str], wrong: str, content: str = "") -> None:
-    """Run `ssh-keygen`; ConfigurationError where it refuses."""
+    """Run `ssh-keygen`; ConfigurationError if it fails."""
     try:
         done = subprocess.run(
             ["ssh-keygen", *arguments], input=content, capture_output=True, text=True, check=False, timeout=60

@@ -1,7 +1,7 @@
-"""One function over many items: in this process, in processes of this machine, or on a Dask scheduler's workers.
+"""Apply one function to many items: in this process, in processes of this machine, or on Dask workers.
 
-Results come in the order of the items and do not depend on how many compute. A worker that dies costs what it was
-doing, which is done again; Dask keeps to that itself, and what takes three workers with it is told.
+Results come in the order of the items and do not depend on the number of workers. The work of a dead worker is
+repeated, by Dask itself on a scheduler; an item that kills three workers is an error.
 """
 
 import multiprocessing
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-#: Workers that one item may take with it, and items given out ahead per worker.
+#: Number of workers that one item may kill, and items given out ahead per worker.
 _DEATHS, _AHEAD = 3, 2
-#: Tasks that a scheduler is given, and asked for, at a time; such groups given out ahead.
+#: Tasks per group that a scheduler is given, and groups given out ahead.
 _IN_GROUP, _GROUPS = 32, 3
-#: How long a task for a scheduler should take at least [s], and most items in one.
+#: Least intended duration of a scheduler's task [s], and most items in one.
 _TASK_S, _MOST_IN_TASK = 0.05, 64
-#: How long to wait for a scheduler [s], and how often a child looks whether it has a parent.
+#: Time limit for connecting to a scheduler [s], and interval at which a child checks for its parent.
 CONNECTING_S, _LOOK_S = 10.0, 0.5
 
 
 def spread(
     function: Callable[[T], R], items: Iterable[T], *, jobs: int | None = 1, scheduler: str | None = None
 ) -> Iterator[R]:
-    """Yield `function(item)` of each item, in order.
+    """Yield `function(item)` for each item, in order.
 
     Parameters
     ----------
@@ -81,13 +81,14 @@ def spread(
 
 @contextmanager
 def connected(address: str) -> "Iterator[Client]":
-    """Connect to a Dask scheduler; TestbedError where none answers, ConfigurationError for what is no address."""
+    """Connect to a Dask scheduler; TestbedError if none answers, ConfigurationError for an invalid address."""
     need("distributed")
     from distributed import Client
     from distributed.comm.addressing import get_address_host_port
 
     try:
-        # a Client that cannot connect is closed later by the garbage collector, which can deadlock in a starting thread
+        # a Client that fails to connect is closed later by the garbage collector, which can deadlock in a starting
+        # thread
         socket.create_connection(get_address_host_port(address), CONNECTING_S).close()
         client = Client(address, timeout=CONNECTING_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
@@ -104,8 +105,8 @@ def connected(address: str) -> "Iterator[Client]":
 def _in_order(client: "Client", function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Give tasks out in groups, some ahead; yield results in order.
 
-    A scheduler lets a worker have two tasks at a time, so that each costs half a way there and back: short items share
-    one task. Long items have one each, so that a worker that dies costs one item.
+    A scheduler gives a worker two tasks at a time, so each costs half a round trip: short items share one task. Long
+    items have a task each, so that a worker's death loses one item.
     """
     groups: deque[list[Any]] = deque()
     source, together = iter(items), 1
@@ -127,13 +128,13 @@ def _parts(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def _all_of(items: list[T], function: Callable[[T], R]) -> tuple[list[R], float]:
-    """Return what a function answers to each item, and how long that took [s]."""
+    """Return a function's results for some items, and the time taken [s]."""
     begun = time.monotonic()
     return [function(item) for item in items], time.monotonic() - begun
 
 
 def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
-    """Compute in processes; where one dies, in new ones, with what was not finished."""
+    """Compute in processes; if one dies, repeat unfinished items in new ones."""
     context, deaths, source = multiprocessing.get_context("spawn"), 0, iter(items)
     waiting: deque[tuple[T, Future[R]]] = deque()
     with ExitStack() as pools:
@@ -175,13 +176,13 @@ _END: Any = object()
 
 
 def _begin(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end with it, however it ends."""
+    """Leave Ctrl-C to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent has ended, however that was."""
+    """End this process when its parent has ended, for whatever reason."""
 
     def watch() -> None:
         while os.getppid() == parent:

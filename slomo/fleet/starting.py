@@ -1,4 +1,4 @@
-"""Workers on all hosts of a fleet: started over SSH, awaited, and started again when one is gone for good."""
+"""Workers on all hosts of a fleet: started over SSH, awaited, and restarted when lost."""
 
 import socket
 import subprocess
@@ -15,11 +15,11 @@ from slomo.testbed.host.traffic.place import Place
 if TYPE_CHECKING:
     from distributed import Client
 
-#: How long hosts may take to start their worker [s].
+#: Time limit for hosts to start their worker [s].
 START_S = 180.0
-#: How long after the last one another worker of an earlier coordinator may come back by itself [s].
+#: Time after the last reconnection for further workers of an earlier coordinator to reconnect [s].
 RETURN_S = 10.0
-#: How often workers are looked at, and at most between two starts of one [s]; how often one is started.
+#: Interval of checks, longest pause between two starts of a worker [s], and largest number of starts.
 _LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.5, 10.0, 100
 
 
@@ -48,7 +48,7 @@ class Starter:
         self.left_out: dict[str, str] = {}
 
     def start(self, scheduler: str, present: Callable[[], set[str]]) -> dict[str, str]:
-        """Start every worker that does not come by itself; return hosts that did not come, and why.
+        """Start every worker that does not connect by itself; return missing hosts with reasons.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Starter:
 
     @contextmanager
     def keeping_up(self, client: "Client") -> Iterator[None]:
-        """Meanwhile start again what is gone for good, and end who takes no part; without any host left, give up."""
+        """Meanwhile restart lost workers and end those of excluded hosts; without any host left, give up."""
         thread = threading.Thread(target=self._keep_up, args=(client,), daemon=True)
         thread.start()
         try:
@@ -110,7 +110,7 @@ class Starter:
                 return
 
     def end(self) -> None:
-        """End the workers that were started here, once the scheduler has told them to."""
+        """End the workers started here, after the scheduler has told them to."""
         for process in self._processes.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1.0)
@@ -148,7 +148,7 @@ class Starter:
 
 
 def free_port(host: str, wanted: int) -> int:
-    """Return a port if nobody listens there, else 0: any.
+    """Return a port if it is free, else 0 for any.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""The process of a host that receives runs. It stays warm, so that a worker that dies is replaced at once.
+"""The process on a host that receives runs. It keeps imported modules ready, so that a dead worker is replaced at once.
 
     python -m slomo.fleet.worker tcp://COORDINATOR:8786 --name rack1 --state FOLDER
 
-A worker is forked from a process that has imported everything: 0.05 s instead of two, of a whole core. When a worker
-dies another one is forked; when its coordinator dies it is waited for, since the same command listens at the same place
-again. A worker takes the host's lock before it connects.
+A worker is forked from a process that has imported everything, in 0.05 s instead of two of a whole core. If a worker
+dies, another one is forked. If its coordinator dies, it waits, as the same command listens at the same address again. A
+worker takes the host's lock before it connects.
 """
 
 import argparse
@@ -27,17 +27,17 @@ from slomo.fleet.hosts import FleetHost
 from slomo.fleet.measuring import RESOURCE, hold, own_resource
 from slomo.fleet.spread import end_with
 
-#: How long a coordinator may be away, and how long the host's previous holder may take to leave it [s].
+#: Longest absence of a coordinator, and longest time for the host's previous holder to leave [s].
 AWAY_S, LEAVING_S = 180.0, 5.0
-#: How often a host's worker may die before it is given up.
+#: Number of worker deaths after which a host is given up.
 MOST_DEATHS = 1000
 _LOOK_S = 0.1
-#: A worker's exit codes: told to end; its scheduler went away. Any other of a worker that connected is a death.
+#: Exit codes of a worker: told to end; scheduler lost; refused. Any other exit of a connected worker is a death.
 ENDED, LOST, REFUSED = 0, 75, 3
 
 
 class HostWorker(Worker):
-    """A Dask worker that remembers why it was closed."""
+    """A Dask worker that stores why it was closed."""
 
     why_closed = ""
 
@@ -48,7 +48,7 @@ class HostWorker(Worker):
 
 
 def keep_worker(scheduler: str, host: FleetHost) -> int:
-    """Fork a worker, and another one when it dies or loses its scheduler; return the exit code of the last."""
+    """Fork a worker, and another when it dies or loses its scheduler; return the last exit code."""
     fork = multiprocessing.get_context("fork")  # nothing else runs in this process: no thread, no loop
     for _ in range(MOST_DEATHS):
         process = fork.Process(target=_work, args=(scheduler, host, os.getpid()))
@@ -72,7 +72,7 @@ def _work(scheduler: str, host: FleetHost, parent: int) -> None:
 
 
 def _await(scheduler: str) -> None:
-    """Wait until somebody listens there; TestbedError where nobody does."""
+    """Wait until somebody listens at an address; TestbedError if nobody does."""
     place, until = get_address_host_port(scheduler), time.monotonic() + AWAY_S
     while time.monotonic() < until:
         with suppress(OSError):
@@ -82,7 +82,7 @@ def _await(scheduler: str) -> None:
     raise TestbedError(f"no scheduler answered at {scheduler} for {AWAY_S:g} s")
 
 
-#: Dask looks at what a worker does a hundred times a second: 3 % of a core beside whatever is measured.
+#: Dask's profiler samples a worker a hundred times a second: 3 % of a core beside the measurement.
 _QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "10 s"}
 
 
@@ -102,7 +102,7 @@ async def _serve(scheduler: str, host: FleetHost) -> int:
 
 
 def main() -> int:
-    """Keep a worker for the scheduler that the command line names."""
+    """Keep a worker for the scheduler named on the command line."""
     parser = argparse.ArgumentParser(description="Keep a worker of a fleet's host.")
     parser.add_argument("scheduler", metavar="ADDRESS", help="of the coordinator's Dask scheduler")
     parser.add_argument("--name", required=True, help="of the host in the file of hosts")

@@ -1,1 +1,1 @@
-"""The HTTP service: an orchestrator asks, a person looks; thin doors over prediction and placement."""
+"""The HTTP service for orchestrators and people, over prediction and placement."""

@@ -1,4 +1,4 @@
-"""One service: its models, its state, its jobs and its metrics, and the ASGI application over them."""
+"""One service: models, state, jobs and metrics, and the ASGI application over them."""
 
 import asyncio
 import functools
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _AUDIT = logging.getLogger("slomo.service.audit")
-#: How often the models' files are looked at [s].
+#: Interval between checks of the models' files [s].
 LOOK_EVERY_S = 2.0
-#: Series per node and network function, at most.
+#: Largest number of metric series per node and network function.
 MOST_PLACED_SERIES = 500
 
 
 class Service:
     """Everything one service has.
 
-    Raises ConfigurationError, StoreError for models, state, cluster or tokens that cannot be read.
+    Raises ConfigurationError or StoreError for models, state, cluster or tokens that cannot be read.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -98,15 +98,15 @@ class Service:
         return self._jobs
 
     async def aside(self, run: Callable[[], Result]) -> Result:
-        """Run something slow in a thread, so that others are answered meanwhile."""
+        """Run a slow call in a thread, so that other requests are answered meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
     async def writing(self, run: Callable[[], Result]) -> Result:
-        """Wait for the writer in a thread of its own kind, so that writes that wait never block reads."""
+        """Wait for the writer in a separate pool of threads, so that waiting writes never block reads."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
 
     async def servers(self) -> list[RunningServer]:
-        """Return the servers and what runs on them: the nodes of Kubernetes where those are watched."""
+        """Return the servers and their tenants; in a watched Kubernetes cluster, its nodes."""
         if self.kubernetes.is_on:
             self._servers = (
                 await self.kubernetes.running.servers()
@@ -125,7 +125,7 @@ class Service:
         return self._placed_kept[1]
 
     def hosts(self) -> dict[str, Host]:
-        """Return the kind of socket of every server on which something can be judged."""
+        """Return the kind of socket of every server that can be judged."""
         if self.kubernetes.is_on:
             nodes = self.kubernetes.view.nodes.items()
             return {name: node.host for name, node in nodes if node.host is not None}
@@ -136,7 +136,7 @@ class Service:
         )
 
     def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
-        """Judge a server with one network function more, by a judge of its own: the scheduler is not kept waiting."""
+        """Judge a server with one more network function, by a separate judge that does not delay the scheduler."""
         key = (self.model_store.answers, self.cluster_store.factors)
         with self._judging:
             if self._judge[0] != key:
@@ -147,7 +147,7 @@ class Service:
             return one_more(self._judge[1], need, server, servers, self.hosts())
 
     def rendered(self, key: Any, render: Callable[[], Result]) -> Result:
-        """Return what was rendered of this, rendering it where it has changed."""
+        """Return the cached rendering of a value, rendered anew if it has changed."""
         if self._rendered is None or self._rendered[0] != key:
             self._rendered = (key, render())
         kept: Result = self._rendered[1]
@@ -159,13 +159,13 @@ class Service:
             _AUDIT.info("%s %s %r by %r: %d", request_id, method, actual[:200], caller.name, status)
 
     async def watch_models(self) -> None:
-        """Exchange the models when their files change."""
+        """Replace the models when their files change."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await self.look_at_models()
 
     async def learn_mixes(self) -> None:
-        """Solve the mixes that callers may ask about, where they are few, while there is nothing better to do."""
+        """Solve the likely mixes of callers, if they are few, while the service is idle."""
         learned = None
         while True:
             answers = self.model_store.answers
@@ -179,7 +179,7 @@ class Service:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def look_at_models(self) -> bool:
-        """Look once; return whether other models are in force now."""
+        """Check the models' files once; return whether the models were replaced."""
         fault = self.model_store.fault
         if not await self.aside(self.model_store.refresh):
             if self.model_store.fault and self.model_store.fault != fault:
@@ -193,13 +193,13 @@ class Service:
         return True
 
     def _replayed(self) -> Outcomes:
-        """Return the outcomes that the state holds of the models in force."""
+        """Return the stored outcomes of the present models."""
         outcomes = Outcomes(self.model_store.answers.library)
         outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
         return outcomes
 
     async def learn_from_outcomes(self) -> None:
-        """Let placement and the scheduler count on what outcomes have taught, once a factor moved by a percent."""
+        """Update placement's and the scheduler's correction factors, once one has changed by a percent."""
         wanted = self.outcomes.factors() if self.settings.correct else {}
         if not _moved(wanted, self.cluster_store.factors):
             return
@@ -207,7 +207,7 @@ class Service:
         self.kubernetes.exchange_models(wanted)
 
     async def close(self) -> None:
-        """End jobs and watches, then close the state."""
+        """Stop jobs and watches, then close the state."""
         if self._jobs is not None:
             await self._jobs.close()
         await self.kubernetes.close()
@@ -253,13 +253,13 @@ class Service:
         yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
 
     def faults(self) -> list[str]:
-        """Return what keeps the service from answering everything; empty where nothing does."""
+        """Return faults that keep the service from answering some questions; empty without any."""
         faults = [] if self.model_store.fault is None else [f"models: {self.model_store.fault}"]
         return [*faults, *self.kubernetes.faults()]
 
 
 def _moved(wanted: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> bool:
-    """Say whether a factor differs by a percent or more."""
+    """Return whether a factor differs by a percent or more."""
     return any(
         abs(factor - before.get(machine, {}).get(target, 1.0)) > LEAST_MOVE
         for machine, own in wanted.items()
@@ -267,14 +267,14 @@ def _moved(wanted: Mapping[str, Mapping[str, float]], before: Mapping[str, Mappi
     )
 
 
-#: Factors on predictions that move by less leave placement as it is.
+#: Change of a correction factor below which placement is not updated.
 LEAST_MOVE = 0.01
-#: Writes that may wait for the disk at a time; they share their transactions.
+#: Largest number of writes that wait for the disk together; they share transactions.
 MOST_WRITERS = 64
 
 
 def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
-    """Yield what is predicted for what runs, as far as the bound on series allows."""
+    """Yield predictions for running tenants, up to the limit of series."""
     throughput: dict[tuple[str, ...], float] = {}
     slowdown: dict[tuple[str, ...], float] = {}
     left_out = 0
@@ -305,7 +305,7 @@ def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
 
 
 def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
-    """Return the ASGI application over a service."""
+    """Return the ASGI application of a service."""
     by_path: dict[str, list[Operation]] = {}
     service.operations = tuple(operations)
     for item in service.operations:
@@ -332,7 +332,7 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
 
 
 class FrontDoor:
-    """Takes paths without parameters to their endpoints at once; endpoints tell every fault themselves.
+    """Routes paths without parameters directly to their endpoints, which report all errors themselves.
 
     Parameters
     ----------

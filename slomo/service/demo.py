@@ -1,6 +1,6 @@
-"""A service with something to show: models of the shipped datasets, a cluster of two machine types, requests on it.
+"""A demonstration service: models of the shipped datasets, and a cluster of two machine types with requests.
 
-Everything is made once and kept in a folder of the user's cache; the next start takes a second.
+Everything is made once and stored in the user's cache; later starts take a second.
 """
 
 import os
@@ -30,14 +30,14 @@ Say = Callable[[str], None]
 
 
 def demo_folder() -> Path:
-    """Return where the demonstration's models are kept."""
+    """Return the folder of the demonstration's models."""
     return _cache() / f"demo-models-{version('slomo')}"
 
 
 def demo_models(say: Say) -> Path:
-    """Return a folder of models of the shipped datasets, trained on the first call.
+    """Return the folder of models of the shipped datasets, trained on the first call.
 
-    Raises ConfigurationError where the datasets are not there.
+    Raises ConfigurationError if the datasets are missing.
     """
     folder = demo_folder()
     if (folder / "library.json").is_file():
@@ -46,7 +46,7 @@ def demo_models(say: Say) -> Path:
     if not datasets:
         raise ConfigurationError("the shipped datasets are not here", hint="set SLOMO_DATASETS to their folder")
     say(f"training models of {len(datasets)} shipped datasets, once (about half a minute)")
-    # one family: the equilibrium answers, and learning all to choose among them takes longer than a look is worth
+    # one family: the equilibrium answers, and training all families to choose one takes too long for a demonstration
     library = train(datasets[0], models=[FORMER_DEFAULT])
     for dataset in datasets[1:]:
         library = library.merge(train(dataset, models=[FORMER_DEFAULT]))
@@ -55,7 +55,7 @@ def demo_models(say: Say) -> Path:
 
 
 def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return servers of each machine type, by racks of seven.
+    """Return servers of each machine type, in racks of seven.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def demo_requests(names: list[str], seed: int = 7) -> list[dict[str, Any]]:
-    """Return requests for some network functions, with promises of 55 to 95 % of what they do alone.
+    """Return requests for some network functions, with promises of 55 to 95 % of solo throughput.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def demo_requests(names: list[str], seed: int = 7) -> list[dict[str, Any]]:
 
 
 def fill(service: "Service") -> None:
-    """Put servers, requests and some outcomes into a service that has no cluster yet."""
+    """Add servers, requests and some outcomes to a service without a cluster."""
     if service.cluster_store.has_cluster:
         return
     library = service.model_store.answers.library
@@ -106,7 +106,7 @@ def fill(service: "Service") -> None:
 
 
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
-    """Return made-up outcomes beside others: two network functions do what was predicted, a third does a tenth less."""
+    """Return synthetic outcomes: two network functions perform as predicted, a third a tenth worse."""
     dice = random.Random(3)  # noqa: S311 - a demonstration
     outcomes = []
     for name, factor in zip(names, (1.0, 1.0, 0.9), strict=False):

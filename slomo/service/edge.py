@@ -1,7 +1,7 @@
-"""Deadlines and limits of a connection, for what uvicorn leaves open: it bounds neither a head's time nor its size.
+"""Deadlines and limits of a connection that uvicorn lacks: it limits neither time nor size of a request's head.
 
-An endless or dripping head (Slowloris), a body that never ends, connections that say nothing, and readers that do not
-read all hold memory and a place; each has a deadline here, and one address cannot take all places.
+Endless or slow heads (Slowloris), endless bodies, silent connections and clients that do not read all occupy memory and
+a connection. Each has a deadline here, and one address cannot take all connections.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ _TOO_LARGE = (
 class EdgeLimits:
     """What one connection may take."""
 
-    #: Largest head of a request: its line and header fields [bytes].
+    #: Largest head of a request: request line and header fields [bytes].
     head_b: int = 64 * 1024
     #: Longest time from the connection, or the first byte of the next request, to the end of the head [s].
     head_s: float = 10.0
     #: Longest time from there to the end of the body [s].
     body_s: float = 35.0
-    #: Longest time in which a client takes nothing of an answer [s].
+    #: Longest time for which a client may read nothing of an answer [s].
     stalled_s: float = 30.0
-    #: Connections of one address at a time.
+    #: Largest number of connections per address.
     per_address: int = 1024
 
 
 def guarded(limits: EdgeLimits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with limits; its connections are counted together."""
+    """Return uvicorn's protocol class with limits, which counts its connections together."""
     return type("GuardedProtocol", (_Guarded,), {"limits": limits, "open_by_address": Counter()})
 
 
@@ -52,7 +52,7 @@ class _Guarded(HttpToolsProtocol):
         self._is_head, self._head_b, self._tail = True, 0, b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or drop it where its address has enough."""
+        """Accept a connection, or drop it if its address has too many."""
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
         self.open_by_address[address] += 1
@@ -72,7 +72,7 @@ class _Guarded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless the head is too large."""
+        """Read more data, unless the head is too large."""
         if self._is_head:
             if self._deadline is None:
                 self._within(self.limits.head_s)
@@ -105,7 +105,7 @@ class _Guarded(HttpToolsProtocol):
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read, but not for ever."""
+        """Wait for a client that does not read, for a limited time."""
         super().pause_writing()
         self._stalled = self.loop.call_later(self.limits.stalled_s, self.transport.abort)
 
@@ -118,7 +118,7 @@ class _Guarded(HttpToolsProtocol):
             super().resume_writing()
 
     def _within(self, seconds: float) -> None:
-        """Drop the connection unless something is done until then."""
+        """Drop the connection unless a step is finished by a deadline."""
         self._in_time()
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 

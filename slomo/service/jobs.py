@@ -1,7 +1,7 @@
-"""Long work: accepted at once, done in the background, told as it goes on, and taken up again where it was interrupted.
+"""Long work: accepted at once, done in the background with progress reports, resumed after an interruption.
 
-A job is written down when it is accepted, as it goes on, and when it ends. One that was at work when the service
-stopped is found as ``interrupted``, with what it had done until then; resumed, it goes on from there.
+A job is stored when accepted, during its work, and at its end. A job that runs when the service stops is stored as
+``interrupted`` with its partial result, and resumes from there.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from slomo.service.state.store import Store
 if TYPE_CHECKING:
     import sqlite3
 
-#: Does the work of a kind of job: what was asked, and how far it is.
+#: Function that does the work of a kind of job, given the request and a progress object.
 Work = Callable[[Any, "JobProgress"], Awaitable[Any]]
 MOST_WAITING = 32
 _ENDED = ("done", "failed", "interrupted")
@@ -34,17 +34,17 @@ STOPPED = "the service stopped before it ended"
 class Job:
     """One piece of long work."""
 
-    #: Its name, what it does, when it was accepted.
+    #: Its identifier, kind, and time of acceptance.
     id: str
     kind: str
     at: str
     #: ``"waiting"``, ``"running"``, ``"done"``, ``"failed"`` or ``"interrupted"``.
     state: str = "waiting"
-    #: Share that is done, 0 to 1.
+    #: Finished share, 0 to 1.
     done: float = 0.0
-    #: Where it is, or why it failed.
+    #: Its present step, or the reason of its failure.
     message: str = ""
-    #: What came out; so far, where it was interrupted.
+    #: Its result; a partial one if interrupted.
     result: Any = None
 
     @property
@@ -55,20 +55,20 @@ class Job:
 
 @dataclass
 class _Watched:
-    """A job and those who listen."""
+    """A job and its listeners."""
 
     job: Job
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def change(self, **changes: Any) -> None:
-        """Exchange the job for a changed one, and wake those who listen."""
+        """Replace the job by a changed one, and notify its listeners."""
         self.job = replace(self.job, **changes)
         event, self.changed = self.changed, asyncio.Event()
         event.set()
 
 
 class JobProgress:
-    """How far one job is: told to those who listen, and written down.
+    """Progress of one job, reported to listeners and stored.
 
     Attributes
     ----------
@@ -81,16 +81,16 @@ class JobProgress:
         self.before: Any = watched.job.result
 
     def tell(self, done: float, message: str, result: Any = None) -> None:
-        """Tell a share from 0 to 1, a few words, and what came out so far; in the loop's thread."""
+        """Report a share from 0 to 1, a message, and a partial result; in the loop's thread."""
         self._watched.change(done=min(max(done, 0.0), 1.0), message=message, result=result)
 
     def put(self, connection: "sqlite3.Connection", done: float, message: str, result: Any = None) -> None:
-        """Write the same in a transaction with the work itself: after a kill both are there, or neither."""
+        """Store the progress in one transaction with the work: after a kill either both or neither exist."""
         row = {**asdict(self._watched.job), "done": done, "message": message, "result": result}
         journal.put_job(connection, row)
 
     def keep(self) -> None:
-        """Write down what was told last, without waiting for it."""
+        """Store the last report, without waiting for it."""
         row = asdict(self._watched.job)
         self._store.write(lambda connection: journal.put_job(connection, row))
 
@@ -114,9 +114,9 @@ class Jobs:
         store.write(lambda connection: journal.interrupt_jobs(connection, STOPPED)).result()
 
     async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
-        """Write a job down and begin it; one of the same key is begun once.
+        """Store a job and start it; jobs with the same key start once.
 
-        Raises Problem: 429 where too many wait.
+        Raises Problem 429 if too many wait.
 
         Parameters
         ----------
@@ -136,9 +136,9 @@ class Jobs:
         return job
 
     async def resume(self, name: str) -> Job:
-        """Take an interrupted job up where it was; one that is at work again is left alone.
+        """Resume an interrupted job; one that already runs is left alone.
 
-        Raises Problem: 404 for one there is none of, 409 for one that is over or of which is not known what was asked.
+        Raises Problem 404 for an unknown job, 409 for one that has ended or whose request was not stored.
         """
         job = self.get(name)
         if not job.has_ended:
@@ -151,7 +151,7 @@ class Jobs:
         return again
 
     async def _begin(self, job: Job, errand: Any, write: Callable[["sqlite3.Connection"], None]) -> None:
-        """Write a job down, then let it wait for its turn."""
+        """Store a job, then wait for its turn."""
         if sum(not item.job.has_ended for item in self._live.values()) >= MOST_WAITING:
             raise Problem(
                 429, f"{MOST_WAITING} jobs wait already", hint="come back later", headers={"Retry-After": "5"}
@@ -167,7 +167,7 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def get(self, name: str) -> Job:
-        """Return a job; Problem: 404 for one there is none of."""
+        """Return a job; Problem 404 for an unknown one."""
         if name in self._live:
             return self._live[name].job
         rows = self._store.read(lambda connection: journal.jobs(connection, 1, name))
@@ -181,7 +181,7 @@ class Jobs:
         return [self._live[row.id].job if row.id in self._live else row for row in rows]
 
     async def events(self, name: str) -> AsyncIterator[bytes]:
-        """Yield a job's states as server-sent events until it ends; a remark every 15 s keeps the line open."""
+        """Yield a job's states as server-sent events until it ends; a comment every 15 s keeps the connection open."""
         job = self.get(name)
         watched = self._live.get(name)
         yield _event(job)
@@ -229,7 +229,7 @@ class Jobs:
 
 
 def _end(connection: "sqlite3.Connection", job: Job) -> None:
-    """Write down how a job ended; of one that was interrupted, what is done already is in the state."""
+    """Store how a job ended; of an interrupted one, the finished part is already in the state."""
     if job.state == "interrupted":
         journal.interrupt_jobs(connection, STOPPED, job.id)
         return

@@ -1,6 +1,6 @@
-"""Logs as lines of JSON, each with the request and the trace that it belongs to (`slomo serve --log json`).
+"""Logs as JSON lines, each with its request and trace (`slomo serve --log json`).
 
-A caller's W3C ``traceparent`` is taken over; without one every request begins a trace of its own.
+A caller's W3C ``traceparent`` is used; otherwise every request starts a trace of its own.
 """
 
 import contextvars
@@ -15,19 +15,19 @@ _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-
 
 
 class RequestContext(NamedTuple):
-    """Which request is answered, and of which trace it is a part."""
+    """The present request and its trace."""
 
     request_id: str = ""
     trace_id: str = ""
 
 
 _NOTHING = RequestContext()
-#: What is answered in this task.
+#: The request answered by this task.
 CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("request", default=_NOTHING)
 
 
 def trace_of(parent: str) -> str:
-    """Return the trace of a ``traceparent``, or a new one where there is none.
+    """Return the trace of a ``traceparent``, or a new one.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms in Prometheus' text format, with few series whatever callers send.
+"""Counters, gauges and histograms in Prometheus' text format, with a bounded number of series.
 
-Labels take values of the service's own (paths as they are declared, verbs, states), never a caller's text; what is said
-per node is cut off at a bound, and how much was cut off is a series itself. Names are those of the ecosystem:
-base units, a unit as suffix, ``_total`` for counters.
+Label values are the service's own (declared paths, verbs, states), never a caller's text. Series per node are limited,
+and the number of omitted ones is itself a series. Names follow Prometheus' conventions: base units, a unit as suffix,
+``_total`` for counters.
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-#: Series per metric, at most; what comes after is counted under "other".
+#: Largest number of series per metric; further ones are counted under "other".
 MOST_SERIES = 400
 Labels = tuple[str, ...]
 
@@ -101,7 +101,7 @@ class Metrics:
         self._lock = threading.Lock()
 
     def source(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
-        """Add something that is read when metrics are asked for."""
+        """Add a function that is called when metrics are read."""
         self._sources.append(gauges)
 
     def exposition(self) -> str:
@@ -137,5 +137,5 @@ def _labels(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Return a label's value as the format wants it: quotes, backslashes and line ends escaped."""
+    """Return a label's value with quotes, backslashes and line ends escaped."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

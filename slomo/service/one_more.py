@@ -1,6 +1,6 @@
-"""What one network function more would do to a server: whose promise would break, and where it would fit instead.
+"""Effect of one more network function on a server: whose promise would break, and which servers would fit.
 
-By the judge that the scheduler extender asks, at the same confidence: what the page says is what a scheduler would get.
+It uses the scheduler extender's judge and confidence, so the page shows the scheduler's result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.servers import BREAKS, RunningNF, RunningServer
 
-#: Other servers that are named, at most, and looked at.
+#: Largest number of other servers named, and examined.
 MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 
 
@@ -22,10 +22,10 @@ MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 class OneMore:
     """What would be."""
 
-    #: Who runs on the socket now, and then; the newcomer is the last.
+    #: Tenants of the socket before and after; the new one is last.
     before: tuple[RunningNF, ...]
     after: tuple[RunningNF, ...]
-    #: Why nothing can be predicted for it; empty where it can.
+    #: Why it cannot be predicted; empty if it can.
     refusal: str
     #: Servers on which no promise would break.
     fits: tuple[str, ...]
@@ -34,9 +34,9 @@ class OneMore:
 def one_more(
     judge: NodeJudge, need: PodNeed, server: RunningServer, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
 ) -> OneMore:
-    """Judge a server with one network function more.
+    """Judge a server with one more network function.
 
-    Raises SlomoError where nothing can be predicted on the server's machine type.
+    Raises SlomoError if the server's machine type has no models.
     """
     host, before = hosts[server.name], _roomiest(server, hosts[server.name])
     judge.estimates.worst(host.machine)  # who stands in for those without a model
@@ -56,7 +56,7 @@ def one_more(
 def _fits(
     judge: NodeJudge, need: PodNeed, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
 ) -> tuple[str, ...]:
-    """Return servers on which every promise holds with one more, fullest first."""
+    """Return servers where every promise holds with one more, fullest first."""
     mixes: dict[Host, dict[str, Signature]] = {}
     for server in servers[:MOST_LOOKED_AT]:
         host = hosts.get(server.name)

@@ -1,4 +1,4 @@
-"""Answers while the service is being made: alive, not ready, and why; what is made takes over once it is there."""
+"""Answers during start-up: alive, not ready, with the reason; the service takes over once it is ready."""
 
 import asyncio
 import threading
@@ -15,12 +15,12 @@ from slomo.service.page.markup import tag
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-#: After how long a browser looks again [s].
+#: Time after which a browser reloads [s].
 LOOK_AGAIN_S = 2
 
 
 class Opening:
-    """An ASGI application that becomes another one.
+    """An ASGI application that delegates to another one once that is ready.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Opening:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _open(self, scope: "Scope") -> None:
-        """Make the other one, then let it live until this one ends."""
+        """Create the other application, and run its lifespan until this one's ends."""
         made: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -99,7 +99,7 @@ class Opening:
         await app(scope, receive, send)
 
     async def _wait(self, scope: "Scope", send: "Send") -> None:
-        """Say that the process lives, and what it waits for."""
+        """Report that the process is alive, and what it waits for."""
         if scope["type"] != "http":
             return
         accepts = dict(scope["headers"]).get(b"accept", b"")

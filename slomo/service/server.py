@@ -16,9 +16,9 @@ from slomo.service.edge import EdgeLimits, guarded
 from slomo.service.opening import Opening
 from slomo.service.settings import ServiceSettings
 
-#: What is said while models are made.
+#: Message while models are trained.
 PREPARING = "models of the shipped datasets are trained, once: about half a minute"
-#: Connections at a time; more are answered with 503. Files that stay for everything else.
+#: Largest number of connections; more are answered with 503. File descriptors reserved for other uses.
 MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 
 
@@ -28,7 +28,7 @@ def serve(
     begin: Callable[[Service], None] | None = None,
     prepare: Callable[[], None] | None = None,
 ) -> None:
-    """Answer until a signal ends it.
+    """Serve until a signal ends it.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def serve(
 
 
 def _connections() -> int:
-    """Return how many connections there may be; raises the soft limit of open files as far as they need."""
+    """Return the possible number of connections; raises the soft limit of open files as needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited, wanted = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
     if soft != unlimited and soft < wanted:

@@ -1,4 +1,4 @@
-"""Servers and what runs on them: slomo's own cluster, or the nodes of a Kubernetes cluster."""
+"""Servers and their tenants: slomo's own cluster, or the nodes of a Kubernetes cluster."""
 
 import math
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from typing import Literal
 
 from slomo.placement.online.placer import Placer
 
-#: How a promise stands; ``"none"`` where nothing was promised.
+#: State of a promise; ``"none"`` without one.
 State = Literal["kept", "broken", "unjudged", "none"]
-#: Headroom below which a server is called tight.
+#: Headroom below which a server counts as tight.
 TIGHT = 0.1
 
 
@@ -19,24 +19,24 @@ class RunningNF:
 
     #: The request, or ``namespace/pod``.
     owner: str
-    #: Workload key; as it was named where there is no model of it.
+    #: Workload key, or its given name if it has no model.
     workload: str
     #: Socket of its core.
     socket: int = 0
-    #: Core within the socket; empty where that is not known.
+    #: Core within the socket; empty if unknown.
     seat: str = ""
-    #: What it was promised [Mpps]; 0 where nothing was, or where that cannot be said.
+    #: Its promised throughput [Mpps]; 0 without a promise, or if unknown.
     needed_mpps: float = 0.0
-    #: Predicted throughput and its interval, and throughput alone [Mpps]; None where nothing is known.
+    #: Predicted throughput with interval, and solo throughput [Mpps]; None without a model.
     predicted_mpps: float | None = None
     low_mpps: float | None = None
     high_mpps: float | None = None
     solo_mpps: float | None = None
-    #: Whether its promise holds by the models in force.
+    #: Whether its promise holds by the present models.
     state: State = "none"
     #: Why it does not, or cannot be judged.
     why: str = ""
-    #: The pod's, where it is one.
+    #: The pod's uid, if it is one.
     uid: str = ""
 
 
@@ -44,17 +44,17 @@ class RunningNF:
 class RunningServer:
     """A server and its tenants."""
 
-    #: Which server, of which machine type.
+    #: Name and machine type of the server.
     name: str
     machine: str
-    #: Network functions it has room for.
+    #: Number of network functions that fit.
     cores: int
     #: What runs there.
     tenants: tuple[RunningNF, ...] = ()
 
     @property
     def headroom(self) -> float:
-        """Least share by which a promise is exceeded; infinite where nothing is promised.
+        """Smallest relative margin above a promise; infinite without promises.
 
         Examples
         --------
@@ -66,7 +66,7 @@ class RunningServer:
 
     @property
     def kind(self) -> str:
-        """One word: ``empty``, ``free`` (nothing promised), ``ample``, ``tight``, ``broken`` or ``unjudged``."""
+        """One word: ``empty``, ``free`` (no promise), ``ample``, ``tight``, ``broken`` or ``unjudged``."""
         if not self.tenants:
             return "empty"
         states = {item.state for item in self.tenants}
@@ -80,7 +80,7 @@ class RunningServer:
 
 
 def placed(placer: Placer) -> list[RunningServer]:
-    """Return the servers of slomo's own cluster; only tenants whose promise breaks name their owner (see `owned`)."""
+    """Return the servers of slomo's own cluster; owners are filled in only for broken promises (see `owned`)."""
     layout, solo = placer.layout(), placer.estimates.solo_mpps
     sizes: dict[tuple[object, ...], tuple[str, int]] = {}
     rows = []
@@ -128,12 +128,12 @@ def _state(needed: float, predicted: float | None, low: float | None) -> tuple[S
     return ("broken", BREAKS) if low < needed else ("kept", "")
 
 
-#: Why a promise counts as broken.
+#: Reason for counting a promise as broken.
 BREAKS = "less than promised is to be counted on beside what runs there"
 
 
 def promises(servers: Iterable[RunningServer]) -> dict[State, int]:
-    """Return how many promises are in which state.
+    """Return the number of promises in each state.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a service is started with: where models and state are, who may ask, and the limits of a request."""
+"""Settings of a service: paths of models and state, access, and limits of requests."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ class ServiceSettings:
     True
     """
 
-    #: Directory of saved models; reloaded when it changes.
+    #: Directory of saved models, reloaded when it changes.
     models: Path
     #: SQLite file; None keeps state in memory only, for trials and tests.
     state: Path | None = None
-    #: Cluster to begin with where the state has none.
+    #: Initial cluster if the state has none.
     cluster: Path | None = None
     #: Address to listen at.
     host: str = "127.0.0.1"
-    #: Port to listen at; 0 takes a free one.
+    #: Port to listen on; 0 takes a free one.
     port: int = 8080
-    #: Tokens and their scopes; needed, or `client_ca`, beyond loopback.
+    #: Tokens and their scopes; without `client_ca`, required for addresses beyond loopback.
     token_file: Path | None = None
-    #: TLS, and the authority that signs clients' certificates (mTLS).
+    #: TLS certificate, and the CA of clients' certificates (mTLS).
     certificate: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None
@@ -40,11 +40,11 @@ class ServiceSettings:
     batch_limit: int = 200_000
     #: Deepest nesting of a body.
     depth_limit: int = 32
-    #: Longest time a body may take to arrive, and a question to be answered [s].
+    #: Time limit for a body's arrival, and for an answer [s].
     time_limit_s: float = 30.0
-    #: Address of an API server to watch; ``"in-cluster"`` for the one a pod finds.
+    #: URL of an API server to watch; ``"in-cluster"`` for a pod's own.
     kubernetes: str | None = None
-    #: Whether pods are moved away from nodes on which a promise is broken; one of "off", "dry-run", "on".
+    #: Whether to evict pods from nodes with a broken promise; one of "off", "dry-run", "on".
     evict: Literal["off", "dry-run", "on"] = "dry-run"
     #: How many of them per minute, at most.
     evict_per_minute: int = 60
@@ -52,24 +52,24 @@ class ServiceSettings:
     policy: str = "predicted"
     #: Probability with which all SLOs of a socket must hold.
     confidence: float = 0.95
-    #: Whether callers on this machine need no token although others do: a scheduler in the same pod.
+    #: Whether callers on this machine need no token although others do, such as a scheduler in the same pod.
     open_loopback: bool = False
-    #: Backend by which callers may act on this host (`slomo.enforce`), ``"auto"`` for the first that works; None
+    #: Backend through which callers may act on this host (`slomo.enforce`), ``"auto"`` for the first that works; None
     #: refuses.
     enforce: str | None = None
     #: Whether callers may run control loops on simulated machines.
     control: bool = False
-    #: Folder of receipts of what was done to this host; that of `slomo enforce` if None.
+    #: Folder for receipts of changes to this host; None for that of `slomo enforce`.
     receipts: Path | None = None
-    #: ``rmd.toml``: answer as RMD, by the backend of `enforce`, or only computing without one.
+    #: ``rmd.toml``: answer like RMD, with the backend of `enforce`, or without effect if there is none.
     pools: Path | None = None
-    #: RMD's ``policy.yaml``; gold, silver and bronze as RMD ships them if None.
+    #: RMD's ``policy.yaml``; None for RMD's gold, silver and bronze.
     policies: Path | None = None
     #: Machine type of this host, for the ways of its cache.
     host_machine: str | None = None
-    #: Whether predictions, placement and the scheduler's judgements are corrected by outcomes, within ten per cent.
+    #: Whether outcomes correct predictions, placement and the scheduler's judgements, by at most ten per cent.
     correct: bool = False
-    #: Host names, beside those of loopback, under which the service may be called without a token.
+    #: Host names beside loopback's under which the service may be called without a token.
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""`/v1/place` and `/v1/cluster`: the cluster, what is placed on it, and the receipts of every change."""
+"""`/v1/place` and `/v1/cluster`: the cluster, its placed requests, and the receipts of every change."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from slomo.service.application import Service
     from slomo.service.servers import RunningServer
 
-#: Requests of one batch of an asynchronous placement.
+#: Number of requests per batch of an asynchronous placement.
 CHUNK = 100
 
 
 def as_request(body: PlacementRequest) -> Request:
-    """Return a placement request as the library's value.
+    """Return a placement request as a library value.
 
-    Raises InvalidValueError for a chain that is empty or an SLO that contradicts itself.
+    Raises InvalidValueError for an empty chain or a contradictory SLO.
     """
     return Request.from_dict(msgspec.to_builtins(body))
 
 
 async def place(service: "Service", call: Call) -> Answer:
-    """Place requests, or say what would be decided."""
+    """Place requests, or preview the decisions."""
     placement: Placement = call.body
     requests = [as_request(item) for item in placement.requests]
     if placement.what_if:
@@ -64,7 +64,7 @@ async def _place_later(service: "Service", call: Call, placement: Placement) -> 
 
 
 async def place_in_batches(service: "Service", errand: dict[str, Any], progress: JobProgress) -> dict[str, int]:
-    """Place many requests, batch by batch; each batch and how far that is are one transaction."""
+    """Place many requests, batch by batch; each batch is one transaction with the job's progress."""
     requests = [as_request(msgspec.convert(item, PlacementRequest)) for item in errand["requests"]]
     so_far: dict[str, int] = progress.before or {"decided": 0, "accepted": 0, "refused": 0}
     while so_far["decided"] < len(requests):
@@ -94,7 +94,7 @@ def _count(service: "Service", answer: Answer) -> None:
 
 
 async def cluster(service: "Service", call: Call) -> Answer:
-    """Show servers and what runs on them: the nodes of Kubernetes where those are watched."""
+    """Show servers and their tenants; in a watched Kubernetes cluster, its nodes."""
     if service.kubernetes.is_on:
         return Answer(_nodes(service.kubernetes.view.changes, await service.servers()))
     tag = etag(service.cluster_store.revision)
@@ -104,7 +104,7 @@ async def cluster(service: "Service", call: Call) -> Answer:
 
 
 def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
-    """Return nodes in the shape of servers, and pods in that of assignments."""
+    """Return nodes in the format of servers, and pods in that of assignments."""
     rows = [
         {
             "name": server.name,
@@ -160,7 +160,7 @@ async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def decision(service: "Service", call: Call) -> Answer:
-    """Show where a request is, and its history."""
+    """Show a request's place and history."""
     name = call.path["id"]
 
     def read() -> dict[str, Any]:
@@ -181,7 +181,7 @@ async def remove(service: "Service", call: Call) -> Answer:
 
 
 async def rebalance(service: "Service", call: Call) -> Answer:
-    """Empty servers by moving what runs on them."""
+    """Empty servers by moving their requests."""
     body: Rebalance = call.body
     caller = call.caller.name
     return await _changed(

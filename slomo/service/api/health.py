@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics`, `/openapi.json`: for probes, Prometheus, and those who write clients."""
+"""`/healthz`, `/readyz`, `/metrics`, `/openapi.json`: for probes, Prometheus, and authors of clients."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ async def health(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Say whether what runs is judged: 503 until it is; 200, but degraded, where newer models cannot be read."""
+    """Report readiness: 503 until running tenants are judged; 200, degraded, if newer models cannot be read."""
     faults, unjudged = service.faults(), bool(service.kubernetes.faults())
     status = "not ready" if unjudged else "degraded" if faults else "ready"
     told = {"status": status, "fingerprint": service.model_store.answers.fingerprint, "faults": faults}

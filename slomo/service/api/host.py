@@ -1,4 +1,4 @@
-"""`/v1/enforce` and `/v1/control`: act on the host of the service, and run control loops; where that is allowed."""
+"""`/v1/enforce` and `/v1/control`: act on the service's host, and run control loops, if allowed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show what is in force on the host, and the receipts there are."""
+    """Show the host's enforced settings, and its receipts."""
     return Answer(await service.aside(service.host.describe))
 
 
 async def enforce(service: "Service", call: Call) -> Answer:
-    """Make the host as planned; the receipt is on the disk before each change."""
+    """Apply a plan to the host; the receipt is on disk before each change."""
     enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
     plan = _plan(enforcement.plan)
@@ -47,7 +47,7 @@ def _plan(document: dict[str, Any]) -> EnforcementPlan:
 
 
 async def undo(service: "Service", call: Call) -> Answer:
-    """Take back what a receipt of the host changed."""
+    """Undo the changes of one of the host's receipts."""
     name = call.path["receipt"]
     service.host.enforcing  # noqa: B018
 
@@ -75,13 +75,13 @@ async def control_loop(service: "Service", errand: dict[str, Any], progress: "Jo
 
 
 async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show the loops that run, and receipts that are open."""
+    """Show running loops, and open receipts."""
     require_control(service)
     return Answer(await service.aside(status))
 
 
 def require_control(service: "Service") -> None:
-    """Refuse where no loops may be run; Problem: 403."""
+    """Raise Problem 403 if control loops are not allowed."""
     if not service.settings.control:
         raise Problem(403, "this service runs no control loops", hint="slomo serve --control")
 

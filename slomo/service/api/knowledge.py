@@ -1,4 +1,4 @@
-"""`/v1/models`, `/v1/machines`, `/v1/nfs`: what the service knows."""
+"""`/v1/models`, `/v1/machines`, `/v1/nfs`: models, machines and network functions of the service."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: 
 
 
 async def network_function(service: "Service", call: Call) -> Answer:
-    """Show a network function, and where there are models of it."""
+    """Show a network function, and the machines with models of it."""
     name, library = call.path["name"], service.model_store.answers.library
     rows = [{"machine": m, "workload": key} for m, key in library if library[m, key].workload.nf == name]
     if name not in network_function_names():

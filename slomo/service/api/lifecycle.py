@@ -1,6 +1,6 @@
-"""`/v1/cluster/changes` and `/v1/cluster/at-risk`: what happens to a cluster while it runs.
+"""`/v1/cluster/changes` and `/v1/cluster/at-risk`: changes to a running cluster.
 
-The words are those of `slomo place change` and of Kubernetes: cordon, drain, fail, update (with surge or not), preempt.
+The terms are those of `slomo place change` and of Kubernetes: cordon, drain, fail, update (with surge or not), preempt.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Carry a change out, whole or not at all, or say what it would do."""
+    """Apply a change completely or not at all, or preview it."""
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
@@ -40,7 +40,7 @@ async def change(service: "Service", call: Call) -> Answer:
 
 
 def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
-    """Return what does a change; InvalidValueError for a server or request that is missing, or of no use."""
+    """Return the function that makes a change; InvalidValueError for a missing or superfluous server or request."""
     if body.action == "fail_domain":
         label, value = body.label, body.value
         if label is None or value is None:
@@ -61,7 +61,7 @@ def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show the promises that do not hold by the models in force; of pods also those that cannot be judged."""
+    """Show promises that do not hold by the present models; for pods also those that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
         if not service.cluster_store.has_cluster:

@@ -1,4 +1,4 @@
-"""The pages: HTML for people, from the same state and the same answers as the API."""
+"""HTML pages for people, from the same state and answers as the API."""
 
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-
 
 
 async def _shown(service: "Service", call: Call, title: str, here: str, content: "Callable[[], Markup]") -> Answer:
-    """Render aside; without a token where one is needed, lead to the form for it."""
+    """Render in a thread; without a required token, redirect to the login form."""
     if call.caller.scope == "open":
         return Answer(b"", 303, {"Location": "/login"}, HTML)
     faults = service.faults()
@@ -86,7 +86,7 @@ async def server_page(service: "Service", call: Call) -> Answer:
 
 
 def _observed(service: "Service", machine: str) -> "Callable[[RunningNF], float | None]":
-    """Return what tells what a network function was observed to do beside others like these."""
+    """Return a function from a tenant to its observed throughput beside similar neighbours."""
     ratios = service.outcomes.errors()
 
     def observed(item: RunningNF) -> float | None:
@@ -104,7 +104,7 @@ def _together(service: "Service", workloads: list[str], machine: str) -> dict[st
 
 
 async def whatif_page(service: "Service", call: Call) -> Answer:
-    """Show what one network function more would do to a server."""
+    """Show the effect of one more network function on a server."""
     asked = tuple(call.query.get(key, "") for key in ("server", "add", "share"))
     name, add, promise = asked
     servers, hosts = await service.servers(), service.hosts()
@@ -128,7 +128,7 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
 
 
 def _percent(text: str) -> float:
-    """Return a share of 0 to 1; Problem: 422 for a text that is no percentage."""
+    """Return a share of 0 to 1; Problem 422 for a text that is no percentage."""
     if text and not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100):
         raise Problem(422, "A promise is a whole number from 0 to 100 %.")
     return int(text or "0") / 100.0
@@ -170,7 +170,7 @@ async def login_page(service: "Service", call: Call) -> Answer:  # noqa: ARG001 
 
 
 async def login(service: "Service", call: Call) -> Answer:
-    """Keep a token in a cookie that no script reads and no other site sends."""
+    """Store a token in a cookie that scripts cannot read and that other sites do not send."""
     secret = parse_qs(call.raw[:4096].decode("utf-8", "replace")).get("token", [""])[0].strip()
     try:
         if not secret.isascii() or ";" in secret:

@@ -1,7 +1,7 @@
-"""RMD's `/v1/{cache,policy,workloads,hospitality}`, in the shapes of Intel's Resource Management Daemon.
+"""RMD's `/v1/{cache,policy,workloads,hospitality}`, in the formats of Intel's Resource Management Daemon.
 
-Its clients find what they know (github.com/intel/rmd, docs/UserGuide.md); errors are problem documents, and 400 where
-RMD says 400.
+RMD's clients work unchanged (github.com/intel/rmd, docs/UserGuide.md); errors are problem documents, with status 400
+where RMD has 400.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ async def remove(service: "Service", call: Call) -> Answer:
 
 
 async def hospitality(service: "Service", call: Call) -> Answer:
-    """Score how well a workload would do here."""
+    """Score how well a workload would perform here."""
     pools, data = service.host.pools, _plain(call.body)
     return Answer(await service.aside(lambda: _asked(lambda: pools.hospitality(data))))
 
@@ -106,7 +106,7 @@ def _plain(body: RmdWorkload) -> dict[str, Any]:
 
 
 def _asked(run: Callable[[], Any]) -> Any:
-    """Ask the pools; what makes no sense, or finds no room, is RMD's 400."""
+    """Call the pools; an invalid request, or one without room, gets RMD's 400."""
     try:
         return run()
     except UnknownNameError as error:

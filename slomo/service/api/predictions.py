@@ -1,4 +1,4 @@
-"""`/v1/predict`, `/v1/whatif`: one mix, many mixes, everybody on a socket."""
+"""`/v1/predict`, `/v1/whatif`: one mix, many mixes, or all tenants of a socket."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def predict(service: "Service", call: Call) -> Answer:
-    """Answer one question; plain ones join the batch of the moment, others are asked aside."""
+    """Answer one question; plain ones join the present batch, others run in a thread."""
     answers, question = service.model_store.answers, call.body
     kept = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
     if kept is None and answers.is_plain(question):
@@ -67,14 +67,14 @@ async def predict_many(service: "Service", call: Call) -> Answer:
 
 
 async def what_if(service: "Service", call: Call) -> Answer:
-    """Say what everybody on a socket loses, and who costs whom how much."""
+    """Predict the loss of every tenant of a socket, and each neighbour's share in it."""
     question: WhatIf = call.body
     answers = service.model_store.answers
     return Answer(await service.aside(lambda: together(answers, question)))
 
 
 def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
-    """Predict every tenant beside the others, and beside the others less one: what that one costs it.
+    """Predict every tenant beside the others, and without each of them: the difference is that neighbour's cost.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     }
 
 
-#: Tenants of one question about a socket, at most: the question is answered tenant by tenant.
+#: Largest number of tenants of one question about a socket, as each costs one prediction.
 MOST_TENANTS = 64
 
 

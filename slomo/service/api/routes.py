@@ -1,4 +1,4 @@
-"""All operations of the service: what is routed, and what the OpenAPI document describes."""
+"""All operations of the service, for routing and for the OpenAPI document."""
 
 from slomo.service.api import cluster, health, host, knowledge, lifecycle, pages, pools, predictions, scheduling, work
 from slomo.service.door.operation import Operation

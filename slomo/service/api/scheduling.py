@@ -1,7 +1,7 @@
-"""`/scheduler/filter`, `prioritize`, `preempt`, `/v1/explain/{pod}`: what kube-scheduler calls, what people ask then.
+"""`/scheduler/filter`, `prioritize`, `preempt` for kube-scheduler; `/v1/explain/{pod}` for people.
 
-What cannot be judged now is deferred: the answer has an `Error`, the scheduler puts the pod back and asks again after
-its backoff (1 to 10 s). What will never be judged (annotations that cannot be read) is refused with the reason.
+A question that cannot be judged now is deferred: the answer has an `Error`, and the scheduler asks again after its
+backoff (1 to 10 s). A question that can never be judged (unreadable annotations) is refused with the reason.
 """
 
 import time
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def filter_nodes(service: "Service", call: Call) -> Answer:
-    """Answer which nodes keep every SLO with the pod."""
+    """Return the nodes that keep every SLO with the pod."""
     begun = time.perf_counter()
     pod, names, raw = candidates(call.body)
     try:
@@ -33,7 +33,7 @@ async def filter_nodes(service: "Service", call: Call) -> Answer:
 
 
 async def prioritise_nodes(service: "Service", call: Call) -> Answer:
-    """Answer scores from 0 to 10; where nothing can be judged now, all are 0 and no place is held."""
+    """Return scores from 0 to 10; if nothing can be judged now, all are 0 and no place is held."""
     begun = time.perf_counter()
     pod, names, _ = candidates(call.body)
     scores: list[dict[str, Any]]
@@ -46,7 +46,7 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
 
 
 async def preempt(service: "Service", call: Call) -> Answer:
-    """Answer which victims the scheduler should take: where every promise holds after, the fewest."""
+    """Return the victims that the scheduler should evict: the fewest after which every promise holds."""
     begun, args = time.perf_counter(), call.body
     given = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
     try:
@@ -61,7 +61,7 @@ async def preempt(service: "Service", call: Call) -> Answer:
 
 
 async def explain(service: "Service", call: Call) -> Answer:
-    """Show the numbers behind the last judgement of a pod."""
+    """Show the numbers of the last judgement of a pod."""
     judgement = service.kubernetes.explain(call.path["pod"])
     if judgement is None:
         raise Problem(404, "nothing was asked about this pod lately", hint="name it as name, namespace/name or uid")

@@ -1,4 +1,4 @@
-"""`/v1/jobs` and `/v1/observations`: long work with progress, and what placed network functions were seen to do."""
+"""`/v1/jobs` and `/v1/observations`: long work with progress, and measured outcomes of placed network functions."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ async def events(service: "Service", call: Call) -> Answer:
 
 
 async def resume(service: "Service", call: Call) -> Answer:
-    """Take an interrupted job up where it was."""
+    """Resume an interrupted job."""
     name = call.path["id"]
     if service.jobs.get(name).kind == "control":
         require_control(service)
@@ -42,7 +42,7 @@ async def resume(service: "Service", call: Call) -> Answer:
 
 
 async def observe(service: "Service", call: Call) -> Answer:
-    """Take outcomes in: they are kept, compared with predictions, and watched for drift."""
+    """Accept outcomes: store them, compare them with predictions, and watch for drift."""
     body: Observations = call.body
 
     def run() -> Answer:

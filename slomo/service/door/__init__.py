@@ -1,1 +1,1 @@
-"""What every request passes on its way in and out: operations, limits, access, problems, the OpenAPI document."""
+"""Common path of every request: operations, limits, access, problems, the OpenAPI document."""

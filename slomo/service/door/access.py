@@ -1,7 +1,7 @@
-"""Who may ask: loopback by default, tokens with scopes or client certificates beyond.
+"""Access control: loopback by default; tokens with scopes or client certificates for other addresses.
 
 Tokens are kept as digests and compared in constant time. Without tokens the name in ``Host`` must be loopback's, so
-that a page of a stranger cannot reach the service by a name of its own (DNS rebinding).
+that a foreign web page cannot reach the service by a name of its own (DNS rebinding).
 """
 
 import functools
@@ -38,8 +38,7 @@ class Token:
 def read_tokens(path: Path) -> tuple[Token, ...]:
     """Read a token file: ``NAME SCOPE SECRET`` per line, ``#`` for remarks; scopes are those of `_SCOPES`.
 
-    Raises ConfigurationError for a file that others may read, a line that is no token, or a secret of fewer than 16
-    characters.
+    Raises ConfigurationError for a file that others may read, an invalid line, or a secret of fewer than 16 characters.
     """
     text = read_text(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
@@ -63,7 +62,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 
 
 class Gate:
-    """Decides who is calling and whether that may be.
+    """Identifies a caller and checks its rights.
 
     Parameters
     ----------
@@ -89,10 +88,10 @@ class Gate:
         self._open_loopback = open_loopback
 
     def caller(self, headers: Mapping[str, str], address: str = "") -> Caller:
-        """Return who calls, from `address` where that is known.
+        """Return the caller, given its `address` if known.
 
-        Raises Problem: 401 for a wrong or missing token where there are tokens, 421 for a foreign host name where there
-        are none.
+        Raises Problem 401 for a wrong or missing token if there are tokens, 421 for a foreign host name if there are
+        none.
         """
         if not self._tokens:
             if not self._certificates:
@@ -111,7 +110,7 @@ class Gate:
         return Caller(matches[0].name, matches[0].scope)
 
     def check(self, caller: Caller, scope: Scope) -> None:
-        """Refuse a caller that may not do that; Problem: 401 or 403."""
+        """Raise Problem 401 or 403 for a caller without the required scope."""
         if _RANK[caller.scope] >= _RANK[scope]:
             return
         if caller.scope == "open":
@@ -137,9 +136,9 @@ def _is_loopback(address: str) -> bool:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Refuse writes that a page of somebody else makes a browser send.
+    """Refuse writes that a foreign web page makes a browser send.
 
-    Raises Problem: 403 where ``Origin`` is not the host called.
+    Raises Problem 403 if ``Origin`` is not the called host.
     """
     origin = headers.get("origin")
     if origin is None:

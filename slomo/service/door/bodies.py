@@ -1,7 +1,6 @@
-"""The schema of what callers send and get: msgspec structures, checked when they are decoded.
+"""Schemas of requests and answers: msgspec structures, checked when they are decoded.
 
-Names and units are those of the library's own documents; a field that is not known is refused, so that a slip of the
-pen is not passed over.
+Names and units are those of the library's documents; unknown fields are refused, so that typing errors are noticed.
 """
 
 from typing import Annotated, Any, Literal
@@ -21,7 +20,7 @@ Document = dict[str, Any]
 
 
 class SettingBody(Struct, forbid_unknown_fields=True):
-    """What is set on a server: one value per network function, in the order in which they are named."""
+    """Settings of a server: one value per network function, in the order of names."""
 
     ways: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1024)] | None = None
     bandwidth_percent: Annotated[list[Annotated[float, Meta(gt=0.0, le=100.0)]], Meta(max_length=1024)] | None = None
@@ -38,7 +37,7 @@ class SettingBody(Struct, forbid_unknown_fields=True):
 
 
 class QuestionBody(Struct, forbid_unknown_fields=True):
-    """One mix: what a target loses beside competitors; `setting` names target, those on its core, then competitors."""
+    """One mix: a target and its competitors; `setting` is for the target, the NFs on its core, then competitors."""
 
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
@@ -56,7 +55,7 @@ class QuestionBody(Struct, forbid_unknown_fields=True):
 
 
 class Questions(Struct, forbid_unknown_fields=True):
-    """Many mixes in one request; answered as columns."""
+    """Many mixes in one request; the answer has columns."""
 
     targets: list[str]
     mixes: list[list[str]]
@@ -66,7 +65,7 @@ class Questions(Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """Everybody on one server, together, and what each costs each other."""
+    """All tenants of one server, and each one's cost to each other."""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
@@ -76,14 +75,14 @@ class WhatIf(Struct, forbid_unknown_fields=True):
 
 
 class PlacementRequest(PlacementEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """A network function, or a chain, with an SLO and where it may run: as in files, by name."""
+    """A network function or a chain, with an SLO and constraints, as in files; machines are given by name."""
 
     nf: Name | None = None
     chain: Annotated[list[Name], Meta(max_length=32)] = []  # type: ignore[assignment]  # noqa: RUF012 - a Struct copies it
 
 
 class Placement(Struct, forbid_unknown_fields=True):
-    """What to place; with `what_if` nothing is changed."""
+    """Requests to place; with `what_if` nothing is changed."""
 
     requests: Annotated[list[PlacementRequest], Meta(min_length=1, max_length=20_000)]
     what_if: bool = False
@@ -102,13 +101,13 @@ class ServersBody(Struct, forbid_unknown_fields=True):
 
 
 class Rebalance(Struct, forbid_unknown_fields=True):
-    """How many moves a rebalance may take."""
+    """Limit of moves for a rebalance."""
 
     max_moves: Annotated[int, Meta(ge=0, le=100_000)] = 100
 
 
 class ClusterChangeBody(Struct, forbid_unknown_fields=True):
-    """What happens to a server, to a request (update, preempt), or to servers of one value of a label (fail_domain)."""
+    """A change of a server, of a request (update, preempt), or of all servers with one label value (fail_domain)."""
 
     action: Literal["cordon", "uncordon", "drain", "fail", "taint", "fail_domain", "update", "preempt"]
     server: Identifier | None = None
@@ -122,7 +121,7 @@ class ClusterChangeBody(Struct, forbid_unknown_fields=True):
 
 
 class Observation(Struct, forbid_unknown_fields=True):
-    """One outcome: what a placed network function was seen to do beside others."""
+    """One outcome: the measured throughput of a placed network function beside others."""
 
     target: Name
     throughput_mpps: Annotated[float, Meta(ge=0.0)]
@@ -139,7 +138,7 @@ class Observations(Struct, forbid_unknown_fields=True):
 
 
 class PredictionAnswer(Struct):
-    """A prediction as the library writes it, with the fingerprint of the models that made it."""
+    """A prediction in the library's format, with the fingerprint of its models."""
 
     schema_version: int
     target: str
@@ -166,7 +165,7 @@ class PredictionAnswer(Struct):
 
 
 class PredictionColumns(Struct):
-    """Predictions of many mixes; row i of every column belongs to mix i, null where nothing can be said."""
+    """Predictions of many mixes; row i of every column is mix i, null if it cannot be predicted."""
 
     machine: str
     model: str
@@ -180,7 +179,7 @@ class PredictionColumns(Struct):
 
 
 class ProblemDocument(Struct):
-    """RFC 9457, with the library's hint."""
+    """A problem document of RFC 9457, with the library's hint."""
 
     type: str
     title: str

@@ -1,7 +1,7 @@
-"""What every property and parameter of the API means, and an example of every body: for the OpenAPI document.
+"""Descriptions of every property and parameter of the API, and an example of every body, for the OpenAPI document.
 
-By property, or by schema and property where a name means several things; fields that say it themselves
-(`slomo.placement.problem.entries`) need no line here. Examples are sent by a test.
+Descriptions are by property, or by schema and property if a name has several meanings; fields that describe themselves
+(`slomo.placement.problem.entries`) need none here. A test sends the examples.
 """
 
 from typing import Any

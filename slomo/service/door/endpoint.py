@@ -1,6 +1,6 @@
-"""One path of the API as an ASGI application: reads within limits, checks, calls, encodes, counts.
+"""One path of the API as an ASGI application: read within limits, check, call, encode, count.
 
-Every answer carries a request id and headers that keep browsers from guessing; what fails becomes a problem document.
+Every answer has a request id and headers against content sniffing; every failure becomes a problem document.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from slomo.service.settings import ServiceSettings
 
 _LOG = logging.getLogger("slomo.service")
-#: Fields of a query, at most.
+#: Largest number of query fields.
 MOST_FIELDS = 20
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SAFE: list[tuple[bytes, bytes]] = [
@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Served(Protocol):
-    """What an endpoint needs of the service behind it."""
+    """Interface that an endpoint needs of the service."""
 
     settings: "ServiceSettings"
     gate: "Gate"
@@ -103,7 +103,7 @@ class Endpoint:
         operation: Operation,
         who: tuple[Caller, str],
     ) -> Answer:
-        """Read and answer within one limit of time; what was answered before to the same bytes is answered again."""
+        """Read and answer within one time limit; an answer to the same bytes may come from the cache."""
         limit_s, raw = self._service.settings.time_limit_s, None
         try:
             async with asyncio.timeout(limit_s):
@@ -146,7 +146,7 @@ class Endpoint:
 def _query(text: bytes) -> dict[str, str]:
     """Return the fields of a query.
 
-    Raises Problem: 422 for what is no query: too many fields, one without a value, or twice, bytes that are no UTF-8.
+    Raises Problem 422 for an invalid query: too many fields, a field without a value or twice, bytes that are no UTF-8.
     """
     if not text:
         return {}
@@ -188,7 +188,7 @@ def _too_large(limit_b: int) -> Problem:
 
 
 def _check_depth(raw: bytes, limit: int) -> None:
-    """Refuse bodies nested deeper than `limit`; beyond a mebibyte the schema alone bounds the depth."""
+    """Refuse bodies nested deeper than `limit`; above a mebibyte only the schema limits the depth."""
     if len(raw) > 1 << 20 or raw.count(b"[") + raw.count(b"{") <= limit:
         return
     depth = deepest = 0
@@ -223,13 +223,13 @@ async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool)
 
 
 class NotFound:
-    """Answers paths there are none of, in the same shape as everything else."""
+    """Answers unknown paths with a problem document."""
 
     def __init__(self, service: Served) -> None:
         self._service = service
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG002 - ASGI's shape
-        """Answer with 404; other protocols than HTTP are closed."""
+        """Answer with 404; close other protocols than HTTP."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
             return

@@ -1,4 +1,4 @@
-"""The schema of what callers send to act on the host: plans, control loops, RMD's workloads."""
+"""Schemas of requests that act on the host: plans, control loops, RMD's workloads."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,19 +7,19 @@ from msgspec import Meta, Struct
 from slomo.service.door.bodies import Identifier, Name
 
 Number = Annotated[str, Meta(pattern=r"^[0-9]{1,9}$")]
-#: A machine is named by its type, never by a file.
+#: A machine is given by its type's name, never by a file.
 MachineName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
 class Enforcement(Struct, forbid_unknown_fields=True):
-    """What the host is to do, as `slomo enforce` reads it; with `what_if` nothing is changed."""
+    """A plan for the host, as `slomo enforce` reads it; with `what_if` nothing is changed."""
 
     plan: dict[str, Any]
     what_if: bool = False
 
 
 class ControlTenant(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One tenant of a controlled machine, and the share of its solo throughput that it was promised."""
+    """One tenant of a controlled machine, and its promised share of solo throughput."""
 
     workload: Name
     name: Identifier | None = None
@@ -48,7 +48,7 @@ class RmdLimits(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RmdBandwidth(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Memory bandwidth, in the unit of the configuration's mode."""
+    """Memory bandwidth, in the unit of the configured mode."""
 
     percentage: float | None = None
     mbps: float | None = None

@@ -13,7 +13,7 @@ from slomo.service.door.operation import Operation
 from slomo.service.door.problems import MEDIA_TYPE, TITLES
 
 Document = dict[str, Any]
-#: What every operation may answer, beside its own: access, a foreign name, a query that is none, a fault of ours.
+#: Possible answers of every operation beside its own: access denied, foreign host name, invalid query, internal error.
 _ALWAYS = (400, 401, 403, 421, 422, 500, 503, 504)
 _WITH_BODY = (408, 413, 415)
 _WITH_WRITE = (409, 412, 429, 507)
@@ -53,7 +53,7 @@ def document(operations: Sequence[Operation]) -> Document:
 
 
 def _describe(name: str, properties: Document) -> None:
-    """Give every property a description: its own, that of what it may be, or that of its name."""
+    """Give every property a description: its own, that of its type, or that of its name."""
     for key, schema in properties.items():
         told = [part["description"] for part in (schema, *schema.get("anyOf", ())) if "description" in part]
         told += [PROPERTIES[known] for known in (f"{name}.{key}", key) if known in PROPERTIES]

@@ -1,11 +1,11 @@
-"""What one operation of the API is: method, path, the schema of its body, who may call it, and what it answers."""
+"""One operation of the API: method, path, body schema, required scope, answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: Who may call: everybody, who may read, who may also tell outcomes, ask for a scheduler (that holds places), or change
-#: things: each may what those before may.
+#: Required scope, each including the ones before: everybody, read, tell outcomes, ask for a scheduler (which holds
+#: places), change.
 Scope = Literal["open", "read", "observe", "schedule", "admin"]
 
 
@@ -13,7 +13,7 @@ Scope = Literal["open", "read", "observe", "schedule", "admin"]
 class Caller:
     """Who asks."""
 
-    #: Name of the token, ``"loopback"`` or ``"certificate"``.
+    #: Name of the token, or ``"loopback"`` or ``"certificate"``.
     name: str
     #: The most it may do.
     scope: Scope
@@ -23,17 +23,17 @@ class Caller:
 class Call:
     """One request, checked."""
 
-    #: Parameters; header names in lower case.
+    #: Path parameters, and headers with lower-case names.
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    #: The body as the operation's type.
+    #: The body, as the operation's type.
     body: Any
     #: The body as it came.
     raw: bytes
     #: Who asks.
     caller: Caller
-    #: Identifies the request in answers and logs.
+    #: Identifier of the request in answers and logs.
     id: str
 
 
@@ -62,17 +62,17 @@ class Answer:
     stream: Any = None
 
 
-#: Takes the service and a call.
+#: Function of the service and a call.
 Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
 class LongWork:
-    """Long work that an operation may begin."""
+    """Work in the background that an operation may start."""
 
     #: Names it in the state.
     kind: str
-    #: Takes the service, what was asked, and a `slomo.service.jobs.JobProgress`.
+    #: Function of the service, the request, and a `slomo.service.jobs.JobProgress`.
     work: Callable[[Any, Any, Any], Awaitable[Any]]
 
 
@@ -80,7 +80,7 @@ class LongWork:
 class Operation:
     """One operation."""
 
-    #: ``"POST"``, ``"/v1/predict"``; parameters of the path in braces.
+    #: Such as ``"POST"`` and ``"/v1/predict"``, with path parameters in braces.
     method: str
     path: str
     #: Answers.
@@ -89,25 +89,25 @@ class Operation:
     summary: str
     #: Who may call it.
     scope: Scope = "read"
-    #: Schema of the body; None for none.
+    #: Schema of the body; None without a body.
     body: Any = None
-    #: Schema of the answer; None where it is described in words only.
+    #: Schema of the answer; None if it is described only in words.
     answers: Any = None
     #: Status where all goes well.
     success: int = 200
     #: Further statuses it may have.
     statuses: tuple[int, ...] = ()
-    #: Query parameter -> what it means.
+    #: Query parameter -> description.
     query: dict[str, str] = field(default_factory=dict)
-    #: Field of a form -> what it means; for bodies that a browser sends.
+    #: Form field -> description, for bodies that a browser sends.
     form: dict[str, str] = field(default_factory=dict)
     #: Of the answer.
     media_type: str = "application/json"
     #: Group in the OpenAPI document.
     tag: str = "service"
-    #: Whether it changes state: then it takes ``Idempotency-Key`` and ``If-Match``, and is written to the audit log.
+    #: Whether it changes state: it then takes ``Idempotency-Key`` and ``If-Match``, and is logged for audit.
     writes: bool = False
-    #: Takes the service and the bytes of a body; returns the answer to the same bytes where it is still known.
+    #: Function of the service and a body's bytes that returns a cached answer to the same bytes, if there is one.
     repeated: Callable[[Any, bytes], bytes | None] | None = None
-    #: What goes on in the background.
+    #: Work that continues in the background.
     job: LongWork | None = None

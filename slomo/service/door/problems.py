@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457), with the library's hints; never a traceback, never a path of this machine."""
+"""Errors as problem+json (RFC 9457), with the library's hints, without tracebacks or paths of this machine."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ TITLES: dict[int, str] = {
 
 
 class Problem(SlomoError):  # noqa: N818 - RFC 9457's word
-    """Something to be told as a problem document.
+    """An error to be reported as a problem document.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _described(error: BaseException) -> tuple[int, str, str, str | None, dict[st
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Say whether SQLite found no room to write.
+    """Return whether SQLite found no room to write.
 
     Examples
     --------

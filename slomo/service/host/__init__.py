@@ -1,1 +1,1 @@
-"""The host a service runs on, where it may be acted upon: enforcement, control, RMD's pools."""
+"""The service's host, if it may be acted upon: enforcement, control loops, RMD's pools."""

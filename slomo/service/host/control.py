@@ -1,7 +1,7 @@
-"""Control loops as jobs: each runs in a thread, tells its rounds, and ends with the service.
+"""Control loops as jobs: each runs in a thread, reports its rounds, and ends with the service.
 
-Rounds are sent to all listeners and stored now and then. A loop that is taken up again begins anew: the machine
-it drove was given back.
+Rounds are sent to all listeners and stored from time to time. A resumed loop starts from the beginning, as its machine
+was restored.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from slomo.control.loop import Step
     from slomo.service.jobs import JobProgress
 
-#: How often the rounds of a loop are written down [s].
+#: Interval at which a loop's rounds are stored [s].
 KEEP_EVERY_S = 1.0
 
 
 class _StoppedError(SlomoError):
-    """The service ends; the loop gives its machine back."""
+    """The service stops; the loop restores its machine."""
 
 
 def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
-    """Return the loop that a request describes; it names machines and network functions, never files.
+    """Return the loop that a request describes; requests name machines and network functions, never files.
 
-    Raises SlomoError for what is none.
+    Raises SlomoError for an invalid request.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
 
 
 async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
-    """Run a control loop; what it changes on this host is written to the folder `receipts`."""
+    """Run a control loop; receipts of changes to this host are written to the folder `receipts`."""
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
 
@@ -75,5 +75,5 @@ async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: 
 
 
 def status() -> dict[str, Any]:
-    """Return the loops that run (or were killed), and the receipts that are open."""
+    """Return the loops that run or were killed, and the open receipts."""
     return control_status()

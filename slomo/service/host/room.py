@@ -1,7 +1,7 @@
-"""The room of the host: who enforces here, where receipts are, and the pools of RMD; all of it only where allowed.
+"""Host access of the service: the backend, the folder of receipts, and RMD's pools, if allowed.
 
-What a request may do to this machine is decided when the service is started, never by a request: without `enforce`,
-`control` or `pools` in the settings these doors answer 403.
+Actions on this machine are allowed by settings at start, never by a request: without `enforce`, `control` or `pools`
+the operations answer 403.
 """
 
 import threading
@@ -50,10 +50,10 @@ class HostRoom:
 
     @classmethod
     def of(cls, settings: ServiceSettings, library: Callable[[], ModelLibrary]) -> "HostRoom":
-        """Return the room that settings allow; pools ask the `library` in force how hospitable they are.
+        """Return the host access that settings allow; pools predict hospitality with the present `library`.
 
-        Raises ConfigurationError, TestbedError, UnknownNameError for pools that cannot be read, or a backend that does
-        not work here.
+        Raises ConfigurationError, TestbedError or UnknownNameError for invalid pools, or a backend that does not work
+        here.
         """
         backend = None if settings.enforce is None else load_backend(settings.enforce)
         receipts = settings.receipts or receipts_directory()
@@ -65,20 +65,20 @@ class HostRoom:
 
     @property
     def enforcing(self) -> Backend:
-        """Who enforces here; Problem: 403 where nobody may."""
+        """The enforcing backend; Problem 403 if not allowed."""
         if self._backend is None:
             raise Problem(403, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
         return self._backend
 
     @property
     def pools(self) -> PoolManager:
-        """RMD's pools; Problem: 403 where there are none."""
+        """RMD's pools; Problem 403 without any."""
         if self._pools is None:
             raise Problem(403, "this service keeps no pools", hint="slomo serve --pools rmd.toml --host-machine TYPE")
         return self._pools
 
     def describe(self) -> dict[str, Any]:
-        """Return what is in force, and the receipts there are."""
+        """Return the enforced settings, and the receipts."""
         backend = self.enforcing
         return {
             "backend": backend.name,
@@ -87,7 +87,7 @@ class HostRoom:
         }
 
     def enforce(self, plan: EnforcementPlan, *, what_if: bool) -> dict[str, Any]:
-        """Make the host as planned, or say what would change."""
+        """Apply a plan to the host, or preview its changes."""
         backend = self.enforcing
         if what_if:
             return {"receipt": None, "changes": [vars(change) for change in diff(plan, backend)], "stacked": []}
@@ -100,9 +100,9 @@ class HostRoom:
         }
 
     def undo(self, identifier: str) -> dict[str, Any]:
-        """Take back what a receipt of this host changed; a receipt is named, never a file.
+        """Undo the changes of one of this host's receipts, given by name, never by file.
 
-        Raises Problem: 404 for one there is none of.
+        Raises Problem 404 for an unknown receipt.
         """
         backend = self.enforcing
         if identifier not in {row["receipt"] for row in describe_receipts(self._receipts)}:
@@ -118,7 +118,7 @@ class HostRoom:
         }
 
     def close(self) -> None:
-        """Give back what the pools hold; what was enforced by request stays, with its receipt."""
+        """Restore what the pools changed; settings enforced by requests stay, with their receipts."""
         if self._pools is not None:
             self._pools.close()
 

@@ -1,1 +1,1 @@
-"""What the service answers from: models that are reloaded on change, and questions put to them in batches."""
+"""The service's knowledge: models that are reloaded on change, and batches of questions to them."""

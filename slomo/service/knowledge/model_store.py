@@ -1,7 +1,7 @@
-"""The models a service answers from: loaded whole, named by a fingerprint, exchanged at once when the files change.
+"""The service's models: loaded completely, identified by a fingerprint, replaced atomically when the files change.
 
-A library that is half written, or damaged, never takes the place of one that works: it is read and checked whole before
-the exchange, and until then the old one answers and `fault` says what is wrong with the new one.
+A half-written or damaged library never replaces a working one: it is read and checked completely before the
+replacement. Until then the old one answers and `fault` describes the problem of the new one.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from slomo.service.knowledge.questions import ServiceAnswers
 
 
 def fingerprint_of(directory: Path) -> str:
-    """Return what tells one state of a library's files from another: a digest over its index and manifests.
+    """Return a digest of a library's index and manifests, which identifies the state of its files.
 
     Examples
     --------
@@ -37,9 +37,9 @@ def fingerprint_of(directory: Path) -> str:
 
 
 class ModelStore:
-    """Holds the answers of the newest library that could be read.
+    """Holds the newest library that could be read.
 
-    Raises ConfigurationError where there is no library that can be read.
+    Raises ConfigurationError if no library can be read.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class ModelStore:
         self.loaded_at_s = time.time()
 
     def refresh(self) -> bool:
-        """Load the library anew where its files changed; return whether another one is in force now."""
+        """Reload the library if its files changed; return whether it was replaced."""
         with self._lock:
             now = fingerprint_of(self._directory)
             if now in (self._seen, ""):

@@ -1,7 +1,7 @@
-"""What placed network functions were seen to do, against what was predicted: error ratios, and drift with alarms.
+"""Outcomes of placed network functions against predictions: error ratios, and drift with alarms.
 
-The monitor is the library's (`slomo.drift.monitor`); it is fed again from the state after a restart, so that a restart
-forgets nothing. What other models predicted is left out: their errors say nothing of the models in force.
+The monitor is the library's (`slomo.drift.monitor`); after a restart it is filled again from the stored outcomes.
+Outcomes predicted by other models are left out: their errors say nothing about the present models.
 """
 
 import math
@@ -19,7 +19,7 @@ from slomo.prediction.predictor import Predictor
 from slomo.service.door.bodies import Observation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
-#: Weight of the newest outcome in the running error: half of it is forgotten after about fourteen outcomes.
+#: Weight of the newest outcome in the running error, whose half-life is about fourteen outcomes.
 _WEIGHT = 0.05
 
 
@@ -37,11 +37,11 @@ class Outcomes:
         self._fingerprints: dict[str, str] = {}
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
-        """Return machine, workload key and what was predicted for an outcome [Mpps].
+        """Return machine, workload key and predicted throughput for an outcome [Mpps].
 
-        An outcome that does not tell its machine is taken for one of the machine that the models were measured on.
+        An outcome without a machine fingerprint is taken to be of the models' machine.
 
-        Raises SlomoError where nothing can be predicted for it, or it cannot have been.
+        Raises SlomoError if nothing can be predicted for it, or it is implausible.
         """
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)
@@ -54,7 +54,7 @@ class Outcomes:
         return subject.machine, subject.workload.key, prediction.throughput_mpps
 
     def note(self, item: Observation, machine: str, target: str, predicted_mpps: float) -> dict[str, Any]:
-        """Take an outcome in; return what it says."""
+        """Record an outcome; return its comparison with the prediction."""
         with self._lock:
             key = (machine, target)
             ratio = item.throughput_mpps / predicted_mpps if predicted_mpps > 0.0 else math.nan
@@ -70,14 +70,14 @@ class Outcomes:
                 "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
 
     def replay(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Take in what the state holds of the models in force."""
+        """Record the stored outcomes of the present models."""
         for row in rows:
             item = Observation(**row["document"])
             if self.is_current(row) and self._can_be(row["machine"], row["target"], item):
                 self.note(item, row["machine"], row["target"], row["predicted_mpps"])
 
     def fingerprint(self, machine: str) -> str:
-        """Return what names all models of a machine type that are in force; a prediction asks the neighbours', too."""
+        """Return a fingerprint of all present models of a machine type, as predictions use the neighbours' too."""
         if machine not in self._fingerprints:
             models = [self._library[key] for key in self._library if key[0] == machine]
             parts = [model_fingerprint(model, DEFAULT_MODEL) for model in models]
@@ -85,12 +85,12 @@ class Outcomes:
         return self._fingerprints[machine]
 
     def is_current(self, row: dict[str, Any]) -> bool:
-        """Whether an outcome that was kept was predicted by the models in force."""
+        """Whether a stored outcome was predicted by the present models."""
         is_told = row["predicted_mpps"] is not None and row["fingerprint"] != ""
         return is_told and row["fingerprint"] == self.fingerprint(row["machine"])
 
     def _can_be(self, machine: str, target: str, item: Observation) -> bool:
-        """Return whether an outcome of an older version's state, or of other models, would be taken in today."""
+        """Return whether a stored outcome, of an older version or other models, is still valid."""
         try:
             check_reading(self._library.find(target, machine), item.throughput_mpps)
             told = item.machine_fingerprint or ""
@@ -100,19 +100,19 @@ class Outcomes:
         return True
 
     def errors(self) -> dict[tuple[str, str], tuple[float, int]]:
-        """Return, per machine and workload, the running ratio of observed over predicted, and how many were seen."""
+        """Return, per machine and workload, the running ratio of observed to predicted throughput, and its count."""
         with self._lock:
             return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
 
     def factor(self, machine: str, target: str) -> float:
-        """Return what predictions for a name are to be multiplied by; 1 where nothing was observed."""
+        """Return the correction factor of a name's predictions; 1 without outcomes."""
         try:
             return self._correction.factor(_named(machine, self._library.find(target, machine).workload.key))
         except SlomoError:
             return 1.0
 
     def factors(self) -> dict[str, dict[str, float]]:
-        """Return machine -> workload -> what predictions are to be multiplied by."""
+        """Return machine -> workload -> correction factor of predictions."""
         told: dict[str, dict[str, float]] = {}
         for name, factor in self._correction.factors.items():
             machine, target = name.split("\0")
@@ -121,7 +121,7 @@ class Outcomes:
 
     @property
     def is_neutral(self) -> bool:
-        """Whether nothing was observed yet, and so nothing is corrected."""
+        """Whether there are no outcomes yet, so that nothing is corrected."""
         return not self._correction.biases
 
     def report(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _named(machine: str, target: str) -> str:
 
 
 def corrected(document: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Return a prediction with throughput and interval multiplied by what outcomes have taught.
+    """Return a prediction with throughput and interval multiplied by the correction factor.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def corrected(document: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def corrected_columns(columns: dict[str, Any], factors: list[float]) -> dict[str, Any]:
-    """Return columns of predictions, each row multiplied by its factor."""
+    """Return columns of predictions, each row multiplied by its correction factor."""
     names = ("throughput_mpps", "low_mpps", "high_mpps")
     scaled = {
         name: [None if value is None else value * by for value, by in zip(columns[name], factors, strict=True)]

@@ -1,10 +1,10 @@
-"""Questions to the models of one library: those that wait are answered together, by the equilibria of mixes kept.
+"""Questions to one library's models: waiting questions are answered in one batch, with cached equilibria.
 
-A cluster repeats few distinct mixes, and a mix costs a tenth in company of what it costs alone. Questions that arrive
-while the service is at work are therefore answered in one batch (language model servers call it continuous batching;
-nobody waits for a timer), and equilibria are kept by mix (`slomo.equilibrium.memo`). The numbers are those of
-`slomo.prediction.question`, to the last bit; what is not plain (loads, explanations, traffic never profiled,
-accelerators, full ports, another model) is asked there.
+A cluster has few distinct mixes, and a mix in a batch costs a tenth of a single one. Questions that arrive while the
+service is busy are therefore answered together (continuous batching in language-model servers; no timer delays
+anybody), and equilibria are cached by mix (`slomo.equilibrium.memo`). The numbers equal those of
+`slomo.prediction.question` to the last bit. Questions with loads, explanations, unprofiled traffic, accelerators, full
+ports or another model are passed to it.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.workflow.predict import predict
 
-#: Encoded answers that are kept, at most; the oldest go first.
+#: Largest number of cached encoded answers; the oldest are dropped first.
 MOST_KEPT = 20_000
-#: Mixes whose equilibria are kept per machine and coverage: about 20 MB.
+#: Largest number of cached equilibria per machine and coverage: about 20 MB.
 MOST_MIXES = 100_000
-#: Questions that are answered in one batch on the event loop, at most.
+#: Largest number of questions in one batch on the event loop.
 MOST_TOGETHER = 128
-#: Mixes of a machine that are solved before anybody asks, at most, and how many at a time.
+#: Largest number of mixes of a machine solved in advance, and the number per step.
 MOST_AHEAD, CHUNK = 20_000, 256
-#: Pieces that are solved ahead of a machine with more mixes: after so many servers loops are compiled (`equilibrium`).
+#: Number of steps solved in advance for a machine with more mixes: by then loops are compiled (`equilibrium`).
 WARMING = 4
 DEFAULT_COVERAGE = 0.9
 VERDICTS = tuple(map(str, BEST_FIRST))
@@ -61,7 +61,7 @@ Key = tuple[str | None, float]
 
 @dataclass
 class _Waiting:
-    """One question and who waits for its answer."""
+    """A question and its waiting caller."""
 
     question: QuestionBody
     raw: bytes
@@ -89,11 +89,11 @@ class ServiceAnswers:
         self.question_count = 0
 
     def kept(self, raw: bytes) -> bytes | None:
-        """Return the answer to the same question asked before."""
+        """Return the cached answer to the same question."""
         return self._kept.get(raw)
 
     def is_plain(self, question: QuestionBody) -> bool:
-        """Say whether a question can join a batch."""
+        """Return whether a question can join a batch."""
         if question.method == "composed" or question.offered_mpps is not None or question.explain:
             return False
         if question.shares_core_with or question.port_gbps is not None or question.setting is not None:
@@ -103,7 +103,7 @@ class ServiceAnswers:
         )
 
     async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
-        """Answer a plain question, together with all that wait."""
+        """Answer a plain question, together with all waiting ones."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(question, raw, loop.create_future())
         self._waiting.append(waiting)
@@ -112,7 +112,7 @@ class ServiceAnswers:
         return await waiting.answer
 
     def columns(self, questions: Questions) -> dict[str, Any]:
-        """Answer many mixes as columns; InvalidValueError, UnknownNameError as for `Predictor.predict_batch`."""
+        """Answer many mixes as columns; InvalidValueError and UnknownNameError as for `Predictor.predict_batch`."""
         if len(questions.targets) != len(questions.mixes):
             raise InvalidValueError(
                 f"{len(questions.targets)} targets for {len(questions.mixes)} mixes, needed one per mix"
@@ -141,7 +141,7 @@ class ServiceAnswers:
         return columns
 
     def _ask_library(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
-        """Fill in rows without an equilibrium or behind full ports, each distinct one asked of the library once."""
+        """Fill in rows without an equilibrium or behind full ports, each distinct one answered by the library once."""
         names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict")
         keys = [
             (questions.machine, questions.coverage, questions.targets[row], *sorted(questions.mixes[row]))
@@ -163,7 +163,7 @@ class ServiceAnswers:
                 columns[name][row] = value
 
     def _columns_of_library(self, questions: Questions) -> dict[str, Any]:
-        """Let the library answer; batches of its are not judged by what was profiled."""
+        """Answer with the library, whose batches have no verdicts."""
         predictor = Predictor(self.library, questions.machine, questions.model)
         batch = predictor.predict_batch(questions.targets, questions.mixes, questions.coverage)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
@@ -175,10 +175,10 @@ class ServiceAnswers:
         }
 
     def ahead(self) -> Iterator[Callable[[], float]]:
-        """Yield what solves the mixes of each machine piece by piece; each returns its time [s].
+        """Yield steps that solve the mixes of each machine in advance; each returns its time [s].
 
-        All mixes where they are few, else so many small ones that models are built and loops compiled before anybody
-        places something.
+        If all mixes are too many, enough small ones are solved that models are built and loops compiled before the
+        first placement.
         """
         for name in self.library.machines:
             machine = self._machine(name)
@@ -218,7 +218,7 @@ class ServiceAnswers:
         self._kept[raw] = answer
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
-        """Answer questions of one machine and coverage; one that cannot be answered spoils no other."""
+        """Answer questions of one machine and coverage; a failing one does not affect the others."""
         try:
             machine = self._machine(key[0])
             solved = machine.solve([q.target for q in questions], [q.competitors for q in questions], key[1])
@@ -243,9 +243,9 @@ class ServiceAnswers:
         return _encode({**machine.document(solved, row, question.coverage), "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
-        """Answer in any way the library can: loads, explanations, traffic never profiled.
+        """Answer with all of the library's options: loads, explanations, unprofiled traffic.
 
-        Raises SlomoError as the library says.
+        Raises the library's SlomoError.
         """
         prediction = predict(
             question.target,
@@ -271,19 +271,19 @@ class ServiceAnswers:
 
 @dataclass(frozen=True)
 class _Solved:
-    """Mixes solved, each with its target in the first place."""
+    """Solved mixes, each with its target first."""
 
     members: NDArray[np.int64]
     joint: Joint
-    #: Per mix 0, 1, 2 for what the profile of its target supports.
+    #: Verdict per mix, 0, 1 or 2, from the profile of its target.
     codes: NDArray[np.int8]
     solo_mpps: NDArray[np.float64]
-    #: Mixes that have no equilibrium, or share ports that are full: the library answers.
+    #: Mixes without an equilibrium or with full shared ports, which the library answers.
     of_library: NDArray[np.bool_]
 
 
 class _PlainMachine:
-    """The network functions of one machine that arrays know how to treat, numbered."""
+    """The network functions of one machine that array code can treat, numbered."""
 
     def __init__(self, library: ModelLibrary, name: str | None) -> None:
         self.name = name or (library.machines[0] if len(library.machines) == 1 else "")
@@ -300,11 +300,11 @@ class _PlainMachine:
         self._spelled = [model.workload.to_dict() for model in self.models]
 
     def knows(self, names: "set[str] | tuple[str, ...]") -> bool:
-        """Whether every name stands for one of the functions numbered here."""
+        """Whether every name is one of the functions numbered here."""
         return bool(self.models) and all(self._number(name) >= 0 for name in names)
 
     def solve(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> _Solved:
-        """Solve mixes of names known here; InvalidValueError for a mix that needs more cores than the machine has."""
+        """Solve mixes of names numbered here; InvalidValueError for a mix with more tenants than cores."""
         sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
         widest = int(sizes.max(initial=0))
         if widest + 1 > self.places:
@@ -321,14 +321,14 @@ class _PlainMachine:
         return _Solved(members, joint, codes, self._solo[members[:, 0]], of_library)
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
-        """Yield all mixes of what is numbered here, small ones first, in lists."""
+        """Yield all mixes of the functions numbered here in lists, small ones first."""
         whole = (mix for size in range(1, self.places + 1)
                  for mix in combinations_with_replacement(range(len(self.models)), size))  # fmt: skip
         while mixes := list(islice(whole, chunk)):
             yield mixes
 
     def learn(self, mixes: Sequence[tuple[int, ...]], coverage: float = DEFAULT_COVERAGE) -> float:
-        """Solve mixes ahead; return the time it took [s]."""
+        """Solve mixes in advance; return the time taken [s]."""
         begun = time.perf_counter()
         members = np.full((len(mixes), self.places), -1, dtype=np.int64)
         for row, mix in enumerate(mixes):
@@ -337,7 +337,7 @@ class _PlainMachine:
         return time.perf_counter() - begun
 
     def document(self, solved: _Solved, row: int, coverage: float) -> dict[str, Any]:
-        """Return one prediction as the library writes it."""
+        """Return one prediction in the library's format."""
         members = [number for number in solved.members[row].tolist() if number >= 0]
         joint, code, solo = solved.joint, int(solved.codes[row]), float(solved.solo_mpps[row])
         mpps = float(joint.throughput_mpps[row, 0])
@@ -388,7 +388,7 @@ class _PlainMachine:
         return self._memos[coverage]
 
     def _reasons(self, members: list[int], solved: _Solved, row: int, coverage: float) -> tuple[str, ...]:
-        """Say why the answer about the first of some NFs is not supported."""
+        """Return why the answer about the first of some NFs is not supported."""
         response, joint = self.models[members[0]].response, solved.joint
         assert response is not None
         standing = Standing(joint.pressure[[row]], joint.load[[row]], joint.waiting[[row]])

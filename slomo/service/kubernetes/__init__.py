@@ -1,1 +1,1 @@
-"""The scheduler extender, and the view of Pods and Nodes it decides by."""
+"""The scheduler extender, and its view of pods and nodes."""

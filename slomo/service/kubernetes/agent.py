@@ -1,9 +1,9 @@
-"""What runs on one node, observed: how much each network function serves, sent to the service as outcomes.
+"""Node agent: observes the throughput of each network function on a node and sends it to the service.
 
-A pod says where its counters are: ``slomo.io/rate: "http://:9100/metrics?served=rx_total&dropped=drops_total"``, two
-counters of packets. Their increase over the time between two looks is throughput; only where packets were dropped
-meanwhile was the function saturated, and only then does throughput say what it can do: other looks are counted, not
-sent. Only the pod's own address is asked, whatever the annotation says.
+A pod names its counters: ``slomo.io/rate: "http://:9100/metrics?served=rx_total&dropped=drops_total"``, two counters of
+packets. Their increase between two readings is throughput. Only if packets were dropped meanwhile was the function
+saturated, and only then is throughput its capacity: other readings are counted, not sent. Only the pod's own address is
+read, whatever host the annotation names.
 """
 
 import logging
@@ -26,32 +26,32 @@ from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import KubernetesNode, Pod
 
 _LOG = logging.getLogger("slomo.service")
-#: Entry points of other readers, by scheme of the annotation.
+#: Entry points of other readers, by the annotation's URL scheme.
 GROUP = "slomo.rate_readers"
-#: Most that is read of a pod's metrics [bytes]; how long they are waited for [s].
+#: Largest size of a pod's metrics [bytes], and time limit for reading them [s].
 MOST_B, READ_S = 4 << 20, 2.0
-#: Packets that must have been dropped, as a share of those served, for a function to count as saturated.
+#: Least ratio of dropped to served packets at which a function counts as saturated.
 LEAST_DROPPED = 1e-4
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? ([-+0-9.eE]+|NaN|[-+]Inf)(?: \d+)?$", re.ASCII)
 
 
 @dataclass(frozen=True)
 class PacketCount:
-    """Packets served and dropped since the function began, and when they were read [s]."""
+    """Packets served and dropped since the function's start, and time of the reading [s]."""
 
     served: float
     dropped: float
     at_s: float
 
 
-#: Takes the annotation and the pod's address.
+#: Function of the annotation and the pod's address.
 RateReader = Callable[[str, str], Awaitable[PacketCount]]
 
 
 async def read_prometheus(text: str, address: str) -> PacketCount:
     """Read two counters from a pod's Prometheus endpoint, summed over their labels.
 
-    Raises InvalidValueError for an annotation that names no such endpoint, or metrics without the counters.
+    Raises InvalidValueError for an annotation without such an endpoint, or metrics without the counters.
     """
     parts = urlsplit(text)
     fields = parse_qs(parts.query)
@@ -122,7 +122,7 @@ class NodeAgent:
         self.counts: Counter[str] = Counter()
 
     async def look(self) -> None:
-        """Read every pod once; send what was saturated since the last look."""
+        """Read every pod once; send the throughput of those saturated since the last reading."""
         try:
             labels, pods = await self._listed()
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
@@ -143,7 +143,7 @@ class NodeAgent:
             self.counts["sent"] += len(observed)
 
     async def _listed(self) -> tuple[dict[str, str], dict[str, Pod]]:
-        """Return the node's labels and its pods by uid."""
+        """Return the node's labels, and its pods by uid."""
         answer = await self._watch.request("GET", f"/api/v1/nodes/{self._node}")
         answer.raise_for_status()
         labels = msgspec.json.decode(answer.content, type=KubernetesNode).metadata.labels or {}
@@ -153,7 +153,7 @@ class NodeAgent:
         return labels, pods
 
     async def _saturated_mpps(self, pod: Pod) -> float | None:
-        """Return what a pod served since the last look where it was saturated [Mpps]; None where that is not known."""
+        """Return a pod's throughput since the last reading if it was saturated [Mpps]; else None."""
         uid, text = pod.metadata.uid, (pod.metadata.annotations or {}).get(RATE, "")
         if not text or not pod.status.pod_ip:
             return None
@@ -178,9 +178,9 @@ _READERS: Mapping[str, RateReader] = {"http": read_prometheus, "https": read_pro
 
 
 def reader(scheme: str) -> RateReader:
-    """Return what reads annotations of a scheme: Prometheus, or a plug-in of the group `slomo.rate_readers`.
+    """Return the reader of a URL scheme: Prometheus, or a plug-in of the group `slomo.rate_readers`.
 
-    Raises ConfigurationError where there is none.
+    Raises ConfigurationError if there is none.
     """
     if scheme in _READERS:
         return _READERS[scheme]

@@ -1,7 +1,7 @@
-"""Writes what is known as objects: a NodeContention per node, a NetworkFunctionProfile per network function.
+"""Write Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per network function.
 
-The leader writes what has changed since it was written, some at a time; after a change of leader the first list says
-what stands there. Where the kinds are not installed (`deploy/kubernetes/slomo-crds.yaml`) nothing is written.
+The leader writes changed objects, a few at a time; a new leader first lists the existing ones. If the kinds are not
+installed (`deploy/kubernetes/slomo-crds.yaml`), nothing is written.
 """
 
 import logging
@@ -23,7 +23,8 @@ from slomo.vocabulary.defaults import DEFAULT_MODEL
 _LOG = logging.getLogger("slomo.service")
 GROUP = "/apis/slomo.io/v1alpha1"
 NODES, PROFILES = "nodecontentions", "networkfunctionprofiles"
-#: Objects written at a time, at most; the others follow a second later. Pause after the API server has refused [s].
+#: Largest number of objects written at once; the others follow a second later. Pause after the API server refused a
+#: write [s].
 MOST_AT_A_TIME, REFUSED_S = 20, 60.0
 
 
@@ -44,7 +45,7 @@ class ContentionWriter:
         self._not_before_s = 0.0
 
     def forget(self) -> None:
-        """Forget what stands there: somebody else may have written it."""
+        """Forget the written objects: another replica may have changed them."""
         self._stands = {}
 
     async def write(self, servers: Iterable[RunningServer], library: ModelLibrary) -> None:
@@ -125,5 +126,5 @@ def profiles(library: ModelLibrary) -> dict[str, dict[str, Any]]:
 
 
 def _text(value: float) -> str:
-    """Return a number as objects of Kubernetes carry it: as text, to three digits."""
+    """Return a number as text with three digits, as Kubernetes objects have it."""
     return f"{value:.3g}"

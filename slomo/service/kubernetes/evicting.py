@@ -1,6 +1,6 @@
-"""Moves a pod away from a node on which a promise is broken, through the eviction API, by default only for show.
+"""Move a pod off a node with a broken promise, through the eviction API; by default only a dry run.
 
-The API server respects disruption budgets; the pod's controller makes it anew, and the scheduler places it. Of a node
+The API server respects disruption budgets; the pod's controller creates it anew, and the scheduler places it. Of a node
 one pod goes at a time: without a promise before with one, low priority before high, and only where its leaving mends
 the node or helps, where another node takes it without breaking a promise, and where something makes it anew. Pods that
 go together come from different nodes and have a place each; others wait until those have been placed.
@@ -29,7 +29,7 @@ Eviction = Literal["off", "dry-run", "on"]
 PAUSE_S = 30.0
 #: How long a node is left alone from which no pod can go [s].
 NO_PLACE_S = 10.0
-#: Nodes that are looked at each time, at most.
+#: Largest number of nodes examined each time.
 MOST_NODES = 5
 #: Evictions per minute, at most, unless told otherwise.
 PER_MINUTE = 60
@@ -111,7 +111,7 @@ class Evictor:
     def victim(self, name: str, judge: NodeJudge, taken: Collection[str] = ()) -> tuple[str, str] | None:
         """Return the uid of the pod whose leaving helps a node most, and a node that takes it, or None.
 
-        Raises SlomoError where too much would have to be judged.
+        Raises SlomoError if too many mixes would have to be judged.
         """
         node = self._view.nodes.get(name)
         if node is None or node.host is None:
@@ -133,14 +133,14 @@ class Evictor:
         return None
 
     def _ranked(self, node: NodeView) -> tuple[list[str], list[str]]:
-        """Return the pods that may go, without a promise and with one, low priority first."""
+        """Return the pods that may be evicted, without a promise and with one, low priority first."""
         ranks, needs = self._view.ranks, node.tenants
         may_go = sorted((uid for uid in needs if ranks[uid][1]), key=lambda uid: (ranks[uid][0], uid))
         free = [uid for uid in may_go if not needs[uid].has_promise]
         return free, [uid for uid in may_go if needs[uid].has_promise]
 
     def _left(self, node: NodeView, uid: str, judge: NodeJudge) -> Mapping[str, bool]:
-        """Say whether every promise of those who stay would hold, or the worst be nearer to it."""
+        """Return whether all promises of the remaining pods would hold, or the worst be violated less."""
         host = node.host
         assert host is not None
         numbers = {each: judge.number(need, host.machine) for each, need in node.tenants.items()}
@@ -164,7 +164,7 @@ class Evictor:
 
 
 async def evict(watch: Watch, view: ClusterView, uid: str, mode: Eviction) -> str:
-    """Evict a pod, or let the API server say whether it would; return done, budget, refused, gone or failed."""
+    """Evict a pod, or dry-run it on the API server; return done, budget, refused, gone or failed."""
     namespace, _, name = view.names.get(uid, "").partition("/")
     options: dict[str, Any] = {"preconditions": {"uid": uid}}
     if mode == "dry-run":

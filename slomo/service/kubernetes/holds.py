@@ -1,8 +1,8 @@
-"""Places held between score and bind, kept in the API: every replica of slomo sees them, also after a restart.
+"""Places held between score and bind, stored in the API: all replicas of slomo see them, also after a restart.
 
-One Lease per node; its annotation lists the pods that are to come. It is written with the version by which the node
-was judged (optimistic concurrency): of two schedulers that choose one node at a time, one is refused and judges anew.
-What stands there is removed by time alone, never when a binding is seen, for another replica may see that later.
+There is one Lease per node; its annotation lists the expected pods. It is written with the version on which the node
+was judged (optimistic concurrency): if two schedulers choose one node at the same time, one write fails and is judged
+anew. Entries are removed only by time, never when a binding is seen, as another replica may see that later.
 """
 
 import logging
@@ -23,16 +23,16 @@ from slomo.service.kubernetes.watch import Watch, WatchedKind
 from slomo.service.kubernetes.wire import Lease
 
 _LOG = logging.getLogger("slomo.service")
-#: Annotation of a Lease: the pods that are to come, as JSON. Label of those Leases. What their names begin with.
+#: Annotation of a Lease with the expected pods, as JSON. Label of those Leases. What their names begin with.
 HELD, LABEL, PREFIX = "slomo.io/held", "slomo.io/holds", "slomo-hold-"
 
 
 class TakenMeanwhile(PredictionError):  # noqa: N818 - says what happened
-    """Other schedulers were faster, as often as was tried; or nothing can be held now."""
+    """Other schedulers took the places in every attempt, or nothing can be held now."""
 
 
 class _HeldPlace(Struct, array_like=True):
-    """One pod that is to come."""
+    """One expected pod."""
 
     nf: Annotated[str, Meta(max_length=300)]
     min_share: float | None
@@ -79,9 +79,9 @@ class SharedHolds:
         )
 
     async def take(self, uid: str, need: PodNeed, node: str) -> bool:
-        """Hold a place for a pod; return False where another replica has changed what is held there: judge anew.
+        """Hold a place for a pod; return False if another replica changed the node's held places: judge anew.
 
-        Raises TakenMeanwhile where the API server does not answer.
+        Raises TakenMeanwhile if the API server does not answer.
         """
         known, now_s = self._known.get(node), self._wall()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
@@ -119,7 +119,7 @@ class SharedHolds:
         return await self._watch.request("PUT", f"{self._path}/{PREFIX}{node}", body)
 
     async def _read(self, node: str) -> None:
-        """Learn what others hold on a node."""
+        """Read the places that others hold on a node."""
         answer = await self._watch.request("GET", f"{self._path}/{PREFIX}{node}")
         if answer.status_code == 404:
             self._known.pop(node, None)
@@ -127,7 +127,7 @@ class SharedHolds:
             self._seen(msgspec.json.decode(answer.content, type=Lease))
 
     def _keep(self, node: str, lease: Lease) -> dict[str, _HeldPlace]:
-        """Remember what a Lease says; return the places that were not known."""
+        """Store a Lease's content; return the new places."""
         known, version = self._known.get(node), lease.metadata.resource_version
         if known is not None and not _is_newer(version, known.version):
             return {}
@@ -157,5 +157,5 @@ class SharedHolds:
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Compare versions of one object: whole numbers, as the API server has promised since 1.35."""
+    """Compare versions of one object: integers, as the API server guarantees since 1.35."""
     return (len(version), version) > (len(than), than)

@@ -1,7 +1,7 @@
-"""Which nodes keep every SLO with one pod more: one vectorised prediction over all candidates.
+"""Judge on which nodes every SLO holds with one more pod: one vectorised prediction over all candidates.
 
-Nodes alike (same machine, same mix) are one question, and verdicts are remembered by mix: from one pod to the next only
-the node that took the last one is new. A network function without a model counts as the worst neighbour of the library
+Equal nodes (same machine, same mix) are one question, and verdicts are cached by mix: between two pods only the node
+that took the first one is new. A network function without a model counts as the worst neighbour of the library
 (`slomo.placement.feasibility.worst_case`). A promise to it is refused, because no prediction supports it.
 """
 
@@ -18,36 +18,36 @@ from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 
-#: Reasons of nodes that do not pass: few and without numbers, for the scheduler groups them by text.
+#: Reasons of rejected nodes: few and without numbers, as the scheduler groups them by text.
 BREAKS, FULL = "slomo: an SLO would break here", "slomo: no core left for a network function"
-#: Nothing is known of the pod's network function there, and something was promised to it.
+#: The pod has a promise, but its network function has no model there.
 NO_MODEL = "slomo: no model of this network function on this machine type, its promise cannot be judged"
-#: Nothing at all is known of the machine type.
+#: The machine type has no models.
 NO_MODELS = "slomo: no models of this machine type"
-#: Why a node passes without being judged.
+#: Reason why a node passes without a judgement.
 NOTHING_PROMISED = "nothing is promised, neither to the pod nor there"
 TOO_MUCH = "slomo: more is promised than the network function does alone"
-#: Judgements that are remembered, at most.
+#: Largest number of cached judgements.
 MOST_JUDGED = 200_000
-#: Mixes judged at a time; between two such batches the clock is looked at.
+#: Number of mixes judged together; the time limit is checked between batches.
 TOGETHER = 256
-#: How long one pod may be judged [s]; what was judged is remembered, so that asking again gets further.
+#: Time limit for judging one pod [s]; judgements are cached, so a repeated question gets further.
 LONGEST_S = 1.0
 
 
 class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
-    """More mixes were to be judged than the scheduler waits for."""
+    """Judging takes longer than the scheduler waits."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found for one node."""
+    """Judgement of one node."""
 
     #: Whether the pod may go there.
     ok: bool
-    #: Reason, where it may not or was not judged.
+    #: Reason, if it may not or was not judged.
     why: str = ""
-    #: Whether a prediction stands behind it.
+    #: Whether it rests on a prediction.
     is_judged: bool = False
     #: The kind of socket.
     host: Host | None = None
@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass
 class _Mixed:
-    """The mix of a node as of one version of its view; who runs there without a model."""
+    """The mix of a node at one version of its view, and its tenants without a model."""
 
     version: int
     signature: Signature
@@ -67,7 +67,7 @@ class _Mixed:
 
 
 class NodeJudge:
-    """Judges candidates by the models of one library.
+    """Judges candidate nodes by the models of one library.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class NodeJudge:
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
         """Judge all candidates for a pod.
 
-        Raises JudgesTooLong where that takes longer than `LONGEST_S`; what was judged until then is remembered.
+        Raises JudgesTooLong after `LONGEST_S`; finished judgements are cached.
         """
         judged: dict[str, Judged] = {}
         new: dict[Host, dict[Signature, list[str]]] = {}
@@ -132,7 +132,7 @@ class NodeJudge:
         return judged
 
     def ahead(self, view: ClusterView) -> bool:
-        """Judge every network function on one node that has changed, before a pod asks; say whether there was one."""
+        """Judge every network function on one changed node in advance; return whether there was one."""
         for name, node in view.nodes.items():
             if node.host is None or self._learned.get(name) == node.version:
                 continue
@@ -147,20 +147,20 @@ class NodeJudge:
         return False
 
     def _usual(self, machine: str) -> list[PodNeed]:
-        """Return one need per network function; rates of a mix do not depend on how much was promised."""
+        """Return one need per network function; rates of a mix do not depend on the promised amount."""
         if machine not in self._needs:
             keys = [key for where, key in self.library if where == machine]
             self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
         return self._needs[machine]
 
     def _known_of(self, need: PodNeed) -> dict[tuple[Host, Signature], Judged]:
-        """Return what was judged for a need before, forgetting all where it has become too much."""
+        """Return the cached judgements of a need, clearing the cache if it is too large."""
         if sum(map(len, self._known.values())) > MOST_JUDGED:
             self._known.clear()
         return self._known.setdefault(need, {})
 
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
-        """Judge mixes with one pod more, those not seen before in one batch."""
+        """Judge mixes with one more pod, those not cached in one batch."""
         number = self.number(need, host.machine)
         piece = self.pieces[number]
         refusal = NO_MODEL if piece.workloads == (STRANGER,) and need.has_promise else ""
@@ -174,7 +174,7 @@ class NodeJudge:
         return [self._answer(host, mix, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
 
     def strangers(self, name: str, view: ClusterView) -> tuple[str, ...]:
-        """Return the tenants of a node that have no model and weigh as the worst known neighbour."""
+        """Return a node's tenants without a model, which count as the worst known neighbour."""
         node = view.nodes.get(name)
         if node is None or node.host is None or node.host.machine not in self.library.machines:
             return ()
@@ -182,7 +182,7 @@ class NodeJudge:
         return self._mixes[name].strangers
 
     def verdict(self, host: Host, mix: Signature) -> MixVerdict:
-        """Return the numbers behind a judgement."""
+        """Return the numbers of a judgement."""
         return self.oracle.verdict(host, mix)
 
     def _answer(self, host: Host, signature: Signature, verdict: MixVerdict) -> Judged:
@@ -193,7 +193,7 @@ class NodeJudge:
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
     def _mix(self, name: str, node: NodeView, host: Host, without: str) -> Signature:
-        """Return what runs on a node, remembered until it changes; a pod never counts beside itself."""
+        """Return a node's mix, cached until it changes, without the pod in question."""
         kept = self._mixes.get(name)
         own = without and (without in node.held or without in node.tenants)
         if kept is not None and kept.version == node.version and not own:
@@ -206,11 +206,11 @@ class NodeJudge:
         return signature
 
     def is_stranger(self, need: PodNeed, machine: str) -> bool:
-        """Say whether a pod weighs as the worst known neighbour on a machine, for it has no model."""
+        """Return whether a pod counts as the worst known neighbour on a machine, having no model."""
         return self.pieces[self.number(need, machine)].workloads == (STRANGER,)
 
     def number(self, need: PodNeed, machine: str) -> int:
-        """Return the number of the piece a pod is on a machine of which there are models."""
+        """Return the number of a pod's piece on a machine with models."""
         key = (need, machine)
         if key not in self._numbers:
             self._numbers[key] = self._numbered(need, machine)
@@ -234,7 +234,7 @@ _UNKNOWN = NodeView()
 
 
 def _unjudged(need: PodNeed, node: NodeView) -> Judged:
-    """Refuse a node of which nothing is known; a pod without a promise may go where nothing was promised either."""
+    """Reject an unknown node; a pod without a promise may go where no tenant has one either."""
     if node.exists and not any(each.has_promise for each in (need, *node.tenants.values(), *node.held.values())):
         return Judged(True, NOTHING_PROMISED)
     return Judged(False, f"slomo: {node.fault}" if node.fault else NO_MODELS)

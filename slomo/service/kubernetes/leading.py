@@ -1,7 +1,8 @@
-"""Which replica acts: one tells pods, writes what is seen and evicts; the others answer the scheduler and wait.
+"""Leader election: one replica writes conditions and objects and evicts; the others answer the scheduler and wait.
 
-A Lease as client-go uses it: who holds it renews it; another takes it over once it has not changed for as long as it
-says, by the clock of who waits, so that clocks need not agree. Who cannot renew stops acting before others may begin.
+The Lease is used as in client-go: its holder renews it, and another replica takes it over once it has not changed for
+its stated duration, measured by the waiting replica's clock, so clocks need not agree. A holder that cannot renew stops
+acting before another may begin.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from slomo.service.kubernetes.wire import Lease
 
 _LOG = logging.getLogger("slomo.service")
 NAME = "slomo-controller"
-#: How long a lease lasts, how often it is renewed or tried for, and how long after a renewal who holds it acts [s].
+#: Duration of a lease, interval of renewals and attempts, and time after a renewal for which the holder acts [s].
 LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 
 
@@ -57,7 +58,7 @@ class Leader:
             await asyncio.sleep(RENEW_S)
 
     async def attempt(self) -> None:
-        """Take or renew the lease where that may be."""
+        """Take or renew the lease if possible."""
         begun = self._clock()
         answer = await self._watch.request("GET", f"{self._path}/{NAME}")
         if answer.status_code == 404:
@@ -79,7 +80,7 @@ class Leader:
             self._note(f"the API server refuses Leases ({answer.status_code})")
 
     async def step_down(self) -> None:
-        """Give the lease up, so that another need not wait."""
+        """Release the lease, so that another replica need not wait."""
         if not self.is_leading:
             return
         self._renewed_s = -LASTS_S * 1.0

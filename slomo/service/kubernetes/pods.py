@@ -1,6 +1,6 @@
-"""How pods and nodes say what slomo has to know: annotations and labels.
+"""Annotations and labels of pods and nodes that slomo reads.
 
-A pod says its network function and what it was promised, a node its machine type::
+A pod states its network function and its promise, a node its machine type::
 
     metadata:
       annotations:
@@ -13,7 +13,7 @@ A pod says its network function and what it was promised, a node its machine typ
       annotations:
         slomo.io/cores-reserved: "1"
 
-What cannot be read is never taken for "nothing promised": the value says what is wrong, and such a pod is refused.
+An unreadable annotation never counts as "no promise": the value describes the fault, and such a pod is refused.
 """
 
 import re
@@ -31,41 +31,41 @@ from slomo.vocabulary.workload_text import parse_workload
 
 NF, MIN_SHARE, MIN_MPPS = "slomo.io/nf", "slomo.io/min-share", "slomo.io/min-mpps"
 MACHINE, CORES_RESERVED = "slomo.io/machine", "slomo.io/cores-reserved"
-#: Where an agent on the node reads how much a pod's network function serves.
+#: Annotation with the counters of a pod's network function, for the node agent.
 RATE = "slomo.io/rate"
 _KEYS = (NF, MIN_SHARE, MIN_MPPS, MACHINE, CORES_RESERVED, RATE)
-#: Annotations that are ours without their prefix, too; `nf` alone may be somebody else's.
+#: slomo's annotations that are also recognised without prefix; a bare `nf` may belong to others.
 _BARE = ("min-share", "min-mpps")
 _OVER = ("Succeeded", "Failed")
 _NUMBER = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})([eE][-+]?\d{1,2})?", re.ASCII)
 #: Longest text of a network function.
 _LONGEST = 300
-#: Keys at least so similar to one of ours (0 to 1) are taken for a slip of the pen.
+#: Similarity (0 to 1) from which an unknown key counts as a misspelt slomo key.
 _SIMILAR = 0.8
 
 
 @dataclass(frozen=True)
 class PodNeed:
-    """What a pod is and was promised."""
+    """A pod's network function and promise."""
 
-    #: Network function or workload, as text; empty where it cannot be read.
+    #: Network function or workload, as text; empty if unreadable.
     nf: str
-    #: Least throughput, as a share of that alone or absolute [Mpps].
+    #: Promised throughput, as a share of solo throughput or absolute [Mpps].
     min_share: float | None = None
     min_mpps: float | None = None
-    #: What is wrong with the annotations; empty where nothing is.
+    #: Fault of the annotations; empty without any.
     fault: str = ""
 
     @property
     def has_promise(self) -> bool:
-        """Whether something was promised, or may have been: what cannot be read counts as a promise."""
+        """Whether it has or may have a promise: an unreadable annotation counts as one."""
         return bool(self.fault) or self.min_share is not None or self.min_mpps is not None
 
 
 def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
-    """Return what a pod needs, with what is wrong with it; None for a pod that says nothing of slomo.
+    """Return a pod's need, with any fault; None for a pod without slomo's annotations.
 
-    What a policy promises (`policy_share`) holds where the pod's annotations promise nothing.
+    A policy's promise (`policy_share`) applies if the annotations contain none.
 
     Examples
     --------
@@ -96,12 +96,12 @@ def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
 
 
 def is_over(pod: Pod) -> bool:
-    """Whether a pod takes no core any more."""
+    """Whether a pod no longer uses a core."""
     return pod.status.phase in _OVER
 
 
 def host_on(node: KubernetesNode) -> Host | str:
-    """Return the kind of socket a node has, or why nothing can be judged there."""
+    """Return the kind of socket of a node, or the reason why it cannot be judged."""
     fault = _mistyped(node.metadata, (CORES_RESERVED,), (MACHINE,))
     if fault:
         return f"node: {fault}"
@@ -119,12 +119,12 @@ def host_on(node: KubernetesNode) -> Host | str:
         return f"{CORES_RESERVED} of the node leaves no core"
 
 
-#: Why nothing is judged on a node without a label.
+#: Reason for not judging a node without a label.
 NO_MACHINE = f"node has no label {MACHINE}"
 
 
 def _unreadable(text: str) -> str:
-    """Say why a text names no network function; empty where it does."""
+    """Return why a text names no network function; empty if it does."""
     try:
         if len(text) <= _LONGEST:
             parse_workload(text)
@@ -135,7 +135,7 @@ def _unreadable(text: str) -> str:
 
 
 def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[str]) -> str:
-    """Say which key is nearly one of ours, or one of ours in the wrong place; empty where none is."""
+    """Return a key that is nearly slomo's, or slomo's in the wrong place; empty without any."""
     for kind, given, known in (
         ("annotation", metadata.annotations, annotations),
         ("label", metadata.labels, labels),
@@ -151,7 +151,7 @@ def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[s
 
 @lru_cache(maxsize=4096)
 def _meant(key: str) -> str:
-    """Return the key of ours that another may have been meant for, or nothing."""
+    """Return the slomo key that a similar key probably means, or nothing."""
     nearest = max(_KEYS, key=lambda ours: SequenceMatcher(None, key[:100], ours).ratio())
     if key.startswith("slomo") or key in _BARE:
         return nearest

@@ -1,8 +1,8 @@
-"""Makes room for a pod of high priority: the fewest pods of lower priority leave so that every promise holds.
+"""Make room for a pod of high priority: evict the fewest pods of lower priority after which every promise holds.
 
-kube-scheduler's own preemption tries its own filters alone: where an extender refuses a node it finds no victim. So
-where promises are in the way, the extender chooses and evicts; where cores are, the scheduler asks (verb preempt) and
-evicts.
+kube-scheduler's own preemption considers only its own filters: if an extender rejects a node, it finds no victim. If
+promises prevent a placement, the extender therefore chooses and evicts victims; if cores are missing, the scheduler
+asks (verb preempt) and evicts.
 """
 
 import logging
@@ -21,15 +21,15 @@ from slomo.service.kubernetes.wire import Pod
 from slomo.service.metrics import Counter
 
 _LOG = logging.getLogger("slomo.service.audit")
-#: Victims of one pod, at most, and sets of victims that are looked at per number of them.
+#: Largest number of victims of one pod, and of examined sets of victims per size.
 MOST_VICTIMS, MOST_SETS = 4, 20_000
-#: How long victims may take to end before others are chosen [s].
+#: Time for victims to end before others are chosen [s].
 ENDS_S = 60.0
 
 
 @dataclass(frozen=True)
 class Preemption:
-    """A node and the pods whose leaving makes room there."""
+    """A node, and the pods whose eviction makes room there."""
 
     node: str
     victims: tuple[str, ...]
@@ -39,7 +39,7 @@ def fewest(
     need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
     judge: NodeJudge, clock: Callable[[], float] = time.monotonic,
 ) -> Preemption | None:  # fmt: skip
-    """Return the room with the fewest victims, then those of lowest priority and least promised; None without any.
+    """Return the option with fewest victims, then lowest priority and least promises; None without any.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _enough(
     need: PodNeed, uid: str, sets: Sequence[tuple[object, object, str, tuple[str, ...]]], view: ClusterView,
     judge: NodeJudge,
 ) -> list[bool]:  # fmt: skip
-    """Say for each set whether every promise would hold with the pod in their place."""
+    """Return for each set of victims whether every promise would hold with the pod in their place."""
     answers = [False] * len(sets)
     asked: dict[Host, list[tuple[int, Signature]]] = {}
     for index, (_, _, name, gone) in enumerate(sets):
@@ -124,7 +124,7 @@ class Preemptor:
         self._spared: dict[str, float] = {}
 
     def is_waiting(self, uid: str) -> bool:
-        """Whether room is being made for a pod: its victims have not ended yet."""
+        """Whether room is being made for a pod, with victims that have not ended yet."""
         now_s = self._clock()
         self._waiting = {
             key: (room, until_s)
@@ -134,7 +134,7 @@ class Preemptor:
         return uid in self._waiting
 
     def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Preemption | None:
-        """Return the room to be made for a pod for which there is none; None where there is no such."""
+        """Return the room to make for a pod that fits nowhere; None if there is no such option."""
         uid, now_s = pod.metadata.uid, self._clock()
         if self._mode == "off" or not uid or not pod.may_preempt or self.is_waiting(uid):
             return None
@@ -147,7 +147,7 @@ class Preemptor:
         return room
 
     async def make(self, pod: Pod, room: Preemption, hold: Callable[[], Awaitable[bool]]) -> None:
-        """Hold the place, then evict the victims; whom a budget spares is not chosen again for a while."""
+        """Hold the place, then evict the victims; pods protected by a budget are not chosen again for a while."""
         uid, who = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
         if self._mode == "on" and not await hold():
             self._waiting.pop(uid, None)
@@ -165,7 +165,7 @@ class Preemptor:
     def narrowed(
         self, pod: Pod, need: PodNeed, victims: dict[str, list[str]], judge: NodeJudge
     ) -> dict[str, list[str]]:
-        """Return, of the nodes that the scheduler would empty of these victims, one that needs the fewest, with all."""
+        """Return, of the scheduler's candidate nodes, one with fewest victims, and all its victims."""
         if self.is_waiting(pod.metadata.uid):
             return {}
         nodes = [(name, frozenset(uids)) for name, uids in victims.items()]

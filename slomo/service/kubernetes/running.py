@@ -1,7 +1,7 @@
-"""What runs on the nodes, judged: every promise is kept, broken, or cannot be judged, and says why.
+"""Judge running pods: every promise is kept, broken, or cannot be judged for a stated reason.
 
-The extender judges what is asked; this judges what is bound, however it came there: by another scheduler, while slomo
-was away, before a label or a model changed.
+The extender judges requested placements; this module judges all bound pods, whether another scheduler bound them, slomo
+was down, or a label or model changed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 from slomo.service.servers import BREAKS, RunningNF, RunningServer
 
-#: Nodes judged at a time; the scheduler is answered in between.
+#: Number of nodes judged together; the scheduler is answered in between.
 AT_A_TIME = 64
 CROWDED = "more network functions than cores: nothing predicts those"
 UNKNOWN = "no model of this network function"
@@ -22,20 +22,20 @@ _NEVER = (-1, RunningServer("", "", 0))
 
 
 class Running:
-    """Judges what runs, node by node as they change."""
+    """Judges running pods, node by node as they change."""
 
     def __init__(self, view: ClusterView, judge: NodeJudge) -> None:
         self._view, self._judge = view, judge
         self._servers: dict[str, tuple[int, RunningServer]] = {}
 
     async def servers(self) -> list[RunningServer]:
-        """Return all nodes with their tenants; others are answered while many are judged."""
+        """Return all nodes with their tenants; other requests are answered during long judgements."""
         while self.refresh():
             await asyncio.sleep(0)
         return [self._servers[name][1] for name in sorted(self._view.nodes)]
 
     def refresh(self) -> bool:
-        """Judge some of the nodes that changed, in one batch per kind of socket; return whether there were any."""
+        """Judge some changed nodes, in one batch per kind of socket; return whether there were any."""
         nodes = self._view.nodes
         if len(self._servers) > len(nodes):
             self._servers = {name: kept for name, kept in self._servers.items() if name in nodes}

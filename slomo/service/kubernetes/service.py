@@ -1,4 +1,4 @@
-"""The room of Kubernetes: view, judge, watch, and what was said about each pod."""
+"""Kubernetes part of the service: view, judge, watch, and explanations per pod."""
 
 import asyncio
 import functools
@@ -29,20 +29,20 @@ from slomo.service.metrics import Gauge, Metrics
 from slomo.service.servers import RunningNF, RunningServer
 
 _LOG = logging.getLogger("slomo.service")
-#: Pods whose judgements are kept for `/v1/explain`.
+#: Number of pods whose judgements are kept for `/v1/explain`.
 MOST_EXPLAINED = 300
-#: What prioritise may answer, at most.
+#: Largest score of prioritise.
 MOST_SCORE = 10
-#: How often a node is chosen for a pod where other replicas take the places at the same time.
+#: Attempts to choose a node for a pod while other replicas take places.
 ATTEMPTS = 8
-#: Kinds of objects, and after which of them they are listed first.
+#: Kinds of objects, and the kinds listed before them.
 _ORDER = (("nodes", ""), ("slopolicies", "nodes"), ("leases", "slopolicies"), ("pods", "leases"))
-#: A pod that says nothing of slomo.
+#: A pod without slomo's annotations.
 NOT_OURS = "pod names no network function"
 
 
 class NotSynced(PredictionError):  # noqa: N818 - says what is so
-    """What runs is not known now, so that nothing can be judged."""
+    """The cluster's state is unknown at present, so nothing can be judged."""
 
 
 class KubernetesRoom:
@@ -84,7 +84,7 @@ class KubernetesRoom:
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        """Judge by the newest models from now on, and by what outcomes taught of them."""
+        """Judge by new models from now on, with the corrections from outcomes."""
         self._latest = ("", -1, {})
         self.judge = NodeJudge(self._model_store.answers.library, self._confidence, factors)
         self.running = Running(self.view, self.judge)
@@ -98,13 +98,13 @@ class KubernetesRoom:
         self.leader = Leader(self.watch, f"{socket.gethostname()}-{os.getpid()}")
         self.preemptor = Preemptor(self.watch, self.view, self._evict, self._metrics.evictions)
         self.view.needed |= {"leases", "slopolicies"}
-        # what is held is listed before what runs: a place that is given up meanwhile has been bound by then
+        # held places are listed before pods: a place released in between has been bound by then
         work = [self.watch.follow(kind, after) for kind, after in _ORDER]
         work += [self._think(), self._act(self.watch, self.leader), self.leader.lead()]
         self._tasks = [asyncio.create_task(item) for item in work]
 
     async def _think(self) -> None:
-        """Judge what has changed before a pod asks about it, half of the time at most."""
+        """Judge changed nodes in advance, for at most half of the time."""
         while True:
             begun = time.perf_counter()
             try:
@@ -116,7 +116,7 @@ class KubernetesRoom:
             await asyncio.sleep(took_s if has_more else 0.05)
 
     async def _act(self, watch: Watch, leader: Leader) -> None:
-        """As the leader, tell pods every second whether their promises are kept; move some where they are not."""
+        """As the leader, update the pods' conditions every second, and evict pods where promises are broken."""
         teller = Teller(watch, self.view, self._metrics.told)
         evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions, self._per_minute)
         writer = ContentionWriter(watch)
@@ -131,7 +131,7 @@ class KubernetesRoom:
                 writer.forget()
 
     def _refused(self) -> RunningServer:
-        """Return the pods without a node whose annotations cannot be read."""
+        """Return pods without a node whose annotations are unreadable."""
         items = self.view.refused.items()
         return RunningServer("", "", 0, tuple(
             RunningNF(name, "?", state="unjudged", why=fault, uid=uid) for uid, (name, fault) in items
@@ -149,11 +149,11 @@ class KubernetesRoom:
 
     @property
     def is_on(self) -> bool:
-        """Whether the cluster is one of Kubernetes."""
+        """Whether a Kubernetes cluster is watched."""
         return self.watch is not None or bool(self.view.nodes)
 
     def faults(self) -> list[str]:
-        """Return why pods cannot be judged now; empty where they can, or where no API server is watched."""
+        """Return why pods cannot be judged now; empty if they can, or without an API server."""
         if self.watch is None or self.view.is_fresh:
             return []
         return [f"kubernetes: {self._not_synced()}; pods wait ({self.watch.trouble or 'not listed yet'})"]
@@ -178,10 +178,10 @@ class KubernetesRoom:
         yield "slomo_kubernetes_leading", "1 on the replica that tells pods and evicts.", (), {(): is_leading}
 
     async def filter(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
-        """Return the nodes that pass; why others do not; and why others never will.
+        """Return the nodes that pass, and the reasons of temporary and of permanent rejections.
 
-        Where an API server is watched, the best node alone passes, for its place is held there before others may have
-        it. Raises NotSynced, JudgesTooLong, TakenMeanwhile where nothing can be judged now: the scheduler asks again.
+        With a watched API server only the best node passes, since its place is held there at once. Raises NotSynced,
+        JudgesTooLong or TakenMeanwhile if nothing can be judged now: the scheduler asks again.
         """
         need = self._ready(pod)
         if need is None:
@@ -207,7 +207,7 @@ class KubernetesRoom:
         raise TakenMeanwhile("other schedulers take the places, ask again")
 
     def _make_room(self, pod: Pod, need: PodNeed, names: list[str]) -> None:
-        """Let pods of lower priority leave where that gives a pod a place; it is asked about again once they have."""
+        """Evict pods of lower priority if that makes room for a pod; the scheduler asks again afterwards."""
         preemptor, uid = self.preemptor, pod.metadata.uid
         if preemptor is None or self.holds is None:
             return
@@ -219,14 +219,14 @@ class KubernetesRoom:
             task.add_done_callback(self._tasks.remove)
 
     def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return, of nodes that the scheduler would empty of these pods, the one to take and all that must leave."""
+        """Return, of the scheduler's candidate nodes for these victims, the one to take and all its victims."""
         need = self._ready(pod)
         if need is None or self.preemptor is None:
             return victims
         return {} if need.fault else self.preemptor.narrowed(pod, need, victims, self.judge)
 
     def prioritise(self, pod: Pod, names: list[str]) -> list[dict[str, Any]]:
-        """Score nodes: one alone is best, and is held for the pod until it is bound."""
+        """Score nodes; a single node gets the best score and is held for the pod until it is bound."""
         need = self._ready(pod)
         if need is None or need.fault:
             return [{"Host": name, "Score": 0} for name in names]
@@ -243,14 +243,14 @@ class KubernetesRoom:
         return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
 
     def _judged(self, pod: Pod, need: PodNeed, names: list[str]) -> dict[str, Judged]:
-        """Judge, or return what filter found a moment ago where nothing has changed since."""
+        """Judge nodes, or return filter's recent result if nothing has changed."""
         uid, changes, judged = self._latest
         if uid and uid == pod.metadata.uid and changes == self.view.changes and all(name in judged for name in names):
             return {name: judged[name] for name in names}
         return self.judge.judge(need, pod.metadata.uid, names, self.view)
 
     def explain(self, name: str) -> dict[str, Any] | None:
-        """Return the numbers behind the last judgement of a pod, by name, ``namespace/name`` or uid."""
+        """Return the numbers of a pod's last judgement, by name, ``namespace/name`` or uid."""
         kept = self._said.get(name) or next(
             (item for item in reversed(self._said.values()) if name in (item["name"], item["pod"])), None
         )
@@ -260,7 +260,7 @@ class KubernetesRoom:
         return {key: kept[key] for key in ("pod", "uid", "nf", "outcome", "reason")} | {"nodes": rows}
 
     def _ready(self, pod: Pod) -> PodNeed | None:
-        """Return what a pod needs, or None where slomo has nothing to say of it; count what is not judged, and why."""
+        """Return a pod's need, or None if slomo does not judge it; count skipped pods by reason."""
         self.view.expire()
         need = self.view.need(pod)
         if need is None:
@@ -321,7 +321,7 @@ class KubernetesRoom:
 
 
 def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:
-    """Return the ranks of the nodes that pass by a prediction."""
+    """Return the ranks of nodes that pass by prediction."""
     return {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
 
 

@@ -1,7 +1,7 @@
-"""Says on the pods themselves whether their promise is kept: a condition, and an event where that changes.
+"""Write on pods whether their promise is kept: a condition, and an event when it changes.
 
-The condition ``slomo.io/PromiseKept`` is compared with what should stand there, so that nothing is lost by a restart
-and two that tell say the same. Where the API server refuses (no such role), metrics and the page tell alone.
+The condition ``slomo.io/PromiseKept`` is compared with its intended value, so a restart loses nothing and two writers
+agree. If the API server refuses (no such role), only metrics and the page report it.
 """
 
 import logging
@@ -23,9 +23,9 @@ _LOG = logging.getLogger("slomo.service")
 _SAID: dict[State, tuple[str, str]] = {
     "kept": ("True", "PromiseKept"), "broken": ("False", "PromiseBroken"), "unjudged": ("Unknown", "PromiseNotJudged"),
 }  # fmt: skip
-#: Pods told of at a time, at most; the others follow a second later.
+#: Largest number of pods updated at once; the others follow a second later.
 MOST_AT_A_TIME = 20
-#: How long nothing is told after the API server has refused [s].
+#: Pause after the API server refused an update [s].
 REFUSED_S = 300.0
 
 
@@ -51,7 +51,7 @@ class Teller:
         self._not_before_s = 0.0
 
     async def tell(self, servers: Iterable[RunningServer]) -> None:
-        """Tell pods on which something else stands than is so."""
+        """Update pods whose condition differs from the present state."""
         if self._clock() < self._not_before_s:
             return
         wrong = [item for server in servers for item in server.tenants if self._is_wrong(item)]

@@ -1,7 +1,7 @@
-"""What is known of the cluster's nodes and pods: who runs where, and who will in a moment.
+"""The view of the cluster: nodes, pods, and pods about to be bound.
 
-Between the score and the bind the scheduler goes on to the next pod. A reservation holds the place until the binding is
-seen, the pod is gone, or the time is up (by a clock that is never set back).
+Between score and bind, the scheduler continues with the next pod. A reservation holds the place until the binding is
+seen, the pod is deleted, or a time limit by a monotonic clock.
 """
 
 import time
@@ -12,24 +12,24 @@ from slomo.placement.feasibility.mixes import Host
 from slomo.service.kubernetes.pods import PodNeed, host_on, is_over, need_of
 from slomo.service.kubernetes.wire import KubernetesNode, Pod, SLOPolicy
 
-#: How long a place is held for a pod that was scored there [s].
+#: Time for which a place is held for a scored pod [s].
 HOLD_S = 30.0
-#: How long the view may be without news from the API server before it is stale [s]; watches end every 6 s.
+#: Time without news from the API server after which the view is stale [s]; watches end every 6 s.
 STALE_S = 10.0
-#: How long a connection to the API server may be lost before the view counts as stale [s].
+#: Time without connection to the API server after which the view is stale [s].
 LOST_S = 10.0
 
 
 @dataclass
 class NodeView:
-    """One node: its kind of socket, or why nothing can be judged there, and what runs there by pod."""
+    """One node: its kind of socket, or why it cannot be judged, and its tenants by pod."""
 
     host: Host | None = None
     fault: str = "node is not known"
     exists: bool = False
     tenants: dict[str, PodNeed] = field(default_factory=dict)
     held: dict[str, PodNeed] = field(default_factory=dict)
-    #: Changes whenever what runs there does; what was made of it is remembered until then.
+    #: Changes with the tenants; results derived from them are cached until then.
     version: int = 0
 
 
@@ -42,7 +42,7 @@ class Hold:
 
 
 class ClusterView:
-    """Nodes and pods, kept by events.
+    """Nodes and pods, updated by events.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ class ClusterView:
         self.refused: dict[str, tuple[str, str]] = {}
         self.policies: dict[str, SLOPolicy] = {}
         self.holds: dict[str, Hold] = {}
-        #: Kinds of objects to be listed again once their watch ends.
+        #: kinds of objects to list again after their watch ends
         self.again: set[str] = set()
-        #: Kinds of objects without which nothing is judged.
+        #: kinds of objects required for judging
         self.needed = {"nodes", "pods"}
         self.heard_at_s: dict[str, float] = {}
         self.lost_at_s: dict[str, float] = {}
@@ -88,27 +88,27 @@ class ClusterView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether what is needed was listed, heard of lately, and is still followed."""
+        """Whether all required kinds were listed, have recent news, and are still followed."""
         now = self._clock()
         heard = all(now - self.heard_at_s.get(kind, -STALE_S) < STALE_S for kind in self.needed)
         return heard and all(now - self.lost_at_s.get(kind, now) < LOST_S for kind in self.needed)
 
     @property
     def is_listed(self) -> bool:
-        """Whether everything that is needed has been listed once."""
+        """Whether all required kinds were listed once."""
         return self.needed <= self.heard_at_s.keys()
 
     def heard(self, kind: str) -> None:
-        """Note that the API server has spoken of a kind."""
+        """Record news of a kind from the API server."""
         self.heard_at_s[kind] = self._clock()
         self.lost_at_s.pop(kind, None)
 
     def lost(self, kind: str) -> None:
-        """Note that a kind cannot be followed."""
+        """Record that a kind cannot be followed."""
         self.lost_at_s.setdefault(kind, self._clock())
 
     def node_seen(self, node: KubernetesNode) -> None:
-        """Take in a node that was added or changed."""
+        """Update the view for an added or changed node."""
         view = self.nodes.setdefault(node.metadata.name, NodeView())
         told = host_on(node)
         host, fault = (None, told) if isinstance(told, str) else (told, "")
@@ -117,7 +117,7 @@ class ClusterView:
             self._changed(view)
 
     def node_gone(self, name: str) -> None:
-        """Forget a node; pods still said to run there are forgotten when they are said to be gone."""
+        """Remove a node; its pods are removed by their own events."""
         view = self.nodes.get(name)
         if view is not None:
             view.host, view.fault, view.exists = None, NodeView.fault, False
@@ -125,7 +125,7 @@ class ClusterView:
             self._forget(name)
 
     def pod_seen(self, pod: Pod) -> None:
-        """Take in a pod that was added or changed."""
+        """Update the view for an added or changed pod."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         need = self.need(pod)
         if need is None or is_over(pod):
@@ -167,13 +167,13 @@ class ClusterView:
         self._forget(node)
 
     def _forget(self, name: str) -> None:
-        """Forget a node that is gone once nothing runs there any more."""
+        """Drop a removed node once its last pod is gone."""
         view = self.nodes[name]
         if not view.exists and not view.tenants and not view.held:
             del self.nodes[name]
 
     def replace_nodes(self, nodes: list[KubernetesNode]) -> None:
-        """Take in a whole list of nodes: those not in it are gone."""
+        """Replace all nodes by a list: others are removed."""
         names = {node.metadata.name for node in nodes}
         for name in [name for name, view in self.nodes.items() if view.exists and name not in names]:
             self.node_gone(name)
@@ -181,7 +181,7 @@ class ClusterView:
             self.node_seen(node)
 
     def replace_pods(self, pods: list[Pod]) -> None:
-        """Take in a whole list of pods: those not in it are gone."""
+        """Replace all pods by a list: others are removed."""
         uids = {pod.metadata.uid for pod in pods}
         for uid in [uid for uid in (*self.pods, *self.refused) if uid not in uids]:
             self.pod_gone(uid)
@@ -189,7 +189,7 @@ class ClusterView:
             self.pod_seen(pod)
 
     def need(self, pod: Pod) -> PodNeed | None:
-        """Return what a pod needs: by its annotations, else by the policy of its namespace that promises most."""
+        """Return a pod's need: by its annotations, else by its namespace's policy with the largest promise."""
         labels, namespace = pod.metadata.labels or {}, pod.metadata.namespace
         shares = [
             policy.spec.min_share
@@ -201,12 +201,12 @@ class ClusterView:
         return need_of(pod, max(shares, default=None))
 
     def replace_policies(self, policies: list[SLOPolicy]) -> None:
-        """Take in a whole list of policies."""
+        """Replace all policies by a list."""
         self.policies = {_name(item): item for item in policies}
         self.again.add("pods")
 
     def policy_seen(self, policy: SLOPolicy) -> None:
-        """Take in a policy that was added or changed."""
+        """Update the view for an added or changed policy."""
         self.policies[_name(policy)] = policy
         self.again.add("pods")
 
@@ -240,7 +240,7 @@ class ClusterView:
         self.changes += 1
 
     def expire(self) -> None:
-        """Give up the places whose time is up."""
+        """Release places after their time limit."""
         now = self._clock()
         for uid in [uid for uid, hold in self.holds.items() if hold.until_s <= now]:
             self.release(uid)

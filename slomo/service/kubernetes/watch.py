@@ -1,7 +1,7 @@
-"""List and watch objects of an API server: resume, bookmarks, and a new list where the past is gone (410).
+"""List and watch objects of an API server: resume, bookmarks, and a new list after a 410.
 
-A watch is resumed from the last version seen; bookmarks move that version on while nothing happens. Only where the
-server has forgotten it (410) is everything listed again, in pages.
+A watch resumes from the last version seen; bookmarks advance that version while nothing changes. Only if the server no
+longer has the version (410) is everything listed again, in pages.
 """
 
 import asyncio
@@ -26,11 +26,12 @@ from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, SLOPoli
 _LOG = logging.getLogger("slomo.service")
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
-#: How long one watch is asked to last [s]; the server sends a bookmark before it ends. One that does not end is mute.
+#: Requested duration of one watch [s]; the server sends a bookmark before it ends. A watch that does not end is
+#: considered dead.
 WATCH_S = 6
-#: How much longer than that nothing may be heard before a connection counts as mute [s].
+#: Additional silence after which a connection is considered dead [s].
 MUTE_S = 2.0
-#: How long an answer to something read or written is waited for [s].
+#: Time limit for the answer to a read or write [s].
 SEND_S = 5.0
 #: Longest pause between attempts [s].
 LONGEST_PAUSE_S = 15.0
@@ -58,7 +59,7 @@ class _Event(Struct):
 
 
 class _Status(Struct):
-    """What the server says where it cannot go on."""
+    """The server's message when it cannot continue."""
 
     code: int = 0
     message: str = ""
@@ -71,12 +72,12 @@ class _Versioned(Struct):
 
 
 class Gone(Exception):  # noqa: N818 - the server's word for it
-    """The version asked for is forgotten."""
+    """The requested version is no longer available."""
 
 
 @dataclass(frozen=True)
 class WatchedKind:
-    """Objects that are followed: where they are, what is read of them, and who is told."""
+    """A followed kind of object: its path, the fields read, and its handler."""
 
     path: str
     type: type[Any]
@@ -84,7 +85,7 @@ class WatchedKind:
     seen: Callable[[Any], None]
     gone: Callable[[Any], None]
     query: dict[str, str] = field(default_factory=dict)
-    #: Whether pods are judged without it where the API server refuses it (no such role, no such kind).
+    #: Whether pods are judged without it if the API server refuses it (no such role, no such kind).
     is_optional: bool = False
 
 
@@ -133,7 +134,7 @@ class Watch:
         await self._client.aclose()
 
     async def follow(self, kind: str, after: str = "") -> None:
-        """List, then watch a kind for ever; begin once what it comes `after` was listed, where that is needed."""
+        """List, then watch a kind for ever; if `after` is given, begin once that kind was listed."""
         pause_s, version = 0.2, ""
         while after in self._view.needed - self._view.heard_at_s.keys():
             await asyncio.sleep(0.01)
@@ -158,7 +159,7 @@ class Watch:
                 pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
 
     async def _list(self, kind: str) -> str:
-        """Read everything in pages; return the version of the list."""
+        """List everything in pages; return the list's version."""
         items: list[Raw] = []
         what = self.kinds[kind]
         carry_on = version = ""
@@ -180,7 +181,7 @@ class Watch:
         return version
 
     async def _watch(self, kind: str, version: str) -> str:
-        """Follow from a version until the server ends the watch; return the version to go on from."""
+        """Watch from a version until the server ends the watch; return the version to continue from."""
         what = self.kinds[kind]
         query = {
             **what.query,
@@ -209,20 +210,20 @@ class Watch:
         return version
 
     async def send(self, method: str, path: str, body: dict[str, Any], media_type: str = "application/json") -> int:
-        """Write something; return the answer's status."""
+        """Send a write; return the answer's status."""
         return (await self.request(method, path, body, media_type)).status_code
 
     async def request(
         self, method: str, path: str, body: dict[str, Any] | None = None, media_type: str = "application/json"
     ) -> httpx.Response:
-        """Read or write something; return the answer."""
+        """Send a request; return the answer."""
         headers = {**self._headers(), "Content-Type": media_type}
         content = None if body is None else msgspec.json.encode(body)
         url = f"{self._base}{path}"
         return await self._client.request(method, url, content=content, headers=headers, timeout=SEND_S)
 
     def _told(self, kind: str, event: _Event) -> str:
-        """Take an event in; return its version."""
+        """Process an event; return its version."""
         self._view.heard(kind)
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=_Status)
@@ -260,13 +261,13 @@ def _base(address: str) -> str:
 
 
 def _namespace(address: str) -> str:
-    """Return the namespace for what slomo itself writes: a pod's own, or what the environment names."""
+    """Return the namespace for slomo's own objects: the pod's, or one from the environment."""
     named = os.environ.get("SLOMO_KUBE_NAMESPACE", "slomo")
     return read_text(ACCOUNT / "namespace").strip() if address == "in-cluster" else named
 
 
 def _credentials(address: str) -> tuple[Path | None, ssl.SSLContext | bool]:
-    """Return where the token is, and whom to trust: a pod's own, or what the environment names."""
+    """Return the paths of token and CA: the pod's own, or from the environment."""
     folder = ACCOUNT if address == "in-cluster" else None
     token = os.environ.get("SLOMO_KUBE_TOKEN_FILE")
     authority = os.environ.get("SLOMO_KUBE_CA_FILE")

@@ -1,7 +1,7 @@
-"""The scheduler extender's JSON, as `pkg/scheduler/extender.go` writes and reads it.
+"""The scheduler extender's JSON, as in `pkg/scheduler/extender.go`.
 
-Go structures without tags: names verbatim, the unused one of ``Nodes`` and ``NodeNames`` null. Go's decoder takes any
-case, so lower-case keys are taken here, too; fields that are not needed are passed over without being decoded.
+The Go structures have no tags: field names verbatim, the unused one of ``Nodes`` and ``NodeNames`` null. Go's decoder
+ignores case, so lower-case keys are accepted too; unneeded fields are skipped without decoding.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 
 class Metadata(Struct):
-    """What is read of an object's metadata."""
+    """Fields read of an object's metadata."""
 
     name: str = ""
     namespace: str = "default"
@@ -24,12 +24,12 @@ class Metadata(Struct):
 
     @property
     def has_controller(self) -> bool:
-        """Whether something makes the object anew once it is gone."""
+        """Whether a controller creates the object anew after its deletion."""
         return any(owner.get("controller") for owner in self.owner_references or ())
 
 
 class PodSpec(Struct):
-    """What is read of a pod's specification."""
+    """Fields read of a pod's specification."""
 
     node_name: str = msgspec.field(default="", name="nodeName")
     scheduler_name: str = msgspec.field(default="", name="schedulerName")
@@ -37,7 +37,7 @@ class PodSpec(Struct):
     preemption_policy: str | None = msgspec.field(default=None, name="preemptionPolicy")
 
 
-#: Condition on a pod: whether its promise is kept.
+#: Condition of a pod: whether its promise is kept.
 PROMISE_KEPT = "slomo.io/PromiseKept"
 
 
@@ -49,7 +49,7 @@ class Condition(Struct):
 
 
 class PodStatus(Struct):
-    """What is read of a pod's status."""
+    """Fields read of a pod's status."""
 
     phase: str = ""
     conditions: list[Condition] | None = None
@@ -57,7 +57,7 @@ class PodStatus(Struct):
 
     @property
     def promise_kept(self) -> str:
-        """What stands on the pod of its promise: True, False, Unknown, or nothing."""
+        """Status of the pod's condition on its promise: True, False, Unknown, or none."""
         return next((item.status for item in self.conditions or () if item.type == PROMISE_KEPT), "")
 
 
@@ -70,7 +70,7 @@ class Pod(Struct):
 
     @property
     def may_preempt(self) -> bool:
-        """Whether pods of lower priority may have to leave for it."""
+        """Whether it may preempt pods of lower priority."""
         return self.spec.preemption_policy != "Never"
 
 
@@ -81,7 +81,7 @@ class KubernetesNode(Struct):
 
 
 class LeaseSpec(Struct):
-    """What is read of a lease's specification."""
+    """Fields read of a lease's specification."""
 
     holder_identity: str | None = msgspec.field(default=None, name="holderIdentity")
     lease_duration: int | None = msgspec.field(default=None, name="leaseDurationSeconds")
@@ -103,21 +103,21 @@ class Selector(Struct):
 
 
 class PolicySpec(Struct):
-    """What a policy promises to whom."""
+    """A policy's promise, and the labels of its pods."""
 
     selector: Selector = msgspec.field(default_factory=Selector)
     min_share: float = msgspec.field(default=1.0, name="minShare")
 
 
 class SLOPolicy(Struct):
-    """A promise to the pods of a namespace that have some labels."""
+    """A promise to a namespace's pods with some labels."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PolicySpec = msgspec.field(default_factory=PolicySpec)
 
 
 class NodeList(Struct):
-    """Nodes as they came, to be sent back as they came."""
+    """Nodes in undecoded form, to be returned unchanged."""
 
     items: list[Raw] | None = None
 
@@ -126,7 +126,7 @@ KubernetesPod = Pod
 
 
 class ExtenderArgs(Struct):
-    """What the scheduler asks, in either mode and either case."""
+    """The scheduler's question, in either mode and either case."""
 
     Pod: "KubernetesPod | None" = None
     Nodes: NodeList | None = None
@@ -138,9 +138,9 @@ class ExtenderArgs(Struct):
 
 
 def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None]:
-    """Return the pod, the nodes' names in order, and, in ``Nodes`` mode, nodes as they came.
+    """Return the pod, the nodes' names in order and, in ``Nodes`` mode, the undecoded nodes.
 
-    What nodes say of themselves in a question is not read: what is known of a node comes from the API server.
+    Node properties in the question are ignored: nodes are known from the API server.
     """
     pod = args.Pod or args.pod or Pod()
     names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
@@ -152,7 +152,7 @@ def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | Non
 
 
 class Victims(Struct):
-    """Pods that would have to leave a node, by uid or whole."""
+    """Pods to evict from a node, by uid or whole."""
 
     Pods: list[dict[str, Any]] | None = None
     NumPDBViolations: int = 0
@@ -164,7 +164,7 @@ class Victims(Struct):
 
 
 class PreemptionArgs(Struct):
-    """What the scheduler asks before it evicts."""
+    """The scheduler's question before an eviction."""
 
     Pod: KubernetesPod = msgspec.field(default_factory=KubernetesPod)
     NodeNameToVictims: dict[str, Victims] | None = None
@@ -178,7 +178,7 @@ def filter_answer(
     raw: dict[str, Raw] | None,
     error: str = "",
 ) -> dict[str, Any]:
-    """Return the answer to ``filter``, in the mode of the question; with `error` the scheduler asks again.
+    """Return the answer to ``filter``, in the question's mode; with `error` the scheduler asks again.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The page at ``/``: rendered on the server, no build step, nothing from elsewhere."""
+"""The page at ``/``: rendered on the server, without a build step or external resources."""

@@ -1,4 +1,4 @@
-"""The cluster as racks: every server coloured, and marked, by the promise it keeps and the headroom it has left."""
+"""The cluster as racks: each server has a colour and a mark for its promises and headroom."""
 
 import math
 import re
@@ -9,12 +9,12 @@ from slomo.service.page.frame import choice, field, number, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import TIGHT, RunningNF, RunningServer, promises
 
-#: Rows of promises that do not hold, at most.
+#: Largest number of rows of promises that do not hold.
 MOST_AT_RISK = 200
 
 
 def state_text(row: RunningServer) -> str:
-    """Return how a server stands, in words."""
+    """Return a server's state in words."""
     texts = {
         "ample": f"promises kept, {_spare(row)} % to spare",
         "tight": f"tight, {_spare(row)} % to spare",
@@ -31,7 +31,7 @@ def _spare(row: RunningServer) -> str:
     return str(math.floor(100.0 * row.headroom)) if math.isfinite(row.headroom) else "-"
 
 
-#: Mark and meaning of each kind, so that colour is never alone.
+#: Mark and meaning of each kind, so that colour is never the only sign.
 KINDS = {
     "ample": ("✓", f"promises kept, {share(TIGHT)} or more to spare"),
     "tight": ("!", "promises kept, little to spare"),
@@ -43,7 +43,7 @@ KINDS = {
 
 
 def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
-    """Return the content of the page.
+    """Return the page's content.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _tiles(rows: Sequence[RunningServer]) -> Markup:
 
 
 def at_risk(rows: Sequence[RunningServer]) -> Markup | None:
-    """Return the promises that do not hold, or cannot be judged; None where there are none."""
+    """Return the promises that do not hold or cannot be judged; None without any."""
     here = [(row, item) for row in rows for item in row.tenants if item.state in ("broken", "unjudged")]
     if not here:
         return None
@@ -111,14 +111,14 @@ def at_risk(rows: Sequence[RunningServer]) -> Markup | None:
 
 
 def state(item: RunningNF) -> Markup:
-    """Return how a promise stands, as a coloured word."""
+    """Return the state of a promise as a coloured word."""
     kind = {"kept": "ample", "none": "free"}.get(item.state, item.state)
     text = {"kept": "kept", "broken": "may break", "unjudged": "not judged", "none": "none"}[item.state]
     return tag("span", text, class_=f"badge {kind}")
 
 
 def server_link(name: str) -> str:
-    """Return the address of a server's page."""
+    """Return the URL of a server's page."""
     return f"/servers/{quote(name, safe='')}"
 
 

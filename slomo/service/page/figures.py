@@ -1,4 +1,4 @@
-"""Figures as SVG, with their numbers as text for those who do not see them; colours come from the style sheet."""
+"""Figures as SVG, with their numbers as text for screen readers; colours are in the style sheet."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ from slomo.service.page.frame import number
 from slomo.service.page.markup import Markup, tag
 from slomo.service.servers import RunningNF
 
-#: Width of a bar in units of its drawing, at 100 % of the throughput alone.
+#: Width of a bar in drawing units at 100 % of solo throughput.
 _FULL = 200.0
 
 
 def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
-    """Draw a predicted throughput with its interval on a scale from 0 to 100 % of that alone.
+    """Draw a predicted throughput with its interval, on a scale from 0 to 100 % of solo throughput.
 
-    A triangle is the promise, a circle what was observed; ticks are at 0, 50 and 100 %.
+    A triangle marks the promise, a circle the observation; ticks are at 0, 50 and 100 %.
     """
     mpps, low, high = item.predicted_mpps or 0.0, item.low_mpps or 0.0, item.high_mpps or item.predicted_mpps or 0.0
     solo = item.solo_mpps or max(high, item.needed_mpps, 1e-12)
@@ -40,12 +40,12 @@ def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
     return tag("svg", parts, viewBox="-8 0 232 33", role="img", aria_label=said, class_="bar", focusable="false")
 
 
-#: Half the height of a line of ratios, at 20 % [px].
+#: Half the height of a line of ratios, for 20 % [px].
 _HALF = 20.0
 
 
 def ratio_line(ratios: Sequence[float]) -> Markup:
-    """Draw how far outcomes were from predictions, oldest left, from -20 to +20 %; the line in the middle is 0."""
+    """Draw the ratios of outcomes to predictions, oldest left, from -20 to +20 %; the middle line is 0."""
     shown = list(ratios)[-60:]
     points = " ".join(
         f"{'M' if not place else 'L'}{4 * place} {round(_HALF - 5.0 * _HALF * max(-0.2, min(0.2, ratio - 1.0)), 1)}"

@@ -1,4 +1,4 @@
-"""What all pages share: head, navigation, and the place where what was done is said."""
+"""Common parts of all pages: head, navigation, and messages about actions."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def field(label: str, name: str, control: Markup) -> Markup:
 
 
 def choice(name: str, options: Any, chosen: str = "") -> Markup:
-    """Return a choice of texts; one that HTML would trim is sent as value, too."""
+    """Return a selection of texts; a text that HTML would trim is also sent as value."""
     return tag(
         "select",
         [

@@ -1,7 +1,7 @@
-"""HTML by functions that escape: whatever is not marked as markup is text, wherever it comes from.
+"""Build HTML by functions that escape: everything not marked as markup is text.
 
-Names of network functions, servers and requests are chosen by callers; none of them can become markup here, and the
-content security policy would not run it.
+Callers choose the names of network functions, servers and requests; none can become markup here, and the content
+security policy would not run it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ class Markup(str):
     __slots__ = ()
 
 
-#: Elements of HTML without an end, and of SVG, which are closed at once.
+#: HTML elements without an end tag, and SVG elements that close themselves.
 _EMPTY, _CLOSED = frozenset({"input", "link", "meta", "br"}), frozenset({"rect", "line", "path", "circle"})
 
 
@@ -49,7 +49,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
 
 
 def joined(children: Iterable[Any]) -> Markup:
-    """Return children one after the other.
+    """Return children in sequence.
 
     Examples
     --------
@@ -69,15 +69,15 @@ def _text(child: Any) -> str:
     return escape(str(child))
 
 
-#: Columns of a table up to which its rows become cards on a phone; wider ones scroll.
+#: Number of columns up to which a table's rows become cards on a phone; wider tables scroll.
 CARDS = 8
 
 
 def table(caption: str, headers: Iterable[str], rows: Iterable[Iterable[Any]]) -> Markup:
-    """Return a table whose first column names its rows; on a phone each row is a card whose cells say their column.
+    """Return a table whose first column names its rows; on a phone each row is a card with labelled cells.
 
-    It scrolls within itself where it is too wide even so. Roles stay, for what is laid out as cards is no table to
-    some screen readers.
+    If it is still too wide, it scrolls within itself. ARIA roles stay, as some screen readers do not recognise cards as
+    a table.
     """
     _, *columns = names = list(headers)
     head = tag("tr", [tag("th", name, scope="col", role="columnheader") for name in names], role="row")

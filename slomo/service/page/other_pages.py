@@ -1,4 +1,4 @@
-"""Jobs with their progress, drift of the models, receipts with undo, and the way in where tokens are needed."""
+"""Jobs with progress, drift of the models, receipts with undo, and the login form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from slomo.service.page.markup import Markup, joined, table, tag
 
 
 def jobs_content(jobs: Sequence[Job]) -> Markup:
-    """Return the jobs; those at work are kept up to date by server-sent events."""
+    """Return the jobs; server-sent events update the running ones."""
     if not jobs:
         text = "No long work so far. A large placement becomes a job, and is followed here:"
         header = "curl -H 'Prefer: respond-async' -H 'Content-Type: application/json' -d @requests.json .../v1/place"
@@ -55,18 +55,18 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
 
 
 def _off(ratio: float) -> Markup:
-    """Return how far outcomes are from predictions [%], coloured."""
+    """Return the deviation of outcomes from predictions [%], coloured."""
     off = round(100.0 * (ratio - 1.0), 1) + 0.0  # no minus before nought
     kind = "ample" if abs(off) < TOLERATED else "tight" if abs(off) < 2.0 * TOLERATED else "broken"
     return tag("span", f"{off:+.1f} %", class_=f"badge {kind}")
 
 
-#: Per cent by which outcomes may be off before the page colours them.
+#: Deviation of outcomes from which the page colours them [%].
 TOLERATED = 5.0
 
 
 def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
-    """Return the latest changes, each with a button that takes it back."""
+    """Return the latest changes, each with an undo button."""
     if not receipts:
         text = (
             "Nothing was changed yet. Every change of the cluster leaves a receipt here, with a button that undoes it."

@@ -1,4 +1,4 @@
-"""One server: its tenants with intervals and promises, who costs whom how much, and what one more would do."""
+"""One server: its tenants with intervals and promises, the cost of each neighbour, and the effect of one more."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from slomo.service.page.frame import choice, field, number, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import RunningNF, RunningServer
 
-#: RunningNF -> what it was observed to do [Mpps], None where nothing was.
+#: RunningNF -> its observed throughput [Mpps], None without one.
 Observed = Callable[[RunningNF], float | None]
 _SCALE = (
     "Scale: % of the throughput alone. Broad line: interval; stroke: predicted; triangle: promise; circle: observed."
@@ -73,7 +73,7 @@ def _tenants(
 
 
 def verdict_badge(verdict: str) -> Markup:
-    """Return how well a prediction is supported, as a coloured word."""
+    """Return a prediction's verdict as a coloured word."""
     kind = {"supported": "ample", "extrapolated": "tight", "unsupported": "broken"}.get(verdict, "unjudged")
     return tag("span", verdict, class_=f"badge {kind}")
 
@@ -94,7 +94,7 @@ def _promised(item: RunningNF) -> Markup:
 
 
 def _costs(told: dict[str, Any]) -> Markup:
-    """Return who costs whom: row by row what a tenant takes from each of the others."""
+    """Return the table of costs: in each row, what a tenant takes from each of the others."""
     tenants, costs = told["tenants"], told["costs_mpps"]
     names = [item["target"] for item in tenants]
     solos = [item["solo_mpps"] or 1.0 for item in tenants]
@@ -137,7 +137,7 @@ def _add(name: str, functions: list[str]) -> Markup:
 def whatif_content(
     servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], told: OneMore | str | None
 ) -> Markup:
-    """Return the content of the what-if page: whose promise would break, everybody before and after, what would help.
+    """Return the what-if page's content: broken promises, all tenants before and after, remedies.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _verdict(told: OneMore) -> Markup:
 
 
 def _elsewhere(told: OneMore, server: str) -> Markup:
-    """Return where it would fit without breaking a promise."""
+    """Return the servers where it would fit without breaking a promise."""
     names = [name for name in told.fits if name != server]
     if not names:
         return tag("p", "There is no other server on which every promise would hold.", class_="hint")

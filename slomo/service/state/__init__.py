@@ -1,1 +1,1 @@
-"""State that survives: SQLite with one writer."""
+"""Durable state: SQLite with one writer."""

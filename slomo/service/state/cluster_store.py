@@ -1,7 +1,7 @@
-"""Keeps the cluster: every change is decided in memory and on disk before it is answered, or is in neither.
+"""Durable cluster: every change is applied in memory and on disk before it is answered, or in neither.
 
-All changes run in the writer's thread, one after the other. A change that fails leaves the placer as it was; where a
-whole transaction is lost (disk full), the placer is rebuilt from what is on disk.
+All changes run in the writer's thread, one after the other. A failed change leaves the placer unchanged; after the loss
+of a whole transaction (disk full), the placer is rebuilt from disk.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class ClusterStore:
         self.store, self.model_store, self.policy, self.confidence = store, model_store, policy, confidence
         self._lock = threading.RLock()
         self.revision = 0
-        #: What outcomes taught: machine type -> workload -> what predictions are multiplied by.
+        #: machine type -> workload -> correction factor of predictions, learned from outcomes
         self.factors: Mapping[str, Mapping[str, float]] = {}
         self.fault: str | None = None
         self._placer: Placer | None = None
@@ -60,7 +60,7 @@ class ClusterStore:
 
     @property
     def placer(self) -> Placer:
-        """The cluster in force; Problem: 409 while there is no cluster."""
+        """The present cluster; Problem 409 without one."""
         placer = self._placer
         if placer is None:
             raise Problem(409, "there are no servers yet", hint="POST /v1/cluster/servers")
@@ -68,7 +68,7 @@ class ClusterStore:
 
     @property
     def placer_or_none(self) -> Placer | None:
-        """The cluster in force, or None."""
+        """The present cluster, or None."""
         return self._placer
 
     @property
@@ -77,14 +77,14 @@ class ClusterStore:
         return self._placer is not None
 
     def reload(self) -> None:
-        """Rebuild the placer from what is on disk, with the models in force."""
+        """Rebuild the placer from disk, with the present models."""
         with self._lock:
             self._placer, self.revision = self.store.read(
                 lambda connection: (self._made(connection, journal.servers(connection)), journal.revision(connection))
             )
 
     def _made(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> Placer | None:
-        """Return a placer over servers, with what the state says is placed and closed."""
+        """Return a placer over servers, with the stored placements and closed servers."""
         if not documents:
             return None
         cluster = Cluster(tuple(_server(item) for item in documents))
@@ -94,9 +94,9 @@ class ClusterStore:
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
-        """Make a change durable, once per idempotency key, and only on the revision the caller knows.
+        """Make a change durable, once per idempotency key, and only for the revision that the caller states.
 
-        Raises Problem: 412 for another revision, 422 for a key used for something else.
+        Raises Problem 412 for another revision, 422 for a key used for another request.
         """
         return self.store.write(lambda connection: self._once(connection, call, change, verb)).result()
 
@@ -135,7 +135,7 @@ class ClusterStore:
     def place(
         self, connection: sqlite3.Connection, requests: Sequence[Request], caller: str
     ) -> tuple[dict[str, Any], int]:
-        """Place a batch; what is accepted is written, what is refused says why."""
+        """Place a batch; store accepted requests, return reasons for refused ones."""
         placer = self.placer
         decisions = placer.place_all(requests)
         try:
@@ -189,7 +189,7 @@ class ClusterStore:
     def live(
         self, connection: sqlite3.Connection, act: Callable[[Lifecycle], ClusterChange], caller: str
     ) -> tuple[dict[str, Any], int]:
-        """Let something happen to the cluster: a server is drained, a request changed; whole or not at all."""
+        """Change the cluster (drain a server, change a request, ...), completely or not at all."""
         placer = self.placer
         before = placer.snapshot()
         change = act(placer.lifecycle)
@@ -205,7 +205,7 @@ class ClusterStore:
     def _lived(
         self, connection: sqlite3.Connection, change: ClusterChange, caller: str, snapshots: tuple[Entry, Entry]
     ) -> int | None:
-        """Write down what a change has changed; return its receipt, where requests have."""
+        """Store the effects of a change; return its receipt, if it affected requests."""
         journal.put_closed(connection, snapshots[1]["closed"])
         before, after = (_by_request(snapshot) for snapshot in snapshots)
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -216,7 +216,7 @@ class ClusterStore:
         return self._written(connection, change.what.split()[0], caller, held, now)
 
     def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
-        """Put back what a receipt's change had found; only where nobody has changed the same since."""
+        """Restore the state before a receipt's change, if nothing of it has changed since."""
         receipt = journal.receipt(connection, number)
         if receipt is None:
             raise Problem(404, f"there is no receipt {number}", hint="list /v1/receipts")
@@ -273,7 +273,7 @@ class ClusterStore:
         return {"servers": len(held) + len(documents), "revision": number}, 201
 
     def remove_server(self, connection: sqlite3.Connection, name: str) -> tuple[dict[str, Any], int]:
-        """Remove a server on which nothing runs."""
+        """Remove an empty server."""
         documents = journal.servers(connection)
         if name not in {item["name"] for item in documents}:
             raise Problem(404, f"there is no server '{name}'", hint="list /v1/cluster")
@@ -288,7 +288,7 @@ class ClusterStore:
         return {"servers": len(left), "revision": number}, 200
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        """Take the newest models into the cluster, between two changes, and what outcomes taught of them."""
+        """Switch the cluster to new models and corrections, between two changes."""
 
         def rebuilt(connection: sqlite3.Connection) -> None:
             self.factors = factors or {}
@@ -298,7 +298,7 @@ class ClusterStore:
 
 
 def etag(revision: int) -> str:
-    """Return the entity tag of a revision of the cluster.
+    """Return the entity tag of a cluster revision.
 
     Examples
     --------
@@ -328,9 +328,9 @@ def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str
 
 
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:
-    """Check servers as the library does, and return them as documents.
+    """Check servers like the library, and return them as documents.
 
-    Raises InvalidValueError for a machine named by a file, which a request may never do.
+    Raises InvalidValueError for a machine given by a file, which requests must not do.
     """
     documents = []
     for body in bodies:
@@ -342,7 +342,7 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
 
 
 def _server(document: Entry) -> Server:
-    """Return a server of the state; what was placed on another machine of the name is not placed on this one."""
+    """Return a stored server; placements made for another machine of the same name are dropped."""
     server = Server.from_dict({name: value for name, value in document.items() if name != "machine_fingerprint"})
     told, machine = document.get("machine_fingerprint", ""), server.machine_type
     require_same(machine.name, told, machine.fingerprint, f"server '{server.name}'", "the state's decisions are for")
@@ -350,9 +350,9 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Put entries where they were; what models of before placed stays: `lifecycle.at_risk` tells what these say.
+    """Restore placements without judging them; `lifecycle.at_risk` lists promises that the present models doubt.
 
-    What is closed stays closed where nothing else is said.
+    Closed servers stay closed by default.
     """
     entries, document = list(placed), placer.snapshot()
     kept = document["closed"] if closed is None else dict(closed)
@@ -360,7 +360,7 @@ def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] |
 
 
 def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:
-    """Refuse to put anything back on a server that has failed."""
+    """Refuse to restore anything on a failed server."""
     homes = {piece["server"] for entry in receipt["before"].values() if entry for piece in entry["pieces"]}
     failed = sorted(name for name in homes if closed.get(name) == "failed")
     if failed:

@@ -1,6 +1,6 @@
-"""What is written into the tables, and read back: cluster, placements, decisions, receipts, jobs, observations.
+"""Reading and writing of the tables: cluster, placements, decisions, receipts, jobs, observations.
 
-Order is by number, never by time: a clock that is set back changes what is shown, not what happened.
+Rows are ordered by number, never by time: a clock that is set back affects only displayed times.
 """
 
 import json
@@ -10,22 +10,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 Entry = dict[str, Any]
-#: Answers to idempotency keys that are kept, newest first.
+#: Number of stored answers to idempotency keys, newest first.
 KEPT_KEYS = 100_000
 
 
 def now() -> str:
-    """Return the time, for people to read."""
+    """Return the time as text."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def revision(connection: sqlite3.Connection) -> int:
-    """Return how often the cluster has changed."""
+    """Return the number of changes to the cluster."""
     return int(connection.execute("SELECT number FROM revision").fetchone()[0])
 
 
 def advance(connection: sqlite3.Connection) -> int:
-    """Count one change more; return the revision."""
+    """Increment the revision and return it."""
     connection.execute("UPDATE revision SET number = number + 1")
     return revision(connection)
 
@@ -53,18 +53,18 @@ def drop_server(connection: sqlite3.Connection, name: str) -> None:
 
 
 def closed(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the servers on which nothing more is put, and why (``"cordoned"``, ``"failed"``)."""
+    """Return the closed servers with reasons (``"cordoned"``, ``"failed"``)."""
     return dict(connection.execute("SELECT server, why FROM closed ORDER BY server").fetchall())
 
 
 def put_closed(connection: sqlite3.Connection, servers: Mapping[str, str]) -> None:
-    """Write which servers are closed; all others are open."""
+    """Store the closed servers; all others are open."""
     connection.execute("DELETE FROM closed")
     connection.executemany("INSERT INTO closed (server, why) VALUES (?, ?)", sorted(servers.items()))
 
 
 def entries(connection: sqlite3.Connection) -> list[Entry]:
-    """Return what is placed, in the order it was."""
+    """Return the placements, in order of placement."""
     rows = connection.execute("SELECT entry FROM placed ORDER BY position")
     return [json.loads(row[0]) for row in rows]
 
@@ -110,7 +110,7 @@ def add_receipt(
     before: Mapping[str, Entry | None],
     after: Mapping[str, Entry | None],
 ) -> int:
-    """Write what a change has changed, so that it can be undone; return the receipt's number."""
+    """Store the effects of a change for undoing; return the receipt's number."""
     cursor = connection.execute(
         "INSERT INTO receipts (at, verb, caller, before, after) VALUES (?, ?, ?, ?, ?)",
         (now(), verb, caller, json.dumps(before), json.dumps(after)),
@@ -136,7 +136,7 @@ def receipt(connection: sqlite3.Connection, number: int) -> Entry | None:
 
 
 def open_receipts(connection: sqlite3.Connection) -> int:
-    """Return how many receipts could still be undone."""
+    """Return the number of receipts that can be undone."""
     return int(connection.execute("SELECT COUNT(*) FROM receipts WHERE undone_by IS NULL").fetchone()[0])
 
 
@@ -151,24 +151,24 @@ def _receipt(row: Sequence[Any]) -> Entry:
 
 
 def add_job(connection: sqlite3.Connection, job: Mapping[str, Any], errand: Any) -> None:
-    """Write a new job, and what was asked: it is kept until the job is over."""
+    """Store a new job with its request, which is kept until the job ends."""
     put_job(connection, job)
     connection.execute("UPDATE jobs SET asked = ? WHERE id = ?", (json.dumps(errand), job["id"]))
 
 
 def asked_of_job(connection: sqlite3.Connection, identifier: str) -> Any:
-    """Return what was asked of a job; None where that is not kept."""
+    """Return a job's request; None if it is not stored."""
     row = connection.execute("SELECT asked FROM jobs WHERE id = ?", (identifier,)).fetchone()
     return None if row is None or row[0] is None else json.loads(row[0])
 
 
 def forget_asked(connection: sqlite3.Connection, identifier: str) -> None:
-    """Forget what was asked of a job that is over."""
+    """Delete the request of a finished job."""
     connection.execute("UPDATE jobs SET asked = NULL WHERE id = ?", (identifier,))
 
 
 def interrupt_jobs(connection: sqlite3.Connection, why: str, identifier: str | None = None) -> None:
-    """Say of jobs at work (or of one) that they were interrupted; how far they were stays as it is written."""
+    """Mark running jobs (or one) as interrupted; their stored progress stays."""
     connection.execute(
         "UPDATE jobs SET state = 'interrupted', message = CASE message WHEN '' THEN ?1 ELSE message || '; ' || ?1 END"
         " WHERE state IN ('waiting', 'running') AND (?2 IS NULL OR id = ?2)",
@@ -188,7 +188,7 @@ def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
 
 
 def jobs(connection: sqlite3.Connection, limit: int = 100, identifier: str | None = None) -> list[Entry]:
-    """Return jobs, newest first; the one of an identifier alone, however old, where it is given."""
+    """Return jobs, newest first, or only the one with an identifier."""
     names = ("id", "at", "kind", "state", "done", "message", "result")
     rows = connection.execute(
         f"SELECT {', '.join(names)} FROM jobs WHERE ?2 IS NULL OR id = ?2 ORDER BY number DESC LIMIT ?1",  # noqa: S608
@@ -205,7 +205,7 @@ def add_observation(
     predicted_mpps: float | None,
     fingerprint: str,
 ) -> None:
-    """Write one outcome, with what names the models that predicted it."""
+    """Store one outcome, with the fingerprint of its models."""
     values = now(), machine, target, json.dumps(document), predicted_mpps, document["throughput_mpps"], fingerprint
     connection.execute(
         "INSERT INTO observations (at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint)"
@@ -215,7 +215,7 @@ def add_observation(
 
 
 def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
-    """Return outcomes, oldest first, the latest `limit` of them."""
+    """Return the latest `limit` outcomes, oldest first."""
     rows = connection.execute(
         "SELECT number, at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint FROM observations"
         " ORDER BY number DESC LIMIT ?",
@@ -226,13 +226,13 @@ def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
 
 
 def remembered(connection: sqlite3.Connection, key: str) -> tuple[str, int, Entry, bytes] | None:
-    """Return digest, status, headers and body of the answer to an idempotency key."""
+    """Return digest, status, headers and body of the stored answer to an idempotency key."""
     row = connection.execute("SELECT digest, status, headers, body FROM idempotency WHERE key = ?", (key,)).fetchone()
     return None if row is None else (row[0], row[1], json.loads(row[2]), row[3])
 
 
 def remember(connection: sqlite3.Connection, key: str, digest: str, status: int, headers: Entry, body: bytes) -> None:
-    """Keep the answer to an idempotency key."""
+    """Store the answer to an idempotency key."""
     cursor = connection.execute(
         "INSERT INTO idempotency (key, digest, status, headers, body) VALUES (?, ?, ?, ?, ?)",
         (key, digest, status, json.dumps(headers), body),

@@ -4,7 +4,7 @@ import sqlite3
 
 from slomo.errors import ConfigurationError
 
-#: The version in force (`PRAGMA user_version`).
+#: Present schema version (`PRAGMA user_version`).
 VERSION = 6
 _TABLES = """
     CREATE TABLE cluster (
@@ -38,7 +38,7 @@ _TABLES = """
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty file, all or none; ConfigurationError for a file of another version.
+    """Create the tables of an empty file, all or none; ConfigurationError for a file of another version.
 
     Examples
     --------

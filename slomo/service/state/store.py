@@ -1,8 +1,8 @@
-"""SQLite with one writer: what was answered is on disk before it is answered.
+"""SQLite with one writer: every acknowledged write is on disk.
 
-Write-ahead log, ``synchronous=FULL``. Writes that wait are put into one transaction, each behind a savepoint of its
-own: one fsync for all of them, and one that fails takes no other with it. Readers have connections of their own and
-never wait for the writer.
+Write-ahead log, ``synchronous=FULL``. Waiting writes share one transaction and one fsync, each behind its own
+savepoint, so that a failing one does not affect the others. Readers have connections of their own and never wait for
+the writer.
 """
 
 import queue
@@ -20,7 +20,7 @@ from slomo.files.durable import make_private, write_durably
 from slomo.service.state.schema import make_tables
 
 Result = TypeVar("Result")
-#: Writes of one transaction, at most.
+#: Largest number of writes per transaction.
 MOST_TOGETHER = 64
 
 
@@ -35,8 +35,8 @@ class _Write(Generic[Result]):
 class Store:
     """The state file.
 
-    Raises ConfigurationError for a file that is no state, or of a newer version; StoreError where another service has
-    it open for writing.
+    Raises ConfigurationError for a file that is no state, or of a newer version; StoreError if another service has it
+    open for writing.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ class Store:
         return connection
 
     def write(self, run: Callable[[sqlite3.Connection], Result]) -> "Future[Result]":
-        """Queue a write; its future ends once it is on disk, or with what went wrong, and then nothing of it is."""
+        """Queue a write; its future ends when it is on disk, or with an error and no effect."""
         item = _Write(run)
         self._waiting.put(item)
         return item.future
 
     def read(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Read what is on disk; StoreError where that is damaged."""
+        """Read from disk; StoreError if the file is damaged."""
         try:
             return self._read(run)
         except (sqlite3.DatabaseError, ValueError, TypeError, LookupError) as error:
@@ -113,9 +113,9 @@ class Store:
         return run(connection)
 
     def backup(self, target: Path) -> None:
-        """Copy the state while it is in use; the copy is whole.
+        """Copy the state consistently while it is in use.
 
-        Raises StoreError where the copy cannot be written.
+        Raises StoreError if the copy cannot be written.
         """
         if self.path is None:
             raise StoreError("the state is kept in memory", hint="start with --state FILE")
@@ -161,7 +161,7 @@ class Store:
             item.future.set_result(result)
 
     def _one(self, item: _Write[Any], done: list[tuple[_Write[Any], Any]]) -> None:
-        """Run one write behind its savepoint; what it did is undone where it fails, the others go on."""
+        """Run one write behind its savepoint; if it fails, only its own effects are undone."""
         self._connection.execute("SAVEPOINT one")
         try:
             result = item.run(self._connection)
@@ -190,9 +190,9 @@ class Store:
 
 
 def copy_state(path: Path, target: Path) -> None:
-    """Copy a state file, also while a service writes to it; the copy is whole.
+    """Copy a state file consistently, even while a service writes to it.
 
-    Raises StoreError where there is no state, or the copy cannot be written.
+    Raises StoreError if there is no state, or the copy cannot be written.
     """
     if not path.is_file():
         raise StoreError(f"there is no state at '{path}'", hint="check --state")
@@ -204,7 +204,7 @@ def copy_state(path: Path, target: Path) -> None:
 
 
 def _guard(path: Path) -> sqlite3.Connection:
-    """Hold a lock beside the state for as long as the service runs, so that there is one writer."""
+    """Hold a lock beside the state while the service runs, so that there is only one writer."""
     make_private(f"{path}.writer")
     guard = sqlite3.connect(f"{path}.writer", isolation_level=None, timeout=0.2, check_same_thread=False)
     try:
