@@ -7,18 +7,16 @@ The target is not part of it, as V is measured before the target starts.
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays
-from slomo.equilibrium.kernel import competition_rounds
-from slomo.equilibrium.tables import shared_socket
-from slomo.errors import ConfigurationError
+from slomo.equilibrium.rounds import Rest
+from slomo.equilibrium.settling import ResponseTable, distinct_mixes, one_set_of_pressures
+from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
-from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
+from slomo.models.contentiousness import basis_size, pressure_basis
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
@@ -26,14 +24,10 @@ from slomo.vocabulary.metrics import metric
 
 #: Damped rounds of the fixed point; each halves the remaining distance, which is second order from the start.
 ROUNDS = 4
-#: Number of mixes from which the compiled loop pays.
-KERNEL_MIXES = 8_192
-_CHUNK_MIXES = 2_048
-#: Number of mixes from which repeated competitions are looked for, and the share of different ones above which that
-#: does not pay.
-_REPEATING, _MANY = 1_024, 0.8
-#: Largest number of possible competitions per mix for a lookup table.
-_TABLE = 32
+#: Mixes whose metrics are read at a time; what they read then stays in a cache.
+_CHUNK_MIXES = 128
+#: Metrics are read in rows of a multiple of so many, so that terms of each are added alike however many are asked for.
+_WIDTH = 8
 #: PCM does not count L2 references; the vocabulary derives them from these.
 _EXTRA_WEIGHTS = {"L2REF": ("L2MISS", "L2HIT")}
 
@@ -76,9 +70,10 @@ def mix_features(
         return _added(latent_rows(models, len(names)), np.asarray(members, dtype=np.int64))
     ranked = sorted(range(len(models)), key=lambda i: models[i].workload.key)
     rank = np.empty(len(models) + 1, dtype=np.int64)
-    rank[ranked], rank[-1] = np.arange(len(models)), -1
+    rank[ranked], rank[-1] = np.arange(len(models)), len(models)
     sorted_models = [models[i] for i in ranked]
-    canonical = np.ascontiguousarray(np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1))
+    canonical = np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1)
+    canonical[canonical == len(models)] = -1
     metrics = tuple(name for name in names if not name.startswith(TRAFFIC_PREFIX))
     needed = _with_weights(metrics)
     distinct, back = distinct_mixes(canonical, len(models))
@@ -149,28 +144,6 @@ def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
     return total
 
 
-def distinct_mixes(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """Return each distinct mix once, and its index for every row; None if hardly any mix occurs twice.
-
-    Rows are in canonical order, with -1 for an empty place. Targets share competitions, as V is measured before the
-    target starts: of 100 000 mixes of 4 out of 24 kinds, 17 550 competitions differ.
-    """
-    places, space = members.shape[1], (kinds + 1) ** members.shape[1]
-    if len(members) < _REPEATING or space > 2**62:
-        return members, None
-    code = (members + 1) @ (kinds + 1) ** np.arange(places)
-    if space > _TABLE * len(members):
-        _, first, back = np.unique(code, return_index=True, return_inverse=True)
-    else:  # few enough possible ones for a table, which is several times faster than sorting
-        seen = np.full(space, -1, dtype=np.int64)
-        seen[code] = np.arange(len(code))
-        occurring = np.flatnonzero(seen >= 0)
-        first = seen[occurring]
-        seen[occurring] = np.arange(len(first))
-        back = seen[code]
-    return (members, None) if len(first) > _MANY * len(members) else (members[first], back)
-
-
 def competitor_vectors(
     models: Sequence[NFModel],
     members: NDArray[np.int64],
@@ -182,7 +155,8 @@ def competitor_vectors(
 ) -> Floats:
     """Return each competitor's core-level vector, shape ``(mixes, places, len(names))``; NaN if not reported.
 
-    Parameters are those of :func:`mix_features`; `members` indexes `models`. Empty places hold 0.
+    Parameters are those of :func:`mix_features`; `members` indexes `models`. Empty places come
+    last and hold 0.
     """
     if not models or members.shape[1] == 0:
         return np.zeros((*members.shape, len(names)))
@@ -214,123 +188,36 @@ def _with_weights(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(needed)
 
 
-@dataclass(frozen=True, eq=False)
-class _Stack:
-    """Contentiousness of several NFs in common arrays, whose first axis is the NF."""
-
-    start: Floats
-    scale: Floats
-    limit: Floats
-    weight: Floats
-    low: Floats
-    high: Floats
-    outer_weight: Floats
-    outer_low: Floats
-    outer_high: Floats
-
-    @classmethod
-    def of(cls, rows: Floats, pressures: int, names: int) -> "_Stack":
-        """Take rows of :func:`_row` apart."""
-        terms = basis_size(pressures)
-        sizes = (*(pressures,) * 3, terms * pressures, pressures, pressures, terms * names, names, names)
-        ends = tuple(accumulate(sizes))
-        parts = [rows[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
-        for at, answers in ((3, pressures), (6, names)):
-            parts[at] = parts[at].reshape(*rows.shape[:-1], terms, answers)
-        return cls(*parts)
-
-
 def _at_equilibrium(
     models: Sequence[NFModel], members: NDArray[np.int64], names: tuple[str, ...], capacities: Capacities | None
 ) -> Floats:
-    pressures = _common_pressures(models)
-    rows = np.array([_row(model.contentiousness, pressures, names) for model in models])
+    """Solve the competitors of each mix, and return the metrics `names` of each under the pressure of the others."""
+    profiles = [model.contentiousness for model in models]
+    # solo profiles respond to no pressure and match any
+    pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})
     caps = shared_socket(pressures, capacities).caps
-    if len(members) >= KERNEL_MIXES:
-        every = _Stack.of(rows, len(pressures), len(names))
-        stack = _Stack(*(np.ascontiguousarray(getattr(every, name)) for name in _Stack.__dataclass_fields__))
-        if not np.isnan(stack.outer_weight).any():
-            out = np.zeros((*members.shape, len(names)))
-            inner = (stack.start, stack.scale, stack.limit, stack.weight, stack.low, stack.high)
-            outer = (stack.outer_weight, stack.outer_low, stack.outer_high)
-            if competition_rounds(members, inner, caps, ROUNDS, outer, out):
-                return out
-    chunks = [members[i : i + _CHUNK_MIXES] for i in range(0, len(members), _CHUNK_MIXES)]
-    parts = [_solve(_Stack.of(rows[chunk], len(pressures), len(names)), chunk, caps) for chunk in chunks]
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.zeros((*members.shape, len(names)))
-
-
-def _solve(stack: _Stack, members: NDArray[np.int64], caps: Floats) -> Floats:
-    """Solve the fixed point of a chunk of mixes with numpy; the stack has the NF of each place."""
-    present = (members >= 0)[:, :, None]
-    full = bool(present.all())
-    limit = np.minimum(stack.limit, caps)
-    alone = present.sum(axis=1, keepdims=True) == 1
-    lonely = bool(alone.any())
-    vector = stack.start if full else np.where(present, stack.start, 0.0)
-
-    def felt() -> Floats:
-        """Return the basis of each place's pressure from the others."""
-        pressure = np.add.reduce(vector, axis=1, keepdims=True) - vector
-        return pressure_basis(np.where(alone, 0.0, pressure) if lonely else pressure, stack.scale, limit)
-
-    for _ in range(ROUNDS):
-        answer = np.minimum(np.maximum(_apply(felt(), stack.weight), stack.low), stack.high)
-        vector = 0.5 * (vector + answer)
-        vector = vector if full else np.where(present, vector, 0.0)
-    final = np.minimum(np.maximum(_one_by_one(felt(), stack.outer_weight), stack.outer_low), stack.outer_high)
-    return final if full else np.where(present, final, 0.0)
-
-
-def _apply(basis: Floats, weight: Floats) -> Floats:
-    """Multiply each place's basis by its own weights."""
-    answer: Floats = np.matmul(basis[:, :, None, :], weight)[:, :, 0, :]
-    return answer
-
-
-def _one_by_one(basis: Floats, weight: Floats) -> Floats:
-    """Do the same with terms added in order: the result for a metric does not depend on which others are asked for."""
-    if weight.shape[-1] == 0:
-        return np.zeros((*basis.shape[:2], 0))
-    answer: Floats = np.add.accumulate(basis[:, :, :, None] * weight, axis=2)[:, :, -1]
-    return answer
-
-
-def _common_pressures(models: Sequence[NFModel]) -> tuple[str, ...]:
-    """Return the pressure metrics that the models share; NFs that respond to none (solo profiles) fit any set."""
-    pressure_sets = {model.contentiousness.pressure_names for model in models if model.contentiousness.pressure_names}
-    if len(pressure_sets) > 1:
-        shown = "; ".join(sorted(", ".join(names) for names in pressure_sets))
-        raise ConfigurationError(
-            f"these NFs were profiled with different pressure metrics: {shown}",
-            hint="train them from datasets that report the same metrics",
-        )
-    return next(iter(pressure_sets), ())
-
-
-@functools.lru_cache(maxsize=4096)
-def _row(profile: ContentiousnessProfile, pressures: tuple[str, ...], names: tuple[str, ...]) -> Floats:
-    """Arrange one NF's profile in a row; cached per profile, as this takes longer than solving one mix."""
-    scale = profile.scale if profile.pressure_names else np.ones(len(pressures))
-    limit = profile.limit if profile.pressure_names else np.zeros(len(pressures))
-    inner, outer = _columns(profile, pressures, len(pressures)), _columns(profile, names, len(pressures))
-    # a pressure metric that a competitor does not report contributes nothing
-    start = np.nan_to_num(profile.solo.to_array(pressures))
-    return np.concatenate(
-        [start, scale, limit, *(np.nan_to_num(p).ravel() for p in inner), *(p.ravel() for p in outer)]
-    )
-
-
-def _columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:
-    """Return weights, low and high of the metrics `names`; NaN if the NF did not report one."""
-    place = {name: i for i, name in enumerate(profile.metric_names)}
-    weight = np.full((basis_size(pressures), len(names)), np.nan)
-    low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
-    for column, name in enumerate(names):
-        if name in place:
-            weight[:, column] = 0.0
-            weight[: len(profile.weights), column] = profile.weights[:, place[name]]
-            low[column], high[column] = profile.low[place[name]], profile.high[place[name]]
-    return weight, low, high
+    table = Tables(np.array([competitor_row(profile, pressures) for profile in profiles]), len(pressures))
+    table.limit[:] = np.minimum(table.limit, caps)
+    pressure = np.zeros((*members.shape, len(pressures)))
+    if pressures:  # rounds that neither end early nor limit sums: V is measured without the target
+        nobody = np.zeros(len(pressures))
+        unlimited = SharedSocket(nobody + np.inf, nobody > 0.0, None, None, None)
+        begin = np.vstack([table.start, nobody])[members]
+        servers = members, np.full(members.shape, np.inf), np.zeros(len(members))
+        rest = Rest.beginning(begin, np.ones(members.shape))
+        pressure = ResponseTable((), (), table, unlimited).settled(servers, rest, ((0.5, ROUNDS),), -1.0).pressure
+    width = -(-len(names) // _WIDTH) * _WIDTH
+    weight = np.zeros((len(profiles), basis_size(len(pressures)), width))
+    low, high = np.zeros((2, len(profiles), width))
+    for i, profile in enumerate(profiles):
+        parts = columns(profile, names, len(pressures))
+        weight[i, :, : len(names)], low[i, : len(names)], high[i, : len(names)] = parts
+    vectors = np.zeros((*members.shape, len(names)))
+    for begin_at in range(0, len(members) if names else 0, _CHUNK_MIXES):
+        part = slice(begin_at, begin_at + _CHUNK_MIXES)
+        who = members[part]
+        basis = pressure_basis(pressure[part], table.scale[who], table.limit[who])
+        answer = np.einsum("npt,nptm->npm", basis, weight[who])
+        answer = np.minimum(np.maximum(answer, low[who]), high[who])[:, :, : len(names)]
+        vectors[part] = np.where((who >= 0)[:, :, None], answer, 0.0)
+    return vectors

@@ -107,23 +107,50 @@ def tables(responses: Sequence[ServerResponse]) -> Tables:
 @lru_cache(maxsize=4096)
 def _row(response: ServerResponse) -> Floats:
     profile, part, names = response.profile, response.part_load, response.pressure_names
-    whole = _half(profile, profile.solo.to_array(names), (response.speed, response.slowest_mpps, response.fastest_mpps))
+    speed = response.speed, response.slowest_mpps, response.fastest_mpps
+    whole = _half(profile, names, profile.solo.to_array(names), speed)
     if part is None:
-        unknown = np.zeros(len(whole))
-        unknown[len(names) : 2 * len(names)] = 1.0  # half-saturations divide
-        return np.concatenate([whole, unknown])
-    return np.concatenate([whole, _half(part, np.ones(len(names)), (np.zeros(len(response.speed)), 0.0, 0.0))])
+        return _without_part_load(whole, len(names))
+    return np.concatenate([whole, _half(part, names, np.ones(len(names)), (np.zeros(len(response.speed)), 0.0, 0.0))])
 
 
-def _half(profile: ContentiousnessProfile, start: Floats, speed: tuple[Floats, float, float]) -> Floats:
+@lru_cache(maxsize=4096)
+def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...]) -> Floats:
+    """Return a row of :class:`Tables` for an NF of which only contentiousness is known: its speed is 0.
+
+    A pressure that it does not report is 0, as its neighbours cannot know more; a solo profile responds to none.
+    """
+    start, terms = np.nan_to_num(profile.solo.to_array(pressures)), basis_size(len(pressures))
+    return _without_part_load(_half(profile, pressures, start, (np.zeros(terms), 0.0, 0.0)), len(pressures))
+
+
+def _without_part_load(whole: Floats, pressures: int) -> Floats:
+    unknown = np.zeros(len(whole))
+    unknown[pressures : 2 * pressures] = 1.0  # half-saturations divide
+    return np.concatenate([whole, unknown])
+
+
+def _half(
+    profile: ContentiousnessProfile, names: tuple[str, ...], start: Floats, speed: tuple[Floats, float, float]
+) -> Floats:
     """Return half of a row: start and pressures, followed by the answers and speed (weights, low, high)."""
-    names, weights = profile.pressure_names, profile.weights
-    at = [profile.metric_names.index(name) for name in names]
+    weights, lowest, highest = (np.nan_to_num(each) for each in columns(profile, names, len(names)))
+    scale = profile.scale if profile.pressure_names else np.ones(len(names))
+    limit = profile.limit if profile.pressure_names else np.zeros(len(names))
     spare = np.zeros(width_of(len(names)) - len(names) - 1)
-    weight = np.column_stack([weights[:, at], speed[0], np.zeros((len(weights), len(spare)))])
-    low = np.concatenate([profile.low[at], [speed[1]], spare])
-    high = np.concatenate([profile.high[at], [speed[2]], spare])
-    return np.concatenate([start, profile.scale, profile.limit, low, high, weight.ravel()])
+    weight = np.column_stack([weights, speed[0], np.zeros((len(weights), len(spare)))])
+    low, high = np.concatenate([lowest, [speed[1]], spare]), np.concatenate([highest, [speed[2]], spare])
+    return np.concatenate([start, scale, limit, low, high, weight.ravel()])
+
+
+@lru_cache(maxsize=4096)
+def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:
+    """Return weights over a basis of so many pressures, low and high of the metrics `names`; NaN if not reported."""
+    table = np.zeros((basis_size(pressures) + 2, len(profile.metric_names) + 1))
+    table[: len(profile.weights), :-1], table[:, -1] = profile.weights, np.nan
+    table[-2, :-1], table[-1, :-1] = profile.low, profile.high
+    at = [profile.metric_names.index(name) if name in profile.metric_names else -1 for name in names]
+    return table[:-2, at], table[-2, at], table[-1, at]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,15 +197,10 @@ def vector_tables(
     """
     rows = []
     for response in responses:
-        profile = response.profile
-        if part_load and response.part_load is not None:
-            profile = response.part_load
-        metric_names = profile.metric_names
-        at = [metric_names.index(name) if name in metric_names else -1 for name in names]
-        table = np.vstack([profile.solo.to_array(metric_names), profile.weights, profile.low, profile.high])
-        rows.append(np.column_stack([table, np.full(len(table), np.nan)])[:, at])
-    stack = np.array(rows)
-    return stack[:, 0], stack[:, 1:-2], stack[:, -2], stack[:, -1]
+        profile = response.part_load if part_load and response.part_load is not None else response.profile
+        weight, low, high = columns(profile, names, len(response.pressure_names))
+        rows.append((np.where(np.isnan(low), np.nan, profile.solo.to_array(names)), weight, low, high))
+    return tuple(np.array(each) for each in zip(*rows, strict=True))
 
 
 @lru_cache(maxsize=256)
