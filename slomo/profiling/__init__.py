@@ -1,1 +1,1 @@
-"""The profiling room; import its files."""
+"""Experiment plans and campaigns; import its files."""

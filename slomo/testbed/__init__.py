@@ -1,1 +1,1 @@
-"""The testbed room; import its files."""
+"""Testbeds, on which co-locations run; import its files."""

@@ -1,7 +1,7 @@
-"""The contract every testbed keeps: run one co-location, return what was measured.
+"""The contract of every testbed: run one co-location, return the measurements.
 
-One interface for world and model: the simulator, the rack and a replay of recorded runs implement the same method,
-and variation comes by wrapping (google/vizier's experimenters; Ax's simulated back end).
+The simulator, a real machine and a replay of recorded runs implement the same method; variants are made by wrapping
+(google/vizier's experimenters; Ax's simulated back end).
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,21 @@ class Testbed(Protocol):
     copy, unless :attr:`exclusive` is true.
     """
 
-    #: Alias under which the registry knows it.
+    #: Its name in the registry.
     name: str
-    #: True where two runs at the same time would disturb each other (a real machine).
+    #: Whether two concurrent runs would disturb each other, as on a real machine.
     exclusive: bool
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Run both phases and return the record.
 
-        Raises TestbedError when the experiment cannot be run; UnknownNameError, InvalidValueError when the co-location
-        names or asks for what does not exist.
+        Raises TestbedError if the experiment cannot run; UnknownNameError or InvalidValueError for an unknown name or
+        invalid value in the co-location.
         """
         ...
 
     def environment(self) -> Mapping[str, Any]:
-        """Describe what must be equal for two runs to be comparable (goes into provenance)."""
+        """Return the properties that must be equal for two runs to be comparable (stored as provenance)."""
         ...
 
     def estimate_s(self, colocation: Colocation) -> float:

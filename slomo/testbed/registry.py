@@ -1,4 +1,4 @@
-"""One place that turns an alias into a testbed; an instance passes through.
+"""Resolve an alias to a testbed; an instance is returned unchanged.
 
 Every family of plug-ins has one lazy registry (a string alias or an instance, as scikit-learn's scorers).
 """
@@ -14,7 +14,7 @@ from slomo.testbed.base import Testbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
 
-#: Entry points under which other packages give testbeds.
+#: Entry points under which other packages register testbeds.
 GROUP = "slomo.testbeds"
 #: Aliases of the testbeds that slomo ships.
 TESTBEDS = ("simulated", "replay", "host", "champsim")
@@ -72,7 +72,7 @@ def make_testbed(
 
 
 def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:
-    """Return the machine experiments on a testbed are planned for and filed under.
+    """Return the machine for which a testbed's experiments are planned and stored.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""A testbed that answers from what was recorded: the same questions, without the rack.
+"""A testbed that replays recorded runs.
 
-Profilers and models are tested against real measurements this way (Ax's and vizier's replayed back ends).
+Profilers and models are tested on real measurements this way (Ax's and vizier's replayed back ends).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ class ReplayTestbed:
             self._recorded.setdefault(record.colocation.key, []).append(record)
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Return the run that was recorded: the one with this seed, else one of its replicates chosen by the seed.
+        """Return a recorded run: the one with this seed, else one of its replicates chosen by the seed.
 
         Raises TestbedError if this co-location was not recorded.
         """
@@ -73,7 +73,7 @@ class ReplayTestbed:
 
     @property
     def colocations(self) -> tuple[Colocation, ...]:
-        """Everything that can be asked for, in the order of the recording."""
+        """All recorded co-locations, in the order of the recording."""
         return tuple(records[0].colocation for records in self._recorded.values())
 
     def environment(self) -> Mapping[str, Any]:
@@ -86,7 +86,7 @@ class ReplayTestbed:
 
 
 def _records(dataset: ProfileDataset) -> Iterator[RunRecord]:
-    """Put runs together again: the target's row, and those of the competitors that have one."""
+    """Reassemble runs: the target's row, and those of the competitors that have one."""
     runs: dict[str, dict[int, Mapping[Any, Any]]] = {}
     for row in dataset.frame.to_dict("records"):
         runs.setdefault(row[schema.RUN_KEY], {})[row[schema.TENANT]] = row
@@ -127,7 +127,7 @@ def _vector(row: Mapping[Any, Any], prefix: str, scope: Scope) -> MetricVector:
 
 
 def _together(beside: MetricVector, own: MetricVector) -> MetricVector:
-    """Return the socket's vector again from the others' share and the target's; only amounts add up."""
+    """Return the socket's vector as the sum of the others' part and the target's; only amounts add up."""
     added = {name: value + own.get(name, 0.0) for name, value in beside.items() if METRICS[name].rule is Rule.SUM}  # type: ignore[operator]
     return MetricVector({**dict(beside), **added}, scope=Scope.SOCKET)
 

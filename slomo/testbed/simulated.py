@@ -1,7 +1,7 @@
-"""The built-in simulator as a testbed: a rack for people who have none.
+"""The built-in simulator as a testbed, for users without a rack.
 
-Both phases of SLOMO's protocol (SIGCOMM'20, section 4.1) are played line by line; competitors keep their cores from the
-first phase to the second, as processes do that nobody restarts.
+Both phases of SLOMO's protocol (SIGCOMM'20, section 4.1) are simulated line by line; competitors keep their cores
+between the phases, as running processes do.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from slomo.vocabulary.network_function import (
 )
 from slomo.vocabulary.workload import Workload, canonical_json
 
-#: Raised whenever the simulator gives other numbers, so that measurements from before and after are never merged.
+#: Raised whenever the simulator's numbers change, so that measurements from before and after are never merged.
 SIMULATOR_VERSION = 3
-#: Wall time of one phase on one core of a 2020s server: fixed part, and part per million accesses measured [s].
+#: Wall time of one phase on one core of a 2020s server: fixed part, and part per million measured accesses [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 _COMPILING = threading.Lock()
 
@@ -77,10 +77,10 @@ class SimulatedTestbed:
         self._host = {"versions": versions(), "platform": platform_fingerprint()}
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Simulate the competitors alone, then everybody.
+        """Simulate the competitors alone, then all tenants.
 
         Raises InvalidValueError for another machine, more tenants than cores on the NIC's socket, or an impossible
-        setting; UnknownNameError for an NF there is not, with the nearest name.
+        setting; UnknownNameError, with the nearest name, for an unknown NF.
         """
         seats = self._seats(colocation)
         competitors = seats[len(seats) - len(colocation.competitors) :]
@@ -91,7 +91,7 @@ class SimulatedTestbed:
         return RunRecord(colocation, seed, alone, beside, {**stated, **self._host})
 
     def check(self, colocation: Colocation) -> None:
-        """Raise what :meth:`run` would raise about `colocation`, without running it."""
+        """Raise the errors of :meth:`run` for `colocation` without running it."""
         for seat in self._seats(colocation):
             program(seat.network_function, seat.workload)
 
@@ -124,7 +124,7 @@ class SimulatedTestbed:
         return load_network_function(name)
 
     def _seats(self, colocation: Colocation) -> list[Tenant]:
-        """Give every tenant a core of its socket, the NIC's where nothing is said, the target first."""
+        """Give every tenant a core of its socket (by default the NIC's), the target first."""
         machine, tenants = self.machine, colocation.tenants
         if colocation.machine != machine.name:
             raise InvalidValueError(
@@ -132,7 +132,7 @@ class SimulatedTestbed:
                 hint=f"make a testbed of machine '{colocation.machine}'",
             )
         sockets = self._sockets(colocation)
-        # the target's core stays free while the competition runs alone, unless seats are told
+        # the target's core stays free while the competitors run alone, unless cores are given
         free = dict.fromkeys(range(machine.sockets), 0)
         free[machine.nic_socket] += colocation.target is None and colocation.sockets is None
         isolation = colocation.isolation or (Isolation(),) * len(tenants)
@@ -149,7 +149,7 @@ class SimulatedTestbed:
         return seats
 
     def _sockets(self, colocation: Colocation) -> tuple[int, ...]:
-        """Return the socket of every tenant, after a look at whether there are such."""
+        """Return the socket of every tenant, checked to exist."""
         machine = self.machine
         sockets = colocation.sockets or (machine.nic_socket,) * len(colocation.tenants)
         nodes = {*sockets, *(() if colocation.memory_node is None else (colocation.memory_node,))}
@@ -172,7 +172,7 @@ class SimulatedTestbed:
         )
 
     def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None) -> Phase:
-        # One thread compiles (and says so) while the others wait, then all simulate at once.
+        # one thread compiles (and announces it) while the others wait, then all simulate at once
         with nullcontext() if is_compiled() else _COMPILING:
             result = simulate(
                 self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses, port_gbps=port_gbps
@@ -189,7 +189,7 @@ class SimulatedTestbed:
 
 def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
     latency = {f"latency_{name}_us": tenant.latency_us.get(name) for name in ("p50", "p95", "p99")}
-    # A saturating generator offers whatever the line carries; what does not fit is no loss of the NF's.
+    # a saturating generator offers line rate; packets that do not fit are no loss of the NF
     loss = None if workload.traffic.offered_mpps is None else tenant.loss
     return TenantSample(
         tenant.throughput_mpps,
@@ -203,7 +203,7 @@ def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
 
 
 def _buffered(workload: Workload, buffers: int | None) -> Workload:
-    """Return a workload with so many packet buffers, fewer where it has fewer of its own."""
+    """Return a workload with `buffers` packet buffers, or fewer if it has fewer of its own."""
     if buffers is None:
         return workload
     own = workload.configuration.get("packet_buffers", buffers)

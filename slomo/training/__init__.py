@@ -1,1 +1,1 @@
-"""Learning models from datasets; the only room with a learner."""
+"""Learning models from datasets; the only room that imports learners."""

@@ -1,1 +1,1 @@
-"""Choosing each run by what the ones before it taught."""
+"""Adaptive profiling: each run is chosen from the results of earlier ones."""

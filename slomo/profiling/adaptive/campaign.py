@@ -1,7 +1,7 @@
-"""Run adaptive designs on a testbed: durable and resumable like any campaign, and a report of what was saved.
+"""Run adaptive designs on a testbed: durable and resumable like any campaign, with a report of saved runs.
 
-What is asked next depends only on the seed and on runs that are finished, batch by batch, so a campaign that was killed
-(ResQ persisted its runs, npf caches them) asks the same questions again, finds the answers in its store, and goes on.
+The next questions depend only on the seed and on finished runs, batch by batch. A resumed campaign therefore asks the
+same questions again, finds their answers in its store, and continues (ResQ persisted its runs, npf caches them).
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from slomo.testbed.base import Testbed
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload
 
-#: Settings of the design `sources` that an adaptive one chooses from.
+#: Number of settings of design `sources` among which the adaptive design chooses.
 POOL = 240
 
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """Which network functions to profile adaptively, and what to run besides.
+    """Network functions to profile adaptively, and additional fixed runs.
 
     Examples
     --------
@@ -54,15 +54,15 @@ class AdaptivePlan:
     machine: str
     #: For each of them.
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
-    #: Runs that are fixed, for instance mixes that calibrate intervals.
+    #: Fixed additional runs, such as mixes that calibrate intervals.
     besides: ExperimentPlan | None = None
-    #: Settings to choose from; those of the grid where none are given.
+    #: Settings to choose from; by default those of the grid.
     pool: Design = ()
 
     def sure(self) -> ExperimentPlan:
-        """Return the runs that will be needed whatever comes of them; it identifies the campaign's store.
+        """Return the runs that are needed in any case; they identify the campaign's store.
 
-        Its name says the rest, so that a store is not mistaken for that of another target error or budget.
+        The plan's name contains the rest, so that a store is not used with another target error or budget.
         """
         settings = self.settings
         name = f"adaptive to {100.0 * settings.target_error:g} % with at most {settings.budget} runs "
@@ -73,7 +73,7 @@ class AdaptivePlan:
         return ExperimentPlan(name, tuple(places), seed=settings.seed)
 
     def design(self, target: Workload, testbed: Testbed | None = None) -> AdaptiveDesign:
-        """Return the design of one network function, which knows what runs cost on `testbed`."""
+        """Return the design of one network function, given the cost of runs on `testbed`."""
         cost_s = None if testbed is None else testbed.estimate_s
         return AdaptiveDesign(target, self.machine, self.settings, cost_s, self.pool)
 
@@ -87,7 +87,7 @@ def adaptive_plan(
     seed: int = 0,
     besides: ExperimentPlan | None = None,
 ) -> AdaptivePlan:
-    """Return the plan for a machine, with defaults for what is not given.
+    """Return the plan for a machine, with defaults.
 
     Raises InvalidValueError for a budget of zero or a target error out of range.
     """
@@ -103,11 +103,11 @@ def adaptive_plan(
 
 @dataclass(frozen=True)
 class AdaptiveResult:
-    """What an adaptive campaign has measured."""
+    """Result of an adaptive campaign."""
 
     #: As of any campaign.
     dataset: ProfileDataset
-    #: One per network function: why it stopped, how good it is, what was saved.
+    #: One per network function: why it stopped, its error, the saved runs.
     outcomes: tuple[AdaptiveOutcome, ...]
 
 
@@ -118,12 +118,12 @@ def run_adaptive(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> AdaptiveResult:
-    """Profile every target of a plan until its model is good enough, then run what is fixed.
+    """Profile every target of a plan until its model is good enough, then make the fixed runs.
 
-    `plan`: what to profile, how well, with how many runs. `testbed`, `store`, `jobs`, `progress`: as in
+    `plan`: targets, target error, budget. `testbed`, `store`, `jobs`, `progress`: as in
     `slomo.profiling.campaign.run.run_campaign`. Raises StoreError, IncompatibleMeasurementsError, UsageError,
-    IncompleteCampaignError, KeyboardInterrupt as `run_campaign` does. A failed run ends the campaign, because what to
-    ask next depends on it.
+    IncompleteCampaignError, KeyboardInterrupt as `run_campaign` does. A failed run ends the campaign, because later
+    questions depend on it.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def run_adaptive(
 
 
 class _Batch(Schedule):
-    """Runs somebody else has chosen; keeps their records."""
+    """Chosen runs, with their records."""
 
     def __init__(self, plan: ExperimentPlan, runs: Sequence[PlannedRun]) -> None:
         super().__init__(plan, ())
@@ -165,7 +165,7 @@ class _Batch(Schedule):
 
 
 class _Campaign:
-    """Asks the designs, and answers from the store or the testbed."""
+    """Passes questions of the designs to the store or the testbed."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _Campaign:
         return [] if besides is None else self._answers(besides.runs())
 
     def _check(self, runs: Sequence[PlannedRun]) -> None:
-        """Refuse beforehand what the testbed knows it cannot run."""
+        """Refuse in advance runs that the testbed cannot make."""
         check = getattr(self.testbed, "check", None)
         if check is not None:
             for run in runs:
@@ -210,7 +210,7 @@ class _Campaign:
         return [self._found[key] for key in keys]
 
     def farewell(self) -> str:
-        """Return the message after an interrupt: what is kept."""
+        """Return the message after an interrupt, which says what is stored."""
         kept = len(self.store)
         if self.store.path is None:
             return f"stopped after {kept} runs; none is kept, because the campaign had no store"
@@ -229,7 +229,7 @@ class _Campaign:
 
 
 def refuse_replicates(replicates: int) -> None:
-    """Refuse a fixed number of replicates: an adaptive design decides itself what to repeat.
+    """Refuse a fixed number of replicates: an adaptive design chooses repeats itself.
 
     Raises UsageError for any number but 1.
     """

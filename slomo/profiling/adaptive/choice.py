@@ -1,7 +1,7 @@
-"""Choose among the settings of a pool: those that fill the space of knobs, and those on which models disagree.
+"""Choose among the settings of a pool: those that fill the knob space, and those on which models disagree.
 
-Filling takes the setting farthest from all taken before (greedy maximin: Kennard and Stone, 1969; Gonzalez, 1985). It
-reaches the corners of the space early: trees foretell nothing beyond what they have seen.
+Space filling takes the setting farthest from all chosen before (greedy maximin: Kennard and Stone, 1969; Gonzalez,
+1985). It reaches the corners of the space early, as trees cannot extrapolate.
 """
 
 import math
@@ -13,12 +13,12 @@ from slomo.models.base import Floats
 from slomo.profiling.plans.designs import MOST_INSTANCES, RANGES, Design, Pressure
 from slomo.vocabulary.knobs import knob
 
-#: Settings nearer to each other than this, in a space of unit sides, teach much the same.
+#: Distance below which two settings, in unit cube coordinates, give nearly the same information.
 APART = 0.5
 
 
 class Choice:
-    """A pool of settings and their places in the space of knobs.
+    """A pool of settings and their coordinates in the knob space.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Choice:
         self._start = int(np.random.default_rng(seed).integers(len(self.points)))
 
     def filling(self, count: int, taken: Sequence[int], worth: Floats | float = 1.0) -> list[int]:
-        """Return up to `count` settings that lie farthest from those taken and from each other, times their worth."""
+        """Return up to `count` settings farthest from the chosen ones and each other, weighted by their value."""
         chosen: list[int] = []
         while len(chosen) < count and len(taken) + len(chosen) < len(self.points):
             occupied = [*taken, *chosen]
@@ -50,7 +50,7 @@ class Choice:
         return chosen
 
     def most_valuable(self, value: Floats, taken: Sequence[int]) -> int | None:
-        """Return the setting of most value that lies apart from those taken; None if all are."""
+        """Return the most valuable setting that is far enough from the chosen ones; None if all are near."""
         if len(taken) >= len(value):
             return None
         score = value * (1.0 - np.exp(-(self._distance(taken) ** 2) / (2.0 * APART**2)))
@@ -58,7 +58,7 @@ class Choice:
         return int(score.argmax())
 
     def _distance(self, taken: Sequence[int]) -> Floats:
-        """Return how far each setting is from the nearest of those taken; -1 for these themselves."""
+        """Return each setting's distance to the nearest chosen one; -1 for chosen ones."""
         away = self.coordinates[:, None, :] - self.coordinates[list(taken)][None, :, :]
         distance: Floats = np.sqrt((away**2).sum(axis=2).min(axis=1))
         distance[list(taken)] = -1.0

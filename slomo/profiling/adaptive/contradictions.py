@@ -1,7 +1,7 @@
-"""Measurements that contradict each other: more pressure on every resource, and yet the target ran faster.
+"""Find contradictory measurements: more pressure on every resource, but higher throughput.
 
 More pressure never speeds a network function up; SLOMO (SIGCOMM'20, figure 4) and ResQ (NSDI'18, section 3) see
-throughput fall with every metric of theirs. What breaks this by more than noise was disturbed, or mixed up.
+throughput fall with every metric of theirs. A violation beyond noise means a disturbed or mixed-up measurement.
 """
 
 import numpy as np
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from slomo.models.base import Floats
 
-#: One metric per resource: accesses and occupancy of the cache, bandwidth of memory to read and to write.
+#: One metric per resource: cache accesses, cache occupancy, memory read and write bandwidth.
 RESOURCES = ("L2MISS", "L3OCC", "READ", "WRITE")
-#: Clearly more of one of them; no less of any.
+#: Required increase in one of them, and tolerated decrease in the others.
 MORE = 1.5
-#: A gain of less than this share of solo throughput, or of this many standard deviations of noise, contradicts nothing.
-#: Of some 600 000 pairs with more pressure in each of the two shipped datasets none gains a tenth.
+#: Gains below this share of solo throughput, or this many standard deviations of noise, are no contradiction. Of some
+#: 600 000 pairs with more pressure in each of the two shipped datasets, none gains a tenth.
 LEAST_GAIN = 0.1
 DEVIATIONS = 4.0
 
 
 def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]:
-    """Return the fewest measurements without which no two contradict each other, most contradicted first.
+    """Return the smallest set of measurements whose removal leaves no contradictions, most contradicted first.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]
 
 
 def _pairs(pressures: Floats, shares: Floats, gain: float) -> NDArray[np.bool_]:
-    """Return whether row i is under more pressure than row j and yet faster, shape ``(n, n)``."""
+    """Return whether row i has more pressure than row j and yet higher throughput, shape ``(n, n)``."""
     more = (pressures[:, None, :] >= pressures[None, :, :]).all(axis=2)
     more &= (pressures[:, None, :] > MORE * pressures[None, :, :]).any(axis=2)
     faster: NDArray[np.bool_] = shares[:, None] > shares[None, :] + gain

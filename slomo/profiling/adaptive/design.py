@@ -1,10 +1,10 @@
-"""Adaptive design: ask for the run that teaches most, tell what came of it, stop when the model is good enough.
+"""Adaptive design: ask for the most informative run, record its result, stop when the model is good enough.
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here a committee of models fitted to the
-runs so far (query by committee, Seung et al., COLT'92) says where it disagrees; settings that fill the space of knobs
-come first, and by turns ever after, and a setting is repeated where noise hides more than a new setting would tell. The
-same runs, told in any order within a batch, lead to the same questions: an interrupted campaign resumes with the design
-it would have had.
+runs so far shows where it disagrees (query by committee, Seung et al., COLT'92). Settings that fill the knob space come
+first, and alternate with disputed ones afterwards. A setting is repeated if noise hides more than a new setting would
+tell. The same runs, recorded in any order within a batch, lead to the same questions: an interrupted campaign resumes
+identically.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,22 +29,22 @@ from slomo.training.families.committee import fit_committee
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
-#: Runs of the opening that fill the space, of which the first is run twice.
+#: Number of space-filling runs at the start, of which the first is repeated.
 START = 16
 BATCH = 4
-#: Of each batch, so many settings fill the space and the others are the most disputed. Chosen on calibration mixes of
-#: one machine (silver-4110): filling alone had 0.93 times the grid's error, the last third by dispute 0.95, random 1.13
+#: Number of space-filling settings per batch; the others are the most disputed ones. chosen on calibration mixes of one
+#: machine (silver-4110): relative to the grid's error, filling alone had 0.93, one third by dispute 0.95, random 1.13
 FILLING = 3
-#: Half width of a 90 % interval over the mean absolute error: 2.06 for normal errors, a little more for heavier tails.
+#: Half-width of a 90 % interval over the mean absolute error: 2.06 for normal errors, slightly more for heavier tails.
 WIDTH_PER_ERROR = 2.5
-#: Where noise is all that is left, held-out error comes this close to it.
+#: Factor over the noise floor at which the held-out error counts as noise only.
 FLOOR_REACHED = 1.1
 _FEWEST_JUDGED = 12
 
 
 @dataclass
 class AdaptiveDesign:
-    """Ask and tell for one network function.
+    """Ask-and-tell design for one network function.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ class AdaptiveDesign:
 
     @property
     def colocations(self) -> tuple[Colocation, ...]:
-        """Settings asked for, in the order in which they were first."""
+        """Settings asked for, in order of first request."""
         return tuple(dict.fromkeys(run.colocation for run in self._asked))
 
     def ask(self) -> tuple[PlannedRun, ...]:
-        """Return the runs to do next; nothing once the design has stopped.
+        """Return the next runs; empty once the design has stopped.
 
-        Runs asked for and not yet told are returned again.
+        Requested runs without a result are returned again.
         """
         if waiting := [run for run in self._asked if (run.colocation.key, run.replicate) not in self._records]:
             return tuple(waiting)
@@ -107,7 +107,7 @@ class AdaptiveDesign:
         return tuple(chosen)
 
     def tell(self, run: PlannedRun, record: RunRecord) -> None:
-        """Note what came of a run; InvalidValueError for a run that was not asked for, or a record of another one."""
+        """Record a run's result; InvalidValueError for a run that was not requested, or a record of another one."""
         if run not in self._asked or record.colocation != run.colocation:
             raise InvalidValueError(
                 f"adaptive design of '{self.target.key}' was told of {record.colocation.label}, which it did not ask "
@@ -117,12 +117,12 @@ class AdaptiveDesign:
         self._records[run.colocation.key, run.replicate] = record
 
     def records(self) -> list[RunRecord]:
-        """Return all records told, in the order asked for, replicates together."""
+        """Return all records in the order of requests, replicates together."""
         keys = [colocation.key for colocation in self.colocations]
         return [self._records[run_key] for key in keys for run_key in sorted(self._records) if run_key[0] == key]
 
     def opening(self) -> list[PlannedRun]:
-        """Return the first batch, known beforehand: alone twice, settings that fill the space, one of them twice."""
+        """Return the fixed first batch: alone twice, space-filling settings, one of them twice."""
         alone = Colocation(self.machine, self.target)
         first = [self._place(self._choice.points[number]) for number in self._choice.filling(START, ())]
         runs = [self._run(alone, 0), *(self._run(place, 0) for place in first)]
@@ -130,7 +130,7 @@ class AdaptiveDesign:
         return runs[: self.settings.budget]
 
     def outcome(self) -> AdaptiveOutcome:
-        """Return how far the design has come."""
+        """Return the design's progress."""
         cost = self.cost_s or (lambda _: 0.0)
         whole = grid(instances=self.settings.instances)
         again = {run.colocation.key for run in self._asked if run.replicate > 0}
@@ -150,7 +150,7 @@ class AdaptiveDesign:
         )
 
     def reason(self) -> Reason | None:
-        """Return why the design has stopped, None while it goes on."""
+        """Return why the design has stopped, None if it has not."""
         if len(self._records) < len(self._asked) or not self._asked:
             return None
         if (assessment := self._assessment()) is not None:
@@ -173,7 +173,7 @@ class AdaptiveDesign:
         return PlannedRun(place, replicate, run_seed(self.settings.seed, place.key, replicate))
 
     def _next(self) -> list[PlannedRun]:
-        """Return the next batch: what contradicts the rest, again; then new settings, or repeats where noise rules."""
+        """Return the next batch: contradictory settings again; then new settings, or repeats if noise dominates."""
         count = min(BATCH, self.settings.budget - len(self._records))
         once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
         chosen = [self._again(key) for key in once[:count]]
@@ -197,7 +197,7 @@ class AdaptiveDesign:
         return chosen
 
     def _best(self, spread: Floats, taken: Sequence[int], *, filling: bool) -> int | None:
-        """Return the setting to measure next: the one that fills the space best, or the one most disputed."""
+        """Return the next setting: the best space filler, or the most disputed one."""
         worth = 1.0 / np.sqrt(self._relative_costs())
         if filling:
             return next(iter(self._choice.filling(1, taken, worth)), None)
@@ -217,14 +217,14 @@ class AdaptiveDesign:
         return float(np.median(self._throughputs()[Colocation(self.machine, self.target).key]))
 
     def _shares(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return the numbers of the settings measured, in the order asked, and throughput there as a share of solo."""
+        """Return the numbers of measured settings in order of requests, and their throughput as a share of solo."""
         throughputs = self._throughputs()
         keys = [place.key for place in self.colocations if place.key in self._point_of]
         means = [float(np.mean(throughputs[key])) for key in keys]
         return np.array([self._point_of[key] for key in keys], dtype=np.int64), np.array(means) / self._solo_mpps()
 
     def _contradictory(self) -> list[str]:
-        """Return the keys of settings that contradict the rest; none where the testbed reports no pressure."""
+        """Return the keys of contradictory settings; none if the testbed reports no pressure."""
         first = {key: record for (key, replicate), record in self._records.items() if replicate == 0 and record.alone}
         vectors = {key: record.alone.socket for key, record in first.items() if record.alone is not None}
         names = [name for name in RESOURCES if all(name in vector for vector in vectors.values())]
@@ -246,7 +246,7 @@ class AdaptiveDesign:
         return relative
 
     def _assessment(self) -> Assessment | None:
-        """Return the held-out error with all runs told, worked out once."""
+        """Return the held-out error over all recorded runs, cached."""
         if self._assessed[0] != len(self._records):
             assessment = None
             if len({key for key, _ in self._records}) > _FEWEST_JUDGED:

@@ -1,4 +1,4 @@
-"""What repeats of one setting disagree by, and what that means for the smallest error a model can be shown to have.
+"""Noise from repeats of settings, and the resulting lower limit of a measurable model error.
 
 Pooled variance of replicates, as pyperf and npf estimate noise between runs; SLOMO (SIGCOMM'20, section 4.1) takes
 medians.
@@ -25,20 +25,20 @@ class Noise:
     (0.0476, 2, 0.038)
     """
 
-    #: Standard deviation of one run over the mean of its setting, pooled over all settings that were repeated.
+    #: Relative standard deviation of one run, pooled over all repeated settings.
     relative: float
-    #: Degrees of freedom of that estimate; 0 where nothing was repeated.
+    #: Degrees of freedom of that estimate; 0 without repeats.
     degrees: int
 
     @property
     def floor(self) -> float:
-        """Mean absolute error that noise alone makes, as a share of the throughput measured."""
+        """Mean absolute error caused by noise alone, as a share of measured throughput."""
         return _MEAN_ABSOLUTE * self.relative
 
     def doubt(self, throughputs_mpps: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        """Return how uncertain each setting's mean is, as a share of the largest mean (solo throughput).
+        """Return the uncertainty of each setting's mean, as a share of the largest mean (solo throughput).
 
-        A setting's own disagreement counts as much as it has degrees of freedom, the pooled one as much as it has.
+        A setting's own variance and the pooled one are weighted by their degrees of freedom.
         """
         most = max((float(np.mean(values)) for values in throughputs_mpps.values()), default=0.0)
         uncertainties = {}

@@ -1,6 +1,6 @@
-"""What an adaptive design is asked for and what it answers: target error and budget; why it stopped, what it saved.
+"""Input and output of an adaptive design: target error and budget; reason for stopping, saved runs.
 
-SLOMO (SIGCOMM'20, section 4.1) spends 588 runs per network function whatever they teach.
+SLOMO (SIGCOMM'20, section 4.1) spends 588 runs on every network function.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from slomo.training.assessment import Assessment
 
 DEFAULT_BUDGET = 60
 DEFAULT_TARGET_ERROR = 0.02
-#: Contradictory settings named in a report.
+#: Largest number of contradictory settings named in a report.
 MOST_NAMED = 3
 
 
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class AdaptiveSettings:
-    """What an adaptive design is to reach, and with how much.
+    """Target error and budget of an adaptive design.
 
     Parameters
     ----------
@@ -76,27 +76,27 @@ class AdaptiveSettings:
 
 @dataclass(frozen=True)
 class AdaptiveOutcome:
-    """How far an adaptive design has come with one network function."""
+    """Progress of an adaptive design with one network function."""
 
     #: Workload key.
     target: str
-    #: Runs told, and different settings among them.
+    #: Recorded runs, and different settings among them.
     runs: int
     settings: int
-    #: Held-out error of the model trained so far; None with too few runs to say.
+    #: Held-out error of the present model; None with too few runs.
     assessment: Assessment | None
     #: What repeats disagree by.
     noise: Noise
-    #: Why it stopped; None while it goes on.
+    #: Reason for stopping; None if it has not stopped.
     reason: Reason | None
-    #: Expected time of the runs told, and of the grid [s].
+    #: Expected time of the recorded runs, and of the whole grid [s].
     spent_s: float
     grid_s: float
-    #: Runs of the grid, once alone included.
+    #: Runs of the grid, including one alone.
     grid_runs: int
     #: What was asked for.
     target_error: float
-    #: Settings whose throughput contradicts that of others though they were measured again.
+    #: Settings that still contradict others after being measured again.
     contradictions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -140,5 +140,5 @@ class AdaptiveOutcome:
 
     @property
     def below_floor(self) -> bool:
-        """Whether the target error asked for is less than noise alone makes."""
+        """Whether the target error is below the error caused by noise alone."""
         return self.noise.floor > self.target_error

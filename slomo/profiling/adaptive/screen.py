@@ -1,8 +1,8 @@
-"""Screen: ten runs beside the synthetic competitor say whether a function is worth sixty.
+"""Screening: ten runs beside the synthetic competitor show whether sixty are worthwhile for a function.
 
-SLOMO (SIGCOMM'20, section 4.1) spends as many runs on a firewall that loses nothing as on a router that loses half.
-What a function loses on average over a design that presses on cache, I/O and memory in turn bounds what a better model
-of it could be worth; ten runs tell that average well enough, where they are of all three sources.
+SLOMO (SIGCOMM'20, section 4.1) spends as many runs on a firewall that loses nothing as on a router that loses half. The
+mean loss of a function over a design that presses on cache, I/O and memory bounds the benefit of a better model; ten
+runs over all three sources determine that mean well enough.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from slomo.errors import MissingMetricError
 from slomo.files.stored import Stored
 from slomo.records.dataset import ProfileDataset
 
-#: A function that loses less than this share on average needs no more runs. Chosen on both shipped datasets.
+#: Mean loss below which a function needs no more runs. Chosen on both shipped datasets.
 WORTH = 0.035
-#: Fewer runs beside the competitor say nothing: three of each source.
+#: Least number of runs beside the competitor for a verdict: three of each source.
 FEWEST = 9
 
 
 @dataclass(frozen=True)
 class Screen(Stored):
-    """What a few runs say about one function.
+    """Result of screening one function.
 
     Examples
     --------
@@ -33,10 +33,10 @@ class Screen(Stored):
     target: str
     #: Runs beside the synthetic competitor.
     runs: int
-    #: Mean and most of what it lost in them, as shares of its throughput alone.
+    #: Mean and largest loss in these runs, as shares of solo throughput.
     lost: float
     most: float
-    #: Whether more runs are worth their time; None where there are too few to say.
+    #: Whether more runs are worthwhile; None with too few runs.
     worth: bool | None
 
     @property
@@ -48,7 +48,7 @@ class Screen(Stored):
 
 
 def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:
-    """Say of every function of a dataset whether it is worth more runs.
+    """Return for every function of a dataset whether more runs are worthwhile.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Making the runs: in order, stored, resumed."""
+"""Making the runs of a plan: ordered, stored, resumable."""

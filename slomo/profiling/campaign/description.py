@@ -1,6 +1,6 @@
-"""What a campaign would do, before it does it: what, how many, how long (`--dry-run`).
+"""Describe a campaign in advance: targets, runs, duration (`--dry-run`).
 
-npf and Optuna show the size of an experiment first; a night on a rack is too dear for surprises.
+npf and Optuna also show the size of an experiment first.
 """
 
 from collections import Counter
@@ -26,17 +26,17 @@ class CampaignDescription(Stored):
     testbed: str
     #: Workload key of each target -> its co-locations.
     targets: Mapping[str, int]
-    #: Runs the plan is sure to need, those already in the store, those left.
+    #: Runs needed in any case, those already stored, and the remaining ones.
     runs: int
     finished: int
     pending: int
-    #: Attempts that failed so far, each as run, kind of error and message, oldest first.
+    #: Failed attempts so far, each as run, kind of error and message, oldest first.
     failures: tuple[str, ...]
-    #: Runs if every co-location needs its maximum of repetitions.
+    #: Number of runs if every co-location needs its maximum of repetitions.
     most_runs: int
     #: Runs at a time.
     jobs: int
-    #: Expected wall time of what is left [s].
+    #: Expected wall time of the remaining runs [s].
     estimate_s: float
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class CampaignDescription(Stored):
 def describe_campaign(
     plan: ExperimentPlan, testbed: Testbed, store: str | Path | None = None, jobs: int | None = None
 ) -> CampaignDescription:
-    """Return what `run_campaign` with the same arguments would do; runs nothing and makes no file.
+    """Return a description of `run_campaign` with the same arguments, without running or writing anything.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def describe_campaign(
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as people say it.
+    """Return a duration as text.
 
     Examples
     --------

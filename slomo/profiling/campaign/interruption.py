@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM end a campaign between two runs, never inside one.
+"""End a campaign on Ctrl-C and SIGTERM between two runs, never inside one.
 
-The first signal asks; a second one insists and interrupts at once. What is finished is in the store in either case.
+The first signal requests the end; a second one interrupts at once. Finished runs are in the store in both cases.
 """
 
 import signal
@@ -12,9 +12,9 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Yield an event that is set by Ctrl-C or SIGTERM; the former handlers come back afterwards.
+    """Yield an event that Ctrl-C and SIGTERM set; the former handlers are restored afterwards.
 
-    Outside the main thread Python delivers no signals, and the event is simply never set.
+    Outside the main thread Python delivers no signals, so the event is never set.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One campaign per store: the lock beside it says who works there, and dies with its holder."""
+"""One campaign per store: a lock file beside it names the holder and is released when that dies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from slomo.files.lock import LockFile, LockHeldError
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`; leave nothing behind.
+    """Hold the lock file `path`, and remove it afterwards.
 
     Raises StoreError at once if another process or thread holds it, or if the file cannot be created.
     """

@@ -1,6 +1,6 @@
-"""How a campaign tells others how far it is, without knowing who listens.
+"""Interface for listeners to a campaign's progress.
 
-The command line draws a bar with these calls; a notebook or a log may do something else (Optuna's and npf's callbacks).
+The command line draws a bar; a notebook or a log may do something else (as Optuna's and npf's callbacks).
 """
 
 from typing import Protocol
@@ -12,18 +12,18 @@ class Progress(Protocol):
     """Listener of a campaign; all calls come from the thread that called `run_campaign`."""
 
     def start(self, total: int) -> None:
-        """Hear how many runs are to be done now; runs already in the store are not counted.
+        """Receive the number of runs to be made now, without those already in the store.
 
-        Co-locations that turn out to be unstable may need more than this.
+        Unstable co-locations may need more runs than that.
         """
         ...
 
     def advance(self, run: PlannedRun) -> None:
-        """Hear that one more run is durable, or has failed for good."""
+        """Note that one more run is stored, or has finally failed."""
         ...
 
     def finish(self) -> None:
-        """Hear that the campaign has ended, in whatever way."""
+        """Note that the campaign has ended, for whatever reason."""
         ...
 
 

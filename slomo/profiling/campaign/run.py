@@ -1,7 +1,7 @@
-"""Run a plan on a testbed: parallel, durable, resumable, the same dataset whatever happened on the way.
+"""Run a plan on a testbed: parallel, durable, resumable, with the same dataset whatever the interruptions.
 
 SLOMO's offline profiling (SIGCOMM'20, section 4.1) as an append-only log of runs (ResQ persisted its runs, npf caches
-them): kill it at any moment, start it again, and it ends with the dataset it would have ended with.
+them): killed at any moment and started again, it ends with the same dataset.
 """
 
 import math
@@ -36,7 +36,7 @@ _LOOK_UP_S = 0.2  # how long a signal may go unnoticed
 
 
 class IncompleteCampaignError(TestbedError):
-    """Some runs failed, even when repeated; the others are there.
+    """Some runs failed repeatedly; the others are stored.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class IncompleteCampaignError(TestbedError):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What became of one run: a record, or nothing, and the errors on the way; how long it took [s]."""
+    """Result of one run: a record or None, the errors, and the duration [s]."""
 
     record: RunRecord | None
     errors: tuple[Exception, ...]
@@ -66,7 +66,7 @@ def run_campaign(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> ProfileDataset:
-    """Run everything `plan` asks for that is not yet in `store`, and return the dataset.
+    """Run the part of `plan` that is not yet in `store`, and return the dataset.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def run_campaign(
 
 
 def worker_count(testbed: Testbed, jobs: int | None) -> int:
-    """Return how many runs may go on at a time; UsageError for less than one."""
+    """Return the number of parallel runs; UsageError for less than one."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs is {jobs}, needed 1 or more")
     if testbed.exclusive:
@@ -124,7 +124,7 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
 
 
 def check_plan(plan: ExperimentPlan, testbed: Testbed) -> None:
-    """Let a testbed that can tell beforehand (``check(colocation)``) say whether it can run a plan.
+    """Check a plan in advance on a testbed with ``check(colocation)``.
 
     Raises UsageError if it cannot.
     """
@@ -135,10 +135,10 @@ def check_plan(plan: ExperimentPlan, testbed: Testbed) -> None:
 
 
 def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
-    """Return what must be equal for the plan's runs to be one dataset: the testbed's environment and the seed.
+    """Return the properties common to all runs of a dataset: the testbed's environment and the seed.
 
-    Of the network functions a testbed knows, only those of the plan are stated. Raises UsageError if the testbed can
-    tell beforehand that it cannot run the plan.
+    Of the testbed's network functions, only the plan's are included. Raises UsageError if the testbed reports in
+    advance that it cannot run the plan.
     """
     check_plan(plan, testbed)
     stated = {**testbed.environment(), "seed": plan.seed}
@@ -151,7 +151,7 @@ def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, An
 
 @dataclass
 class _Work:
-    """The loop that feeds the workers; workers only compute, this thread alone writes."""
+    """The loop that distributes runs; workers only compute, this thread alone writes."""
 
     store: CampaignStore
     schedule: Schedule
@@ -163,7 +163,7 @@ class _Work:
     unstable_in_a_row: int = 0
 
     def run_all(self) -> None:
-        """Run what is open; keep what finishes."""
+        """Make the open runs; store finished ones."""
         queue = deque(self.schedule.pending())
         if not queue:
             return
@@ -207,7 +207,7 @@ class _Work:
         return following
 
     def _keep_the_rest(self, running: Mapping[Future[RunOutcome], PlannedRun]) -> None:
-        """Keep the runs that are under way when another one stops the campaign."""
+        """Store the runs in progress when another one stops the campaign."""
         for future in wait(running).done:
             if not future.cancelled() and future.exception() is None and (record := future.result().record) is not None:
                 self.store.add(running[future], record, future.result().wall_s)
@@ -221,8 +221,8 @@ class _Work:
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    # Threads, not processes: the simulator's kernel releases the interpreter's lock, so they use all cores, need no
-    # second import of the library, share the compiled kernel, and none outlives a killed campaign.
+    # threads, not processes: the simulator's kernel releases the GIL, so threads use all cores, share imports and the
+    # compiled kernel, and none outlives a killed campaign
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="slomo-run")
     try:
         yield pool
@@ -231,7 +231,7 @@ def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def attempt(testbed: Testbed, run: PlannedRun) -> RunOutcome:
-    """Run once, and once more if that failed; what was asked for wrongly is not tried again."""
+    """Make a run, and repeat it once if it failed; errors in the request are not retried."""
     errors: list[Exception] = []
     started = time.perf_counter()
     for _ in range(_ATTEMPTS):
@@ -247,7 +247,7 @@ def attempt(testbed: Testbed, run: PlannedRun) -> RunOutcome:
 
 
 def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
-    """Return a record that may enter a dataset; what a back end got wrong counts as a failed run."""
+    """Return a record that may enter a dataset; an invalid record counts as a failed run."""
     if record.colocation != run.colocation:
         raise MeasurementError(f"{run.label}: the testbed reports another co-location: {record.colocation.label}")
     throughput = record_throughput(record)
@@ -263,9 +263,9 @@ def campaign_dataset(
     failed: Mapping[str, Exception],
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ProfileDataset:
-    """Return the dataset of a campaign that has ended; IncompleteCampaignError where some of its runs failed.
+    """Return the dataset of a finished campaign; IncompleteCampaignError if some runs failed.
 
-    Of `hosts` that are probed, by calibration, readings are brought to common units (`slomo.records.host_effect`).
+    Readings of probed `hosts` (host -> calibration) are converted to common units (`slomo.records.host_effect`).
     """
     stored_records = dict(store.records())
     keys = [colocation.key for colocation in plan.colocations]
@@ -307,10 +307,10 @@ def run_batch(
     progress: Progress,
     pool: Executor | None = None,
 ) -> dict[str, Exception]:
-    """Run what a schedule has open into an opened store; return label and error of every run that failed.
+    """Make a schedule's open runs, into an opened store; return label and error of every failed run.
 
-    For campaigns that decide on their runs as they go (`slomo.profiling.adaptive.campaign`), and for those that others
-    measure (`slomo.fleet.campaign`): `pool` says who.
+    For adaptive campaigns (`slomo.profiling.adaptive.campaign`), and for those measured on other hosts
+    (`slomo.fleet.campaign`), given by `pool`.
     """
     work = _Work(store, schedule, measure, jobs, progress, pool)
     work.run_all()

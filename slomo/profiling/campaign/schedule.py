@@ -1,6 +1,6 @@
-"""What a campaign still has to run: the plan, less what is finished, plus repetitions of what is unstable.
+"""Remaining runs of a campaign: the plan, less finished runs, plus repetitions of unstable ones.
 
-The next repetition depends only on the throughput of those before it, so a resumed campaign asks for the same runs.
+The next repetition depends only on the throughputs of earlier ones, so a resumed campaign asks for the same runs.
 """
 
 from collections.abc import Iterable
@@ -42,21 +42,21 @@ class Schedule:
                 self._throughput[key][replicate] = record_throughput(record)
 
     def pending(self) -> list[PlannedRun]:
-        """Return the runs that can start now: in the plan's order, or in random order block by block."""
+        """Return the runs that can start now: in the plan's order, or in random order by blocks."""
         runs = [run for colocation in self.plan.colocations for run in self._missing(colocation)]
         return sorted(runs, key=self._place) if self.interleaved else runs
 
     def _place(self, run: PlannedRun) -> tuple[int, int, int]:
-        """Return the sort key of a run: random order of blocks, in them of groups with the same competitors.
+        """Return the sort key of a run: blocks in random order, and within them groups with the same competitors.
 
-        Who is probed beside a competition explains the runs beside it best when they follow at once.
+        A probe of a competition is most accurate for runs that follow immediately.
         """
         competitors = ",".join(sorted(workload.key for workload in run.colocation.competitors))
         together = competitors or run.colocation.key  # solo runs are spread over the block
         return run.replicate, run_seed(self.plan.seed, together, run.replicate), run.seed
 
     def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
-        """Note a finished run; return the runs it has made necessary."""
+        """Record a finished run; return the runs that it makes necessary."""
         mpps_by_replicate = self._throughput[run.colocation.key]
         mpps_by_replicate[run.replicate] = record_throughput(record)
         if len(mpps_by_replicate) < self.plan.replicates or len(mpps_by_replicate) <= max(mpps_by_replicate):
@@ -64,7 +64,7 @@ class Schedule:
         return self._missing(run.colocation)
 
     def used(self, key: str) -> range:
-        """Return the replicates of a co-location that belong to the dataset."""
+        """Return the replicates of a co-location in the dataset."""
         mpps_by_replicate, count = self._throughput[key], 0
         while count in mpps_by_replicate and needs_another([mpps_by_replicate[n] for n in range(count)], self.plan):
             count += 1

@@ -1,8 +1,8 @@
-"""Throughput of one campaign on a real machine: every ratio formed inside one process, times one solo speed per NF.
+"""Throughput in a real machine's campaign: ratios measured within one process, times one solo speed per NF.
 
-Solo speed drifts by 3 to 8 % between two starts of the same NF, and more with the machine; the ratio to solo windows
-taken by turns with those beside others does not. Which solo speed stands for 100 % matters to no slowdown, as long as
-it is one: the median over everything the campaign measured, so the order of the runs and a kill change nothing.
+Solo speed drifts by 3 to 8 % between two starts of the same NF, and more with the machine; ratios to alternating solo
+windows do not. Slowdowns do not depend on which solo speed is 100 %, as long as it is one: the median over the whole
+campaign is used, so the order of runs and interruptions have no effect.
 """
 
 import statistics
@@ -14,9 +14,9 @@ from slomo.records.run import Phase, RunRecord
 
 
 def with_common_solo(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return records whose targets' throughputs are their ratios times one solo speed; others are left alone.
+    """Return records whose throughputs are their ratios times one solo speed; records without ratios are unchanged.
 
-    `records`: of one campaign; those of a real machine state their windows in the provenance.
+    `records`: of one campaign; on a real machine their windows are in the provenance.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def with_common_solo(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def stability(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return how steady the machine was: what the sentinel saw change, and how often runs were repeated.
+    """Return the machine's stability: changes seen by the sentinel, and repeated runs.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def stability(records: Sequence[RunRecord]) -> dict[str, Any]:
 
 
 def _solo_mpps(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Return the solo speed of every target that was measured with ratios [Mpps], by workload key."""
+    """Return the solo speed of every target with ratios [Mpps], by workload key."""
     seen: dict[str, list[float]] = {}
     for record in records:
         target, host = record.colocation.target, _host(record)
@@ -77,7 +77,7 @@ def _scaled(record: RunRecord, solo: Mapping[str, float]) -> RunRecord:
 
 
 def _others(record: RunRecord, host: Mapping[str, Any], solo: Mapping[str, float]) -> tuple[Any, ...]:
-    """Return the competitors' samples; of an only one its ratio times its own solo speed, where both are known."""
+    """Return the competitors' samples; of a single one its ratio times its own solo speed, if both are known."""
     assert record.beside is not None
     others, ratio = record.beside.tenants[1:], host.get("pairs", {}).get("competitor_ratio")
     if len(others) != 1 or ratio is None or record.colocation.competitors[0].key not in solo:

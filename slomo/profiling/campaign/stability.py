@@ -1,4 +1,4 @@
-"""Repeat until stable: how far replicates of one co-location may disagree, and when to stop trying.
+"""Repeat until stable: allowed dispersion of replicates, and the limit of repetitions.
 
 A measurement is values, metadata and a verdict (pyperf's discipline); SLOMO (SIGCOMM'20, section 4.1) takes medians.
 """
@@ -10,9 +10,9 @@ from slomo.records.measurement import dispersion
 
 
 def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> bool:
-    """Return whether a co-location has to run once more.
+    """Return whether a co-location must run once more.
 
-    `throughput_mpps`: throughput of the replicates so far, in order [Mpps]. `plan`: gives the number of replicates,
+    `throughput_mpps`: throughputs of the replicates so far, in order [Mpps]. `plan`: has the number of replicates,
     their maximum, and the limit.
 
     Examples

@@ -1,7 +1,7 @@
 """The campaign's store: every finished run is on disk before the next one is reported.
 
-One SQLite file in write-ahead mode with full synchronisation, keyed by co-location and replicate: killed at any moment,
-it holds every run that was finished (ResQ persisted its runs and npf its cache for the same reason).
+It is one SQLite file in write-ahead mode with full synchronisation, keyed by co-location and replicate; after a kill it
+contains every finished run.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from slomo.records.provenance import difference
 from slomo.records.run import RunRecord
 from slomo.vocabulary.workload import canonical_json
 
-#: 2: each run with its digest; stores of version 1 are read, and gain the column.
+#: 2: each run with its digest; stores of version 1 are read and extended by the column.
 SCHEMA_VERSION = 2
 APPLICATION_ID = 0x736C6F6D  # "slom"; SQLite's way to say whose file this is
 _SCHEMA = (
@@ -36,14 +36,14 @@ Key = tuple[str, int]
 
 
 class StaleTokenError(StoreError):
-    """Who measures was replaced by somebody with a newer token; what it brings is not taken."""
+    """A coordinator with a newer token has taken over; results of the old one are refused."""
 
 
 class CampaignStore:
     """Finished runs and failures of one campaign.
 
-    Raises StoreError if the file is locked by another campaign, corrupt, of another schema version, no store at all, or
-    not writable.
+    Raises StoreError if the file is locked by another campaign, corrupt, of another schema version, not a store, or not
+    writable.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class CampaignStore:
         self._resources.close()
 
     def bind(self, plan: ExperimentPlan, environment: Mapping[str, Any]) -> None:
-        """Tie the store to a plan and an environment, or check that it is tied to these.
+        """Bind the store to a plan and an environment, or check that it is bound to these.
 
-        Raises IncompatibleMeasurementsError if it holds runs of another plan or environment; shows the difference.
+        Raises IncompatibleMeasurementsError, with the difference, if it holds runs of another plan or environment.
         """
         stored = self.settings()
         if "plan" not in stored:
@@ -113,19 +113,19 @@ class CampaignStore:
         return {name: self._decoded(value, f"setting '{name}'") for name, value in rows}
 
     def note(self, name: str, value: Any) -> None:
-        """Keep what a coordinator wants to know again; JSON only."""
+        """Store a coordinator's notes, JSON only."""
         row = (name, json.dumps(value, sort_keys=True))
         with self._mapped(), self._connection:
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
 
     def fence(self, token: int) -> None:
-        """From now on take no runs of an older token; StaleTokenError where this is one."""
+        """Refuse runs with an older token from now on; StaleTokenError if this token is older itself."""
         with self._mapped(), self._connection:
             self._require_current(token)
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES ('token', ?)", (str(token),))
 
     def _require_current(self, token: int) -> None:
-        """Raise where a newer token was seen; inside a transaction, so that nothing comes between look and write."""
+        """Raise an error if a newer token was seen; inside a transaction, so that check and write are atomic."""
         self._connection.execute("BEGIN IMMEDIATE")
         row = self._connection.execute("SELECT value FROM settings WHERE name = 'token'").fetchone()
         if row is not None and int(row[0]) > token:
@@ -135,7 +135,7 @@ class CampaignStore:
             )
 
     def add(self, run: PlannedRun, record: RunRecord, wall_s: float, token: int | None = None) -> None:
-        """Write one finished run; when this returns it survives a power cut.
+        """Write one finished run; it survives a power cut once this returns.
 
         Raises StaleTokenError for a token older than the one of :meth:`fence`.
         """
@@ -146,7 +146,7 @@ class CampaignStore:
             self._connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (*row, _digest(*row)))
 
     def add_failure(self, run: PlannedRun, error: BaseException) -> None:
-        """Write that an attempt failed, and why."""
+        """Store a failed attempt, with its error."""
         row = (run.colocation.key, run.replicate, run.label, type(error).__name__, str(error))
         statement = "INSERT INTO failures (colocation, replicate, label, error, message) VALUES (?, ?, ?, ?, ?)"
         with self._mapped(), self._connection:
@@ -158,9 +158,9 @@ class CampaignStore:
             return self._connection.execute("SELECT label, error, message FROM failures ORDER BY id").fetchall()
 
     def records(self) -> Iterator[tuple[Key, RunRecord]]:
-        """Yield every finished run with its key, by co-location key and replicate; damaged ones are told and left out.
+        """Yield every finished run with its key, in order of keys and replicates; damaged ones are reported.
 
-        Raises StoreError for a row that is what was written and cannot be read, naming it.
+        Raises StoreError, naming the row, for an undamaged row that cannot be read.
         """
         for colocation, replicate, text in self._sound_runs():
             name = f"run {colocation}/{replicate}"
@@ -172,7 +172,7 @@ class CampaignStore:
             yield (colocation, replicate), record
 
     def find(self, key: Key) -> tuple[RunRecord, float] | None:
-        """Return a finished run and how long it took [s]; None where there is none, or a damaged one."""
+        """Return a finished run and its duration [s]; None if it is missing or damaged."""
         statement = "SELECT * FROM runs WHERE colocation = ? AND replicate = ?"
         with self._mapped():
             row = self._connection.execute(statement, key).fetchone()
@@ -181,11 +181,11 @@ class CampaignStore:
         return RunRecord.from_dict(self._decoded(row[4], f"run {key[0]}/{key[1]}")), float(row[3])
 
     def finished(self) -> set[Key]:
-        """Return the keys of all finished runs; a damaged one is to be done again."""
+        """Return the keys of all finished runs; damaged ones must be repeated."""
         return {(colocation, replicate) for colocation, replicate, _ in self._sound_runs()}
 
     def _sound_runs(self) -> list[tuple[str, int, str]]:
-        """Return key and record of every run that is what was written, and tell the others."""
+        """Return key and record of every undamaged run, and report the others."""
         statement = (
             "SELECT colocation, replicate, seed, wall_s, record, digest FROM runs ORDER BY colocation, replicate"
         )
@@ -274,7 +274,7 @@ def _record_text(record: RunRecord) -> str:
 
 
 def _digest(*row: object) -> str:
-    """Return the digest of a run as it is stored: its key, seed, time and record."""
+    """Return the digest of a stored run: key, seed, time and record."""
     return hashlib.sha256("\\0".join(map(str, row)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -287,7 +287,7 @@ _CORRUPT_HINT = (
 
 
 def store_error(name: str, error: sqlite3.Error) -> StoreError:
-    """Return what an SQLite error means for the store called `name`.
+    """Return the error for an SQLite error in the store called `name`.
 
     Examples
     --------
@@ -308,7 +308,7 @@ def store_error(name: str, error: sqlite3.Error) -> StoreError:
 
 
 def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two plans, as lines ``key: there | requested``; empty where they ask for the same.
+    """Return the differences between two plans, as lines ``key: there | requested``; empty if they are equal.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> l
 
 
 def stored_records(path: str | Path) -> list[RunRecord]:
-    """Return all runs of a store, for a replay or a look at the raw data.
+    """Return all runs of a store, for replay or inspection.
 
     Raises ConfigurationError if there is no such file; StoreError if it is in use, corrupt or no store.
     """

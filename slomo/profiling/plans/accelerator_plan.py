@@ -1,6 +1,6 @@
-"""The plan that learns what NFs ask of an accelerator: each alone, and beside a competitor that keeps it busy.
+"""The plan that measures NFs' use of an accelerator: alone, and beside a competitor that keeps it busy.
 
-Yala (ASPLOS'25) profiles every resource apart from the others; the competitor here leaves memory alone.
+Yala (ASPLOS'25) profiles every resource separately; the competitor here does not press on memory.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
 
-#: Accelerators there is a competitor for, `synthetic-<name>`.
+#: Accelerators with a competitor `synthetic-<name>`.
 ACCELERATORS = ("regex",)
-#: Time per request of the competitor [ns], shorter and longer than those of shipped NFs, and instances of it.
+#: Times per request of the competitor [ns], shorter and longer than those of shipped NFs, and numbers of instances.
 SERVICES_NS, INSTANCES = (200.0, 500.0, 1000.0, 2000.0), (1, 2)
 
 
 def accelerator_plan(
     targets: Sequence[Workload], machine: str | Machine, *, replicates: int = 1, seed: int = 0
 ) -> ExperimentPlan:
-    """Return the plan: one run alone, and one per time of the competitor's requests and number of instances.
+    """Return the plan: one run alone, and one per request time and number of instances of the competitor.
 
-    Raises InvalidValueError for a machine without cores for a competitor.
+    Raises InvalidValueError for a machine without a core for a competitor.
 
     Examples
     --------

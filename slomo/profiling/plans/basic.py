@@ -1,7 +1,7 @@
 """The three plans: network functions alone, beside synthetic pressure, and in mixes of each other.
 
-SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of unlike network functions judge
-them (section 6). No mix both calibrates intervals and tests predictions.
+SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of different network functions test
+them (section 6). No mix is used both to calibrate intervals and to test predictions.
 """
 
 import hashlib
@@ -102,10 +102,10 @@ def mixes_plan(
 ) -> ExperimentPlan:
     """Return a plan of random mixes: each a target beside 1 to 7 competitors.
 
-    Competitors of a mix are of different kinds as long as there are enough kinds; where like ones are wanted, about
-    every second mix has neighbours of one kind, and mixes of one and two neighbours come twice as often. Whether a mix
-    tests or calibrates is decided by the mix itself (a fingerprint of its tenants, the same for each as target), so
-    that the two streams never share one, whatever their seeds.
+    Competitors of a mix differ in kind as long as there are enough kinds. If equal neighbours are included, about every
+    second mix has neighbours of one kind, and mixes of one and two neighbours are twice as frequent. A fingerprint of
+    its tenants (equal for each as target) decides whether a mix tests or calibrates, so the two streams share no mix,
+    whatever the seeds.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def mixes_plan(
 
 
 def stream_of(colocation: Colocation) -> Stream:
-    """Return the stream a mix belongs to, by its tenants alone; whatever load they are offered.
+    """Return the stream of a mix, which depends only on its tenants, not their loads.
 
     Examples
     --------
@@ -180,14 +180,14 @@ def stream_of(colocation: Colocation) -> Stream:
 
 @dataclass(frozen=True)
 class _Shape:
-    """How many neighbours a mix has, and whether all are of one kind."""
+    """Number of neighbours of a mix, and whether all are of one kind."""
 
     size: int
     like: bool
 
 
 def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
-    """Return the shapes that are drawn in turn; with like neighbours, the smallest mixes twice."""
+    """Return the shapes to draw in turn; with equal neighbours, the smallest mixes twice."""
     if not like:
         return [_Shape(size, like=False) for size in sizes]
     small = [size for size in sizes if size <= _SMALL]
@@ -197,7 +197,7 @@ def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
 def random_mix(
     kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator, *, like: bool = False
 ) -> Colocation:
-    """Return one random mix of a target and `size` competitors, which differ in kind while there are kinds left.
+    """Return one random mix of a target and `size` competitors, which differ in kind as far as possible.
 
     With `like`, all competitors are of one kind, which may be the target's.
 

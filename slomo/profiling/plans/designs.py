@@ -1,7 +1,7 @@
-"""Designs: which settings of the synthetic competitor, and how many instances of it, a target is measured beside.
+"""Designs: settings and numbers of instances of the synthetic competitor beside which a target is measured.
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of data sizes, accesses and instances. `slomo_grid` has its published
-levels; `grid` spends the same budget on levels that also reach the gentle pressure real network functions make.
+levels; `grid` spends the same budget on levels that include the mild pressure of real network functions.
 """
 
 import itertools
@@ -27,20 +27,23 @@ SLOMO_LEVELS: Mapping[str, Sequence[Setting]] = {
     "reads_per_packet": (1000, 5000, 10000),
     "iterations": (1, 2, 5, 10),
 }
-#: The I/O path, which SLOMO varies apart: from buffers that fit in the DDIO ways to many times their size.
+#: Levels of the I/O path, which SLOMO varies separately: from buffers that fit into the DDIO ways to many times their
+#: size.
 IO_LEVELS: Mapping[str, Sequence[Setting]] = {
     "packet_buffers": (512, 2048, 8192, 32768),
     "packet_size_b": (64, 512, 1500),
 }
-#: The default, 7 x (7 x 3 x 3 + 7 x 3) = 588 runs too. One core at SLOMO's levels accesses the cache 130 million times
+#: The default, 7 x (7 x 3 x 3 + 7 x 3) = 588 runs too. At SLOMO's levels one core accesses the cache 130 million times
 #: a second; network functions of ResQ's Table 1 do so 0.6 to 38 million times, over data that together fill the cache.
-#: So fewer reads, at rates from a trickle to saturation (0), over sizes from a private L2's to far beyond the LLC ...
+#: So these levels have fewer reads, at rates from very low to saturation (0), over sizes from a private L2's to far
+#: beyond the LLC ...
 LEVELS: Mapping[str, Sequence[Setting]] = {
     "data_size_mib": (0.5, 2, 4, 8, 16, 32, 64),
     "reads_per_packet": (2, 10, 50),
     "rate_mpps": (0.4, 1.6, 0),
 }
-#: ... and larger packets in more buffers than the DDIO ways hold, at a rate of which a 40 Gbit/s port carries seven.
+#: ... and larger packets in more buffers than the DDIO ways hold, at a rate of which a 40 Gbit/s port carries seven
+#: times.
 PACKET_LEVELS: Mapping[str, Sequence[Setting]] = {
     "data_size_mib": (0.5, 2, 4, 8, 16, 32, 64),
     "reads_per_packet": (10,),
@@ -57,7 +60,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "packet_buffers": (256.0, 8192.0),
     "packet_size_b": (64.0, 1500.0),
 }
-#: A Sobol competitor offers at most its share of a 40 Gbit/s port among eight tenants [Gbit/s].
+#: A Sobol competitor offers at most one eighth of a 40 Gbit/s port [Gbit/s].
 _SHARE_GBPS = 5.0
 DESIGNS = ("grid", "slomo-grid", "sobol", "sources")
 
@@ -91,7 +94,7 @@ Design = tuple[Pressure, ...]
 
 
 def competitor(settings: Mapping[str, Setting]) -> Workload:
-    """Return the synthetic competitor with these knobs; the packet size is a matter of its traffic.
+    """Return the synthetic competitor with these knobs; the packet size is part of its traffic.
 
     Raises
     ------
@@ -153,7 +156,7 @@ def slomo_grid(instances: int = MOST_INSTANCES, io: bool = False) -> Design:
 def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
     """Return a scrambled Sobol sequence over all knobs that make pressure.
 
-    Spreads any number of points evenly, where a grid has to drop whole levels (I. M. Sobol', 1967; Owen's scrambling).
+    It spreads any number of points evenly, while a grid must drop whole levels (I. M. Sobol', 1967; Owen's scrambling).
 
     Parameters
     ----------
@@ -177,7 +180,7 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
 
 
 def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
-    """Return places in the unit cube, shape (points, axes): a scrambled Sobol sequence.
+    """Return points of the unit cube, shape (points, axes): a scrambled Sobol sequence.
 
     Examples
     --------
@@ -191,7 +194,7 @@ def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
 
 
 def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:
-    """Return the point of a place in the unit cube: one coordinate per knob of :data:`RANGES`, then the instances.
+    """Return the design point of a unit-cube point: one coordinate per knob of :data:`RANGES`, then the instances.
 
     `place`: coordinates, 0 to 1; knobs and instances are spread on logarithmic scales, as is the pressure they make.
     `instances`: most instances.
@@ -208,9 +211,9 @@ def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressur
 def make_design(
     design: str | Design, runs: int | None = None, seed: int = 0, instances: int = MOST_INSTANCES
 ) -> Design:
-    """Return a design by name, or the one given, with at most `instances` instances and `runs` points.
+    """Return a design, given by name or as a value, with at most `instances` instances and `runs` points.
 
-    Raises UnknownNameError for a name no design has; InvalidValueError if a grid has fewer points than `runs`.
+    Raises UnknownNameError for an unknown name; InvalidValueError if a grid has fewer points than `runs`.
 
     Parameters
     ----------
@@ -240,7 +243,7 @@ def make_design(
 
 
 def thinned(design: Design, runs: int, seed: int = 0) -> Design:
-    """Return `runs` points of a design in its order, chosen at random.
+    """Return `runs` random points of a design, in its order.
 
     Raises InvalidValueError if `runs` is less than 1 or more than the design has.
 

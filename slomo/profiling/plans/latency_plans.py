@@ -1,7 +1,7 @@
-"""The plan that measures latency over load: alone, and beside a few of the competitions that a profile has measured.
+"""The plan that measures latency over load: alone, and beside some of the competitions of a profile.
 
-ResQ (NSDI'18) section 5.2 measures latency over load for an NF alone. What an NF can serve beside a competition is
-known only after it ran there with as much offered as it could take: the plan is made from a profile's dataset.
+ResQ (NSDI'18) section 5.2 measures latency over load for an NF alone. An NF's possible throughput beside a competition
+is known only from a saturated run there, so the plan is made from a profile's dataset.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
-#: Shares of the possible throughput; none far apart, for where bursts begin to fill latency bends twice.
+#: Loads as shares of the possible throughput, close together since latency bends twice where bursts begin to fill.
 LOADS = (0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-#: Competitions beside which latency is measured, besides alone.
+#: Number of competitions beside which latency is measured, in addition to alone.
 PRESSURES = 5
 _DIGITS = 5  # of an offered load [Mpps]: ten packets per second
 
@@ -87,9 +87,9 @@ def _is_number(value: object) -> bool:
 
 
 def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
-    """Return the loads, or say what is wrong with them.
+    """Return the loads after checking them.
 
-    Raises InvalidValueError for none at all, or one that is not above 0 and below 1.
+    Raises InvalidValueError for an empty list, or a load that is not above 0 and below 1.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""An experiment plan: which co-locations are to be measured, how often, from which seed.
+"""An experiment plan: co-locations to measure, number of repetitions, and seed.
 
-A plan is a value that does not know its testbed, so that it can be shown, estimated, stored and run again elsewhere
-(SLOMO, SIGCOMM'20, section 4.1: the offline profiling runs of one network function).
+A plan is a value independent of its testbed, so that it can be shown, estimated, stored and run elsewhere (SLOMO,
+SIGCOMM'20, section 4.1: the offline profiling runs of one network function).
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import canonical_json
 
 SCHEMA_VERSION = 1
-#: More runs than any campaign makes in its life: they are listed one by one.
+#: Upper limit of runs of a plan, as they are listed one by one.
 MOST_RUNS = 2_000_000
 _SEED_BITS = 53  # a seed must survive JSON readers and float64 columns unchanged
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run that a plan asks for."""
+    """One run of a plan."""
 
     #: What runs.
     colocation: Colocation
@@ -110,15 +110,15 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of everything the plan asks for: 16 hexadecimal digits."""
+        """Fingerprint of the plan's content: 16 hexadecimal digits."""
         return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
 
     def run(self, colocation: Colocation, replicate: int) -> PlannedRun:
-        """Return the run of `colocation` with number `replicate`."""
+        """Return run number `replicate` of `colocation`."""
         return PlannedRun(colocation, replicate, run_seed(self.seed, colocation.key, replicate))
 
     def runs(self) -> tuple[PlannedRun, ...]:
-        """Return every run the plan is sure to need, in order."""
+        """Return every run that the plan needs in any case, in order."""
         return tuple(
             self.run(colocation, replicate) for colocation in self.colocations for replicate in range(self.replicates)
         )
@@ -137,7 +137,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
 
 def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
-    """Return the seed of one run: the same for the same plan seed, co-location and replicate, whatever ran before.
+    """Return the seed of one run, which depends only on plan seed, co-location and replicate.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
 
 
 def combine(name: str, plans: Iterable[ExperimentPlan]) -> ExperimentPlan:
-    """Join plans into one campaign; a co-location asked for by several is run once.
+    """Join plans into one campaign; a co-location in several plans is run once.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""The plans in which network functions are offered less than they could serve: under pressure, and in mixes.
+"""Plans in which network functions are offered less than they could serve: under pressure, and in mixes.
 
-SLOMO (SIGCOMM'20) profiles and judges at full load. On a real server some tenants idle, or a full port keeps them from
-work: their queues are short then, packets are read and sent before they leak to memory, so that they put less on others
-than at full load (runs under pressure tell). And what they serve is what arrives; how far that strays in one
-measurement only mixes tell (`slomo.models.responses.arrivals`).
+SLOMO (SIGCOMM'20) profiles and evaluates at full load. On a real server some tenants are below saturation: their queues
+are short, and packets are read and sent before they leak to memory. They therefore press less on others than at full
+load, which runs under pressure measure. Their throughput is their arrivals, whose variation over one measurement only
+mixes show (`slomo.models.responses.arrivals`).
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from slomo.vocabulary.workload import Workload
 
 #: Least and largest load of a network function at reduced load, over its solo throughput.
 LOADS = (0.15, 0.95)
-#: Profiles of fewer runs have none to spare for part load.
+#: Least number of runs of a profile from which part-load runs are taken.
 _FEWEST = 40
 _DIGITS = 5  # of an offered load [Mpps]: ten packets per second
 _DRAWS = 200  # tries for one mix that is in the stream
 
 
 def part_load_runs(design: object, runs: int | None) -> int:
-    """Return how many of a profile's runs are at part load: a quarter of design `sources`, where the rest is enough.
+    """Return the number of part-load runs in a profile: a quarter of design `sources`, if the rest suffices.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def reduced_mixes_plan(
 
 
 def _solo_mpps(dataset: ProfileDataset) -> tuple[str, dict[Workload, float]]:
-    """Return the machine, and every network function with its solo throughput [Mpps]."""
+    """Return the machine, and every network function's solo throughput [Mpps]."""
     frame = dataset.frame
     frame = frame[(frame["plan"] == Plan.SOLO) & frame["offered_mpps"].isna() & (frame["throughput_mpps"] > 0.0)]
     frame = frame[frame["isolation"].isin(["null", "", "None"]) & ~frame["nf"].str.startswith(SYNTHETIC)]
@@ -181,7 +181,7 @@ def _solo_mpps(dataset: ProfileDataset) -> tuple[str, dict[Workload, float]]:
 
 
 def _reduced(mix: Colocation, solo: dict[Workload, float], generator: np.random.Generator) -> Colocation:
-    """Offer about half the tenants, at least one, a random share of their solo throughput."""
+    """Offer about half of the tenants, at least one, a random share of their solo throughput."""
     chosen = generator.random(len(mix.tenants)) < 0.5
     chosen[generator.integers(len(chosen))] = True
     shares = generator.uniform(*LOADS, len(chosen))

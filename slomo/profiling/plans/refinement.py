@@ -1,8 +1,8 @@
-"""Midpoint refinement of a one-dimensional curve: measure where the curve may still bend, stop where it cannot.
+"""Midpoint refinement of a one-dimensional curve: measure where the curve may still bend, and stop where it cannot.
 
-ResQ (NSDI'18) profiles throughput against LLC ways, and latency against load, so: it halves intervals until a midpoint
-is what its neighbours foretell. The curve's shape saves runs besides: a concave curve lies above every chord and below
-its neighbours' extensions, so an interval whose bounds meet within the tolerance needs no midpoint.
+ResQ (NSDI'18) profiles throughput over LLC ways and latency over load this way: intervals are halved until a midpoint
+agrees with interpolation. The known shape saves more runs: a concave curve lies above every chord and below its
+neighbours' extensions, so an interval whose bounds differ by less than the tolerance needs no midpoint.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _SHARES = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 
 
 class Shape(StrEnum):
-    """How a curve bends; both rise, or stay, from left to right."""
+    """Curvature of a curve; both shapes are non-decreasing."""
 
     CONCAVE = "concave"  # throughput against LLC ways: each way gains less
     CONVEX = "convex"  # latency against load: each packet costs more
@@ -25,7 +25,7 @@ class Shape(StrEnum):
 
 @dataclass
 class MidpointRefinement:
-    """Ask and tell for one curve.
+    """Ask-and-tell refinement of one curve.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class MidpointRefinement:
         self._settled: set[float] = set()
 
     def ask(self) -> float | None:
-        """Return where to measure next; None once the curve is known within the tolerance, or the budget is spent."""
+        """Return the next point to measure; None once the curve is known, or the budget is spent."""
         for end in (self.low, self.high):
             if end not in self.points:
                 return end
@@ -83,10 +83,10 @@ class MidpointRefinement:
         return max(open_, key=lambda item: (item[0], -item[1]))[1] if open_ else None
 
     def tell(self, x: float, y: float) -> None:
-        """Note the curve's value `y` at `x`.
+        """Record the curve's value `y` at `x`.
 
-        A value that contradicts the shape by more than the tolerance is kept, listed in :attr:`contradictions`, and the
-        shape is no longer relied on. Raises InvalidValueError for a point outside the curve, or a value that is not
+        A value that contradicts the shape by more than the tolerance is kept and listed in :attr:`contradictions`, and
+        the shape is no longer assumed. Raises InvalidValueError for a point outside the curve, or a value that is not
         above 0.
         """
         if not (self.low <= x <= self.high and y > 0.0):
@@ -102,7 +102,7 @@ class MidpointRefinement:
         self.points[x] = y
 
     def __call__(self, x: float) -> float:
-        """Return the curve at `x`, between the points measured in proportion.
+        """Return the curve at `x`, linearly interpolated.
 
         Raises InvalidValueError before both ends are measured.
         """
@@ -116,7 +116,7 @@ class MidpointRefinement:
         return self.points[left] + share * (self.points[right] - self.points[left])
 
     def _open(self) -> list[tuple[float, float]]:
-        """Return how far interpolation may be off in each interval that can be halved, with its middle."""
+        """Return the largest interpolation error of each interval that can be halved, with its midpoint."""
         measured_x = sorted(self.points)
         open_intervals = []
         for number in range(len(measured_x) - 1):
@@ -127,7 +127,7 @@ class MidpointRefinement:
         return open_intervals
 
     def _doubt(self, measured_x: list[float], number: int, middle: float) -> float:
-        """Return the most the curve can be off its chord, as a share; more than 1 without a shape."""
+        """Return the largest relative deviation of the curve from its chord; above 1 if no shape is assumed."""
         left, right = measured_x[number], measured_x[number + 1]
         if self.shape is Shape.UNKNOWN:
             return 1.0 + (right - left) / (self.high - self.low)  # every interval once, the widest first
@@ -137,7 +137,7 @@ class MidpointRefinement:
         return max(self._gap(measured_x, number, x) for x in [*inside, middle])
 
     def _gap(self, measured_x: list[float], number: int, x: float) -> float:
-        """Return how far the bounds on the curve at `x`, right of the point `number`, are from its chord."""
+        """Return the distance of the bounds at `x`, right of point `number`, from the chord."""
         left, right = measured_x[number], measured_x[number + 1]
         chord = self(x)
         bounds = []
@@ -165,7 +165,7 @@ class MidpointRefinement:
 
 
 def refine(curve: Callable[[float], float], refinement: MidpointRefinement) -> MidpointRefinement:
-    """Measure a curve until it is known.
+    """Measure a curve until it is known within the tolerance.
 
     Examples
     --------

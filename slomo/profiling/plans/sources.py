@@ -1,8 +1,8 @@
-"""A design without gaps along the three sources of contention: cache, I/O and memory, a third of the points each.
+"""A design without gaps over the three sources of contention: cache, I/O and memory, a third of the points each.
 
-A grid over the competitor's knobs, thinned to some sixty points, leaves holes where its knobs jump: beside most mixes'
-gentle pressure, and between a memory channel at a fifth of its load and a full one. Here a scrambled Sobol sequence
-spreads *pressure* for each source: accesses and sizes about the caches, bytes about the ports, load about the channel.
+A grid over the competitor's knobs, thinned to some sixty points, leaves gaps where knobs jump: at the mild pressure of
+most mixes, and between a memory channel at a fifth of its load and a full one. Here a scrambled Sobol sequence spreads
+the *pressure* of each source: accesses and sizes for the caches, bytes for the ports, load for the channel.
 """
 
 import math
@@ -16,27 +16,27 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 from slomo.vocabulary.workload import Setting
 
-#: Points where no number is asked for: SLOMO's published budget.
+#: Default number of points: SLOMO's published budget.
 DEFAULT_POINTS = 588
-#: Coordinates of a point: five knobs at most, and the number of instances.
+#: Number of coordinates of a point: at most five knobs, and the number of instances.
 _AXES = 6
 _LINE_B = 64.0
 _KIB_PER_MIB = 1024.0
-#: From a trickle to more than a core does [M/s]: what network functions of ResQ's Table 1 access lies between.
+#: Range of cache accesses [M/s], which includes those of the network functions in ResQ's Table 1.
 _ACCESSES_M_S = (0.5, 150.0)
 _PACKET_B, _BUFFERS = (64.0, 1500.0), (256.0, 8192.0)
-#: What an instance accesses beside packets where ports are meant [M/s]; reads per packet end at SLOMO's least.
+#: Cache accesses of an instance in I/O points [M/s]; limit of reads per packet, SLOMO's least.
 _ASIDE_M_S, _MOST_READS = (0.5, 40.0), 1000
-#: Of the ports, all instances together; of the memory channel likewise, which a target then adds to.
+#: Ranges of load, all instances together, on the ports and on the memory channel, to which a target adds its own.
 _PORT_LOAD, _MEMORY_LOAD = (0.02, 1.0), (0.02, 1.1)
-#: What a core moves at random past the caches [GB/s] (ResQ, section 4.2): more load takes more instances.
+#: Random memory traffic of one core past the caches [GB/s] (ResQ, section 4.2): more load takes more instances.
 _CORE_GB_S = 2.5
-#: How many LLCs the data of all instances together hold where memory is meant: nearly every access misses.
+#: Total data of all instances in memory points, in LLC sizes, so that nearly every access misses.
 _BEYOND_LLC = (4.0, 16.0)
 
 
 def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return points that contend for cache, I/O and memory in turn, spread from gentle to saturating on each.
+    """Return points that press on cache, I/O and memory in turn, each from mild to saturating.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
 
 
 def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Access the cache from a trickle to a core's most, over data from a private L2's size to four LLCs."""
+    """Return cache pressure: accesses from few to one core's most, data from a private L2's size to four LLCs."""
     reads = _between((1.0, 50.0), place[0])
     rate = _between(_ACCESSES_M_S, place[1]) / reads
     settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
@@ -81,10 +81,10 @@ def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Move packets of every size in few to many times the DDIO ways' buffers, up to what all ports carry.
+    """Return I/O pressure: packets of every size, few to many times the DDIO ways' buffers, up to all ports' line rate.
 
-    Beside that it uses the cache, little to as much as network functions do: packets leak to memory more easily where
-    data crowd the DDIO ways as well.
+    It also uses the cache, from little to as much as network functions do: packets leak to memory more easily if data
+    use the DDIO ways too.
     """
     size_b, load = _between(_PACKET_B, place[0]), _evenly(_PORT_LOAD, place[1])
     instances = _instances(place[-1], most, load * _wire_gbps(machine) / machine.nic_gbps)
@@ -99,10 +99,10 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Read data far beyond the LLC, and make lines dirty: every load of the channel comes as often.
+    """Return memory pressure: reads and writes far beyond the LLC, evenly spread over the channel's load.
 
-    None is more than all instances can make, where a line that is made dirty moves twice. Its packets are of every
-    size, at most what the ports carry at that rate.
+    The load is limited to what all instances can make; a written line moves twice. Packets are of every size, limited
+    by the ports' line rate.
     """
     reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
     usable_gb_s, (low, high) = machine.memory_peak_gb_s * machine.memory_efficiency, _MEMORY_LOAD
@@ -122,22 +122,22 @@ def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _most_mpps(machine: Machine, size_b: float) -> float:
-    """Return the packets of a size that all ports together carry [Mpps]."""
+    """Return all ports' packet rate for a packet size [Mpps]."""
     return mpps_of_gbps(_wire_gbps(machine), size_b)
 
 
 def _wire_gbps(machine: Machine) -> float:
-    """Return what all ports together carry [Gbit/s]; one port's rate where each tenant has its own."""
+    """Return all ports' line rate [Gbit/s]; one port's if each tenant has its own."""
     wire = machine.shared_wire_gbps()
     return wire if math.isfinite(wire) else machine.nic_gbps
 
 
 def _data_mib(machine: Machine, place: float) -> float:
-    """Return the size of an instance's data: a private L2's to four LLCs."""
+    """Return the size of an instance's data: from a private L2's to four LLCs."""
     return _between((machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib), place)
 
 
-#: What contends, in the order in which points come.
+#: Sources of contention, in the order of the points.
 SOURCES: tuple[Callable[[Machine, Sequence[float], int], Pressure], ...] = (_on_caches, _on_ports, _on_memory)
 
 
@@ -147,9 +147,9 @@ def _pressure(settings: dict[str, Setting], instances: int) -> Pressure:
 
 
 def _instances(place: float, most: int, fewest: float = 1.0) -> int:
-    """Return a number of competitor instances: at least `fewest`, which the wanted pressure needs, and at most `most`.
+    """Return a number of competitor instances between `fewest`, which the pressure needs, and `most`.
 
-    On a logarithmic scale, since a third of all questions has one neighbour.
+    It is drawn on a logarithmic scale, since a third of all questions is about one neighbour.
     """
     return min(most, max(int((most + 1) ** float(place)), math.ceil(fewest)))
 

@@ -1,1 +1,1 @@
-"""Real code on an established simulator; import its files."""
+"""Native code on the ChampSim simulator; import its files."""

@@ -1,7 +1,7 @@
-"""Find the user's ChampSim: one binary per number of cores, each built from a configuration that is what we expect.
+"""Find the user's ChampSim: one binary per number of cores, each built from the expected configuration.
 
-ChampSim fixes everything at build time; a binary says no more than how many cores it has. So each must lie beside the
-JSON file that upstream's `config.sh` built it from, under its `executable_name`.
+ChampSim's configuration is fixed at build time, and a binary reports only its number of cores. Each binary must
+therefore lie beside the JSON file that upstream's `config.sh` built it from, under its `executable_name`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from slomo.files.documents import parse
 from slomo.files.opening import read_text
 
 VARIABLE = "SLOMO_CHAMPSIM"
-#: Values a configuration must have: field -> value; `docs/guides/champsim.md` shows them as a file.
+#: Values that a configuration must have: field -> value; `docs/guides/champsim.md` shows them as a file.
 EXPECTED: Mapping[str, Any] = MappingProxyType(
     {
         "block_size": 64,
@@ -118,7 +118,7 @@ def _read(file: Path) -> Mapping[str, Any]:
 def _difference(
     file: Path, configuration: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> tuple[int, ConfigurationError] | None:
-    """Return how many fields differ, and the first of them as an error."""
+    """Return the number of differing fields, and the first difference as an error."""
     differing = [(name, _field(configuration, name), value) for name, value in wanted.items()]
     differing = [(name, got, value) for name, got, value in differing if got != value]
     if not differing:

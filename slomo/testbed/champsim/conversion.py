@@ -1,8 +1,8 @@
-"""Turn a recording into ChampSim's trace: 64-byte records with registers, branches and addresses.
+"""Convert a recording to ChampSim's trace: 64-byte records with registers, branches and addresses.
 
-An instruction with a memory operand becomes a load, what is computed, and a store, as a core splits it; as one record
-a load would wait for registers that it does not need. Record format: ChampSim, inc/trace_instruction.h; kinds of
-branches follow from registers, inc/instruction.h.
+An instruction with a memory operand becomes a load, a computation and a store, as a core splits it; as one record the
+load would wait for registers that it does not need. Record format: ChampSim, inc/trace_instruction.h; kinds of branches
+follow from registers, inc/instruction.h.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ RECORD = np.dtype(
 STACK_POINTER, FLAGS, INSTRUCTION_POINTER = 6, 25, 26
 _SPECIAL = {"rsp": STACK_POINTER, "rflags": FLAGS, "rip": INSTRUCTION_POINTER}
 _LOADED, _COMPUTED, _FIRST_FREE = 200, 201, 64
-#: Instructions that move what they load and compute nothing.
+#: Instructions that only move loaded data.
 _MOVES = ("mov", "pop", "lea", "ret", "leave", "call", "jmp", "push", "cmov", "lddqu")
 _LINE_B = 64
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """What one instruction reads and writes, by ChampSim's register numbers.
+    """Registers that one instruction reads and writes, as ChampSim's numbers.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Disassembler:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, ip: int, size: int) -> Instruction:
-        """Return what the instruction at an address does; nothing known of what lies outside the program."""
+        """Return the instruction at an address; empty for addresses outside the program."""
         for start, end, offset in self._segments:
             if start <= ip < end:
                 code = self._image[offset + ip - start : offset + ip - start + size]
@@ -136,7 +136,7 @@ class Disassembler:
 
 
 def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the records of a recording, and for each instruction how many records lie before it.
+    """Return the records of a recording, and for each instruction the number of records before it.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class _References:
 
 
 def _by_instruction(recording: Recording, count: int) -> tuple[_References, _References]:
-    """Return loads and stores, each with where those of an instruction begin; a modification is one of each."""
+    """Return loads and stores, each with its first index per instruction; a modification counts as both."""
     parts = []
     for wanted in (recording.kind != STORE, recording.kind != LOAD):
         owner = recording.owner[wanted]
@@ -197,7 +197,7 @@ def _by_instruction(recording: Recording, count: int) -> tuple[_References, _Ref
 def _template(
     ip: int, what: Instruction, loads: int, stores: int
 ) -> tuple[NDArray[Any], list[tuple[int, str, int, int]]]:
-    """Return an instruction's records without addresses, and which address goes where."""
+    """Return an instruction's records without addresses, and the record that each address belongs to."""
     rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     places: list[tuple[int, str, int, int]] = []
     split = loads > 0 and not what.moves and not what.branch
@@ -234,7 +234,7 @@ def _template(
 
 
 def _branch_registers(what: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what a branch reads and writes so that ChampSim sees its kind; an indirect one reads where it goes."""
+    """Return the registers by which ChampSim recognises a branch's kind; an indirect branch reads its target."""
     read, written = _BRANCH_REGISTERS[what.branch]
     if _LOADED not in read:
         return read, written
@@ -243,10 +243,10 @@ def _branch_registers(what: Instruction) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
-    """Return one load for each of the lines that were used last before the recording, that used last at the end.
+    """Return one load for each of the lines used last before the recording, the latest one at the end.
 
-    ChampSim starts with empty caches. Fewer lines are loaded several times over, so that every trace begins with as
-    many loads and all warm-ups end at about the same time.
+    ChampSim starts with empty caches. If there are fewer lines, they are loaded repeatedly, so that every trace begins
+    with equally many loads and all warm-ups end at about the same time.
     """
     used = recording.history[-lines:]
     records = np.zeros(lines, dtype=RECORD)
@@ -259,14 +259,14 @@ def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
 
 
 def lines_of(records: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the cache lines that records refer to, in order, and the record of each."""
+    """Return the cache lines of records in order, and the record of each."""
     both = np.concatenate([records["loads"], records["stores"]], axis=1)
     owner, slot = np.nonzero(both)
     return both[owner, slot] // np.uint64(_LINE_B), owner
 
 
 def working_set(records: NDArray[Any], windows: int = 6) -> list[tuple[int, float]]:
-    """Return how many different lines are referenced in windows of so many records, on average (Denning, CACM 1968)."""
+    """Return the mean number of different lines in windows of this many records (Denning, CACM 1968)."""
     lines, owner = lines_of(records)
     curve, length = [(0, 0.0)], 256
     while length < len(records):
@@ -282,7 +282,7 @@ def working_set(records: NDArray[Any], windows: int = 6) -> list[tuple[int, floa
 
 
 def _whole_register(name: str) -> str:
-    """Return the register that a part belongs to.
+    """Return the full register of a partial one.
 
     Examples
     --------
@@ -306,7 +306,7 @@ def _whole_register(name: str) -> str:
 
 
 def _segments(image: bytes, program: Path) -> list[tuple[int, int, int]]:
-    """Return the loaded segments of a 64-bit ELF program: begin, end, place in the file."""
+    """Return the loaded segments of a 64-bit ELF program: begin, end, file offset."""
     if image[:5] != b"\x7fELF\x02":
         raise ConfigurationError(f"'{program}' is no 64-bit ELF program", hint="trace the portable build on x86-64")
     start = int.from_bytes(image[32:40], "little")

@@ -1,8 +1,7 @@
-"""Run ChampSim on traces and read what it reports: retired records, cycles, and its JSON statistics.
+"""Run ChampSim on traces and read its report: retired records, cycles, and JSON statistics.
 
-A run ends with the first trace that ends (no number of instructions is given, since statistics would then span the
-slowest core while rates do not). Counters span the whole run, so those of the start are taken off: the same run, cut
-short, has the same start.
+A run ends with the shortest trace; no number of instructions is given, since statistics would then span the slowest
+core while rates do not. Counters span the whole run, so those of a shorter run with the same start are subtracted.
 """
 
 import re
@@ -30,14 +29,14 @@ _Amount = Annotated[int, Meta(ge=0)]
 
 
 class _Accesses(Struct):
-    """One kind of accesses to a cache, by core."""
+    """Accesses of one kind to a cache, by core."""
 
     hit: list[_Amount]
     miss: list[_Amount]
 
 
 class _ChannelRows(Struct):
-    """What one channel of the memory moved."""
+    """Traffic of one memory channel."""
 
     read_hit: _Amount = field(name="RQ ROW_BUFFER_HIT")
     read_miss: _Amount = field(name="RQ ROW_BUFFER_MISS")
@@ -47,7 +46,7 @@ class _ChannelRows(Struct):
 
 @dataclass(frozen=True, eq=False)
 class Execution(Stored):
-    """What one run of ChampSim reports about its measured phase.
+    """Report of one ChampSim run on its measured phase.
 
     Attributes
     ----------
@@ -68,7 +67,7 @@ class Execution(Stored):
 
 
 def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:
-    """Run a binary on one trace per core and return what it reports.
+    """Run a binary on one trace per core and return its report.
 
     Parameters
     ----------
@@ -108,7 +107,7 @@ def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> 
 
 
 def check_length(trace: Path, warm: int) -> None:
-    """Raise for a trace that ends in the middle of a record, or while warming up."""
+    """Raise an error for a trace that ends inside a record, or during warm-up."""
     size = trace.stat().st_size
     if size % RECORD_B:
         raise ConfigurationError(
@@ -123,10 +122,10 @@ def check_length(trace: Path, warm: int) -> None:
 
 
 def read_execution(text: str, statistics: str, cores: int, warm: int, file: str = "statistics.json") -> Execution:
-    """Read what ChampSim printed and wrote.
+    """Read ChampSim's output and statistics.
 
-    Raises ConfigurationError for a run of another number of cores, one that ended while warming up, or statistics of
-    another form.
+    Raises ConfigurationError for another number of cores, a run that ended during warm-up, or statistics in another
+    format.
     """
     number = _CORES.search(text)
     if number is None or int(number[1]) != cores:
@@ -149,7 +148,7 @@ def read_execution(text: str, statistics: str, cores: int, warm: int, file: str 
 
 
 def read_run(path: Path, cores: int) -> Execution:
-    """Return a run that was kept; ConfigurationError where its file is damaged."""
+    """Return a stored run; ConfigurationError if its file is damaged."""
     found = Execution.from_dict(parse(read_text(path), str(path)).table())
     if not len(found.start) == len(found.records) == cores:
         raise ConfigurationError(f"{path}: holds {len(found.start)} cores, needed {cores}", hint=_AGAIN)
@@ -166,7 +165,7 @@ def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
 
 
 def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, Any]:
-    """Return the measured phase's counters; cores come in reverse order in it, caches' counts do not."""
+    """Return the measured phase's counters; they list cores in reverse order, caches' counts do not."""
     try:
         if len(phase["cores"]) != cores:
             raise ConfigurationError(f"{file}: field 'cores' has {len(phase['cores'])} entries, needed {cores}")
@@ -189,11 +188,11 @@ def _strange(file: str, error: Exception) -> ConfigurationError:
 
 
 def counted(execution: Execution, cache: str, core: int, kinds: Sequence[str], what: str) -> int:
-    """Return how many accesses of some kinds a core made to a cache, ``"hit"`` or ``"miss"``."""
+    """Return a core's number of accesses of some kinds to a cache, ``"hit"`` or ``"miss"``."""
     return int(sum(execution.counters[cache][kind][what][core] for kind in kinds))
 
 
 def memory_lines(execution: Execution, queue: str) -> int:
-    """Return how many lines memory read (``"RQ"``) or wrote (``"WQ"``)."""
+    """Return the number of lines that memory read (``"RQ"``) or wrote (``"WQ"``)."""
     channels = execution.counters["DRAM"]
     return int(sum(item[f"{queue} ROW_BUFFER_HIT"] + item[f"{queue} ROW_BUFFER_MISS"] for item in channels))

@@ -1,7 +1,7 @@
-"""Record what a native network function executes: every instruction and data reference, from a marker on.
+"""Record a native network function's execution: every instruction and data reference, from a marker on.
 
 `valgrind --tool=lackey --trace-mem=yes` prints one line per reference (Valgrind User Manual, chapter 14). Calls of
-`worker_step` mark the bursts; the first of them warm the function's tables and are kept as references alone.
+`worker_step` mark the bursts; the first bursts warm the function's tables, and only their references are kept.
 """
 
 import os
@@ -26,7 +26,7 @@ _LINE_B = 64
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Instructions in the order in which they ran, and their data references.
+    """Instructions in order of execution, and their data references.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Recording:
 
 
 def symbol_address(program: Path, name: str) -> int:
-    """Return where a function of a program that is not position-independent begins.
+    """Return the address of a function in a program that is not position-independent.
 
     Raises TestbedError if `nm` is missing or the program has no such function.
     """
@@ -65,7 +65,7 @@ def symbol_address(program: Path, name: str) -> int:
 
 
 def record(command: list[str], marker: int, *, skipped_calls: int, instructions: int) -> Recording:
-    """Run a program under lackey and return what it executed after `skipped_calls` calls of the marker.
+    """Run a program under lackey and return its execution after `skipped_calls` calls of the marker.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def record(command: list[str], marker: int, *, skipped_calls: int, instructions:
 def parse(
     text: bytes, *, history: NDArray[np.uint64], marker: int, instructions: int, file: str = "trace"
 ) -> Recording:
-    """Turn lackey's lines into a recording.
+    """Convert lackey's output to a recording.
 
-    Raises ConfigurationError for a text with fewer instructions than needed, or a line that is none of lackey's.
+    Raises ConfigurationError for a text with too few instructions, or a line that is not lackey's.
     """
     ips, sizes, owners, addresses, kinds = [], [], [], [], []
     count = 0
@@ -151,7 +151,7 @@ def parse(
 
 
 def _read(stream: BinaryIO, mark: bytes, skipped_calls: int, instructions: int) -> tuple[bytes, bytes]:
-    """Return the text between the marker's first call and the recording, and the recording's."""
+    """Return the text from the marker's first call to the recording's start, and the recording's text."""
     parts, rest, calls = [], b"", 0
     while calls <= skipped_calls:
         chunk = stream.read(_CHUNK_B)
@@ -180,7 +180,7 @@ def _read(stream: BinaryIO, mark: bytes, skipped_calls: int, instructions: int) 
 
 
 def _last_lines(text: bytes) -> NDArray[np.uint64]:
-    """Return the cache lines of a text's data references, the one referenced last at the end."""
+    """Return the cache lines of a text's data references, in order of last use."""
     addresses = [int(line[3:].partition(b",")[0], 16) for line in text.split(b"\n") if line[:2] in _KINDS]
     return in_order_of_last_use(np.array(addresses, dtype=np.uint64) // np.uint64(_LINE_B))
 

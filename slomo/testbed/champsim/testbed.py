@@ -1,8 +1,8 @@
-"""ChampSim as a testbed: our native network functions, traced as they run, on a simulator that others wrote and use.
+"""ChampSim as a testbed: slomo's native network functions, traced, on an independent and widely used simulator.
 
-ChampSim (Gober et al., arXiv 2210.14324) plays out-of-order cores, private caches, a shared LLC and DRAM; nothing of it
-is part of slomo. Both phases of SLOMO's protocol are played; competitors alone are run once for all targets.
-Address spaces are apart, a mapping of pages to memory is fixed by the binary, and the same run gives the same cycles.
+ChampSim (Gober et al., arXiv 2210.14324) simulates out-of-order cores, private caches, a shared LLC and DRAM; it is no
+part of slomo. Both phases of SLOMO's protocol are simulated; the competitors' phase is run once for all targets.
+Address spaces are separate, the binary fixes the page mapping, and equal runs take equal cycles.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _CYCLES_PER_S = 70_000.0  # core cycles simulated per second of one processor
 
 
 def champsim_machine() -> Machine:
-    """Return the machine that the expected configuration makes.
+    """Return the machine described by the expected configuration.
 
     Examples
     --------
@@ -92,10 +92,10 @@ class ChampSimTestbed:
         self._traces = TraceStore(self.folder, self._binary(1), self.window, lines)
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Play the competitors alone, then everybody.
+        """Simulate the competitors alone, then all tenants.
 
-        Raises InvalidValueError for another machine, more tenants than cores, or settings that ChampSim does not have;
-        TestbedError where a function cannot be traced, or ChampSim fails.
+        Raises InvalidValueError for another machine, more tenants than cores, or settings that ChampSim lacks;
+        TestbedError if a function cannot be traced, or ChampSim fails.
         """
         self.check(colocation)
         everybody = self._phase(colocation.tenants) if colocation.target is not None else None
@@ -104,7 +104,7 @@ class ChampSimTestbed:
         return RunRecord(colocation, seed, alone, everybody, stated)
 
     def check(self, colocation: Colocation) -> None:
-        """Raise what :meth:`run` would raise about `colocation`, without running it."""
+        """Raise the errors of :meth:`run` for `colocation` without running it."""
         if colocation.machine != self.machine.name:
             raise InvalidValueError(
                 f"{colocation.label}: this testbed plays '{self.machine.name}'", hint="name that machine in the plan"
@@ -157,7 +157,7 @@ class ChampSimTestbed:
         return host_definition(self._own.get(nf, nf))
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
-        """Play some tenants, or read what they did when they were played before."""
+        """Simulate some tenants, or read the stored result."""
         found = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
         seats = sorted(range(len(found)), key=lambda seat: tenants[seat].key)  # one run for all targets
         traces = [found[seat] for seat in seats]
@@ -172,7 +172,7 @@ class ChampSimTestbed:
         return Phase(samples, together, None, cores[0].cycles / (self.machine.frequency_ghz * 1e9))
 
     def _execution(self, traces: list[Trace], part: str) -> Execution:
-        """Return one run of ChampSim, kept under what it depends on."""
+        """Return one run of ChampSim, stored under a key of all its inputs."""
         files = [getattr(trace, part) for trace in traces]
         cores = len(files)
         stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]

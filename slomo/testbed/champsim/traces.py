@@ -1,8 +1,7 @@
-"""Traces of workloads, made once and kept: recorded, converted, and cut so that each lasts as long when it runs alone.
+"""Traces of workloads, made once and stored: recorded, converted, and cut to equal duration in a solo run.
 
-A trace begins with one load for each line that the function used last before (caches start empty), then its code.
-The run of a trace alone says how far it comes in how many cycles: what it does beside others is compared over the same
-part of it.
+A trace begins with one load for each line used last before the recording (caches start empty), followed by the code. A
+solo run of the trace gives its progress over cycles: performance beside others is compared over the same part.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ from slomo.testbed.host.traffic.pcap import cached_pcap
 from slomo.vocabulary.workload import Workload, canonical_json
 
 MARKER = "worker_step"
-#: Raised whenever traces of the same workload become others.
+#: Raised whenever the trace of a workload changes.
 VERSION = 1
 _BUFFERS = 256  # of functions that have no setting for them: as much smaller as the caches are
 _FIRST_TRY = 60_000  # records from which the speed alone is guessed
@@ -42,7 +41,7 @@ _MOST_PER_CYCLE = 3.6  # records: as much is recorded, and what is not needed le
 
 @dataclass(frozen=True)
 class TraceWindow:
-    """What of a run is measured, in cycles of a tenant that runs alone.
+    """Measured window of a run, in cycles of a solo run.
 
     Attributes
     ----------
@@ -88,7 +87,7 @@ class Trace:
     working_set: NDArray[np.float64]
 
     def cycles_alone(self, start: float, end: float) -> float:
-        """Return how many cycles a part of the trace takes alone."""
+        """Return the cycles of a part of the trace in the solo run."""
         return float(np.diff(np.interp((start, end), self.alone[:, 0], self.alone[:, 1]))[0])
 
     @property
@@ -99,7 +98,7 @@ class Trace:
 
 
 class TraceStore:
-    """Traces in a folder, by workload.
+    """Traces of workloads, stored in a folder.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ class TraceStore:
         self._making: dict[str, threading.Lock] = {}
 
     def trace(self, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return a workload's trace, made where it is not there yet; TestbedError where it cannot be recorded."""
+        """Return a workload's trace, made if it does not exist; TestbedError if it cannot be recorded."""
         stated = {
             "version": VERSION,
             "workload": workload.to_dict(),
@@ -136,7 +135,7 @@ class TraceStore:
             return self._made(self.folder / name, workload, definition)
 
     def _made(self, place: Path, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return the trace of a folder, made first where it is not there; runs side by side wait for each other."""
+        """Return the trace of a folder, made first if missing; concurrent runs wait for each other."""
         if not (place / "trace.json").exists():
             with tempfile.TemporaryDirectory() as folder:
                 self._make(workload, definition, Path(folder), place)
@@ -193,7 +192,7 @@ class TraceStore:
         return np.concatenate([resident_set(recording, self.lines), records]), stated
 
     def _cycles_alone(self, records: NDArray[Any], folder: Path) -> int:
-        """Return how many cycles a trace takes alone after its warm-up."""
+        """Return the cycles of a solo run of the trace after its warm-up."""
         file = folder / "whole.trace"
         records.tofile(file)
         return execute(self.binary, [file], self.lines, folder).cycles
@@ -210,7 +209,7 @@ class _TraceDescription(Struct, forbid_unknown_fields=True):
 
 
 def read_trace(place: Path) -> Trace:
-    """Return the trace of a folder; ConfigurationError where its description is damaged."""
+    """Return the trace of a folder; ConfigurationError if its description is damaged."""
     stated = read(place / "trace.json", _TraceDescription, hint=f"remove the folder {place}; it is made again")
     return Trace(
         place / "whole.trace",

@@ -1,9 +1,9 @@
-"""From ChampSim's statistics to our metric vectors; what it does not count stays missing.
+"""Convert ChampSim's statistics to metric vectors; metrics that it does not count stay missing.
 
-Counters are those of the window: the whole run's less the settling part's. Memory writes are counted per channel, not
-per core: they are shared out by what each core's L2 wrote back. Occupancy is not counted; it follows from the traces:
-a cache that replaces the line used longest ago holds what was referenced during the last T, and T is such that all
-tenants together fill it (Fagin, JACM 1977; Che, JSAC 2002).
+Counters are those of the window: the whole run's less the warm-up's. Memory writes are counted per channel, not per
+core: they are divided in proportion to each core's L2 write-backs. Occupancy is not counted but derived from the
+traces: an LRU cache holds the lines referenced during the last T, and T is such that all tenants together fill the
+cache (Fagin, JACM 1977; Che, JSAC 2002).
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ LINE_B = 64
 
 @dataclass(frozen=True)
 class TenantWindow:
-    """What one core did in the window.
+    """Counts of one core in the window.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class TenantWindow:
 
 
 def windows(settling: Execution, whole: Execution) -> list[TenantWindow]:
-    """Return what each core did between the end of one run and that of a longer one with the same begin."""
+    """Return each core's counts between the end of one run and that of a longer one with the same beginning."""
     result = []
     for core in range(len(whole.records)):
         first, last = _counts(settling, core), _counts(whole, core)
@@ -136,7 +136,7 @@ def _share(amounts: Sequence[int]) -> list[float]:
 
 
 def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], lines: int) -> list[float]:
-    """Return how many lines each tenant holds: those of the time in which all together reference `lines`."""
+    """Return each tenant's number of lines: those of the time in which all tenants together reference `lines`."""
 
     def held(cycles: float) -> list[float]:
         return [
@@ -158,9 +158,9 @@ def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], line
 
 
 def throughput_mpps(core: TenantWindow, trace: Trace, machine: Machine) -> float:
-    """Return packets served [Mpps]: the speed alone times (cycles of this part of the trace alone / cycles taken).
+    """Return the throughput [Mpps]: the solo speed times solo cycles of the same part of the trace over cycles taken.
 
-    What a packet costs varies along a trace; compared over the same part, that cancels.
+    The cost of a packet varies along a trace; comparing the same part removes that.
     """
     alone = trace.alone_records_per_cycle * trace.packets_per_record * machine.frequency_ghz * 1e3
     return alone * trace.cycles_alone(core.start, core.start + core.records) / core.cycles

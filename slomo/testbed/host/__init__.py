@@ -1,1 +1,1 @@
-"""A real testbed: network functions as processes on the cores of this machine, with or without hardware counters."""
+"""The real testbed: network functions as processes on this machine's cores, with or without hardware counters."""

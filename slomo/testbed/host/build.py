@@ -1,6 +1,6 @@
-"""Our own network functions as a program: found, or compiled on demand into the user's cache.
+"""slomo's own network functions as a program: found, or compiled on demand into the user's cache.
 
-The portable build needs a C compiler and nothing else; the DPDK build is made by meson, where libdpdk is installed.
+The portable build needs only a C compiler; the DPDK build is made by meson if libdpdk is installed.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
 
 
 def slomo_nf_binary(build: str = "portable") -> Path:
-    """Return the path of `slomo-nf`, compiling it first where these sources were not compiled before.
+    """Return the path of `slomo-nf`, compiled first if these sources are new.
 
-    Raises TestbedError if it cannot be compiled here, with the compiler's last words.
+    Raises TestbedError, with the compiler's last output, if it cannot be compiled here.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def slomo_nf_binary(build: str = "portable") -> Path:
 
 
 def build_traceable() -> Path:
-    """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watching thread.
+    """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watchdog thread.
 
     Raises TestbedError if it cannot be compiled here.
     """
@@ -58,7 +58,7 @@ def build_traceable() -> Path:
 
 
 def _put(path: Path, compile_into: Callable[[Path], None]) -> None:
-    """Compile a program into its place; two processes may do it at a time, with the same result."""
+    """Compile a program into its final path; two concurrent compilations give the same result."""
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, path.name)
         compile_into(draft)

@@ -1,8 +1,8 @@
-"""One experiment: the competitors alone, then beside the target; everything ended whatever happens.
+"""One experiment: competitors alone, then beside the target; all processes are ended in any case.
 
-The order is SLOMO's (SIGCOMM'20, section 4.1). The target's slowdown is formed inside one process of each tenant, and
-stated as throughput relative to the solo runs of the same campaign, because throughput drifts between two starts of
-the same NF.
+The order is SLOMO's (SIGCOMM'20, section 4.1). The target's slowdown is measured inside one process of each tenant, and
+stated as throughput relative to solo runs of the same campaign, because throughput drifts between two starts of the
+same NF.
 """
 
 import statistics
@@ -32,17 +32,17 @@ _ALONE_WINDOWS = 3
 
 @dataclass(frozen=True)
 class Bench:
-    """What experiments of one testbed share."""
+    """Resources shared by the experiments of one testbed."""
 
     #: CPUs in use, the target's first.
     cores: tuple[int, ...]
-    #: How long and how often to measure.
+    #: Duration and repetitions of measurements.
     settings: HostSettings
-    #: Counters; None where reporter probes take their place.
+    #: Counters; None if reporter probes replace them.
     reader: CounterReader | None
-    #: Returns the probes, calibrating them first where that was never done.
+    #: Returns the probes, calibrated on first use.
     probe: Callable[[], Probe]
-    #: Sends to NFs whose throughput a generator tells.
+    #: Sends to NFs whose throughput the generator measures.
     generator: TrafficGenerator | None = None
     #: Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
     solo_mpps: dict[str, list[float]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Experiment:
     def _members(
         self, competitors: Sequence[HostTenant], socket: MetricVector | None = None
     ) -> tuple[MetricVector, ...]:
-        """Return each competitor's own vector where it was ever the only one; unknown otherwise."""
+        """Return each competitor's own vector if it was ever measured as the only one; else unknown."""
         if self._bench.reader is not None:
             return tuple(NOTHING_CORE for _ in competitors)
         if socket is not None and len(competitors) == 1:
@@ -121,9 +121,9 @@ class Experiment:
         return tuple(NOTHING_CORE if reading is None else as_core(reading[0]) for reading in readings)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
-        """Return the target's contentiousness: what the probe reads when it is the only competitor.
+        """Return the target's contentiousness: the probe's reading with it as the only competitor.
 
-        Solo runs measure it anew where that was long ago; others take what is known.
+        Solo runs measure it again after some time; other runs take the known value.
         """
         probe = self._bench.probe()
         reading = probe.of([target.key])
@@ -159,7 +159,7 @@ class Experiment:
         return statistics.median(pairs.beside_mpps)
 
     def _others(self, pairs: Paired, competitors: Sequence[HostTenant]) -> list[float]:
-        """Return the competitors' throughput; of an only one with known solo runs, again as a ratio in one process."""
+        """Return the competitors' throughput; for a single one, if possible, as a ratio within one process."""
         rates = [statistics.median(column) for column in zip(*pairs.competitors_mpps, strict=True)]
         reference = self._bench.solo_mpps.get(competitors[0].workload.key)
         if self.settings.interleaved and reference is not None and pairs.competitor_ratio is not None:
@@ -186,7 +186,7 @@ class Experiment:
     def _watched(
         self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
     ) -> tuple[list[Window], ObservedPressure]:
-        """Return the windows that `watch` takes, and what the counters show meanwhile, where there are any."""
+        """Return the windows that `watch` takes, with counter readings of the same time if there are any."""
         if self._bench.reader is None:
             return watch(), ObservedPressure(tuple(NOTHING_CORE for _ in tenants))
         return observe_counters(self._bench.reader, tenants, watch)
@@ -204,7 +204,7 @@ class Experiment:
         return Phase(samples, seen.socket, seen.system, duration_s)
 
     def _steady(self, tenants: Sequence[HostTenant]) -> None:
-        """Wait until all are steady; say in the provenance who was not in time."""
+        """Wait until all are steady; list those that were not in time in the provenance."""
         for tenant in tenants:
             definition = tenant.definition
             steady = wait_steady(tenant.readings, definition.steadiness, lambda: _require_alive(tenants))

@@ -1,7 +1,6 @@
-"""A real testbed described in a file: which cores, counters, traffic generator and settings a campaign uses.
+"""A file that describes a real testbed: cores, counters, traffic generator and settings of a campaign.
 
-What `HostTestbed` takes as arguments, for those who work at the command line; a rack is described once and kept beside
-its machine file.
+It holds the arguments of `HostTestbed` for command-line use; a rack is described once, beside its machine file.
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from slomo.testbed.host.traffic.registry import GENERATORS, make_generator
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
-#: What `settings:` may hold: the fields of `HostSettings`.
+#: Fields of `settings:`: those of `HostSettings`.
 SettingsSection = defstruct(
     "SettingsSection",
     [(field.name, bool | float, UNSET) for field in fields(HostSettings)],
@@ -30,7 +29,7 @@ SettingsSection = defstruct(
 
 
 class GeneratorSection(Struct):
-    """A traffic generator: settings of its class stand beside these."""
+    """A traffic generator, with the settings of its class."""
 
     name: Annotated[Literal[*sorted(GENERATORS)], Meta(description="which")]  # type: ignore[valid-type]
     place: Annotated[str, Meta(description="USER@HOST where it runs; this host if not given")] | UnsetType = UNSET
@@ -70,8 +69,8 @@ def load_host(
 ) -> HostTestbed:
     r"""Return the testbed a file describes.
 
-    Raises ConfigurationError for a file that cannot be read, or a wrong field, with file, line and field;
-    InvalidValueError, UnknownNameError, TestbedError for values this host or the generator does not take.
+    Raises ConfigurationError, with file, line and field, for an unreadable file or a wrong field; InvalidValueError,
+    UnknownNameError or TestbedError for values that this host or the generator does not accept.
 
     Parameters
     ----------

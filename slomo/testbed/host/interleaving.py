@@ -1,6 +1,6 @@
-"""Throughput with and without competitors, by turns, inside one process of each.
+"""Alternate windows with and without competitors, inside one process of each.
 
-Throughput drifts by 3 to 8 % between two starts of the same NF, so a slowdown is formed within one: the competitors
+Throughput drifts by 3 to 8 % between two starts of the same NF, so a slowdown is measured within one: the competitors
 are paused and resumed, neighbouring windows are paired, and the order within pairs alternates so that a linear drift
 cancels.
 """
@@ -25,29 +25,29 @@ class Paired:
     beside_mpps: tuple[float, ...]
     #: Throughput of each competitor in the windows beside the target [Mpps].
     competitors_mpps: tuple[tuple[float, ...], ...] = ()
-    #: Windows taken again because an NF did not get its cores.
+    #: Windows repeated because an NF did not get its cores.
     rejected: int = 0
-    #: Measured time with everybody running [s].
+    #: Measured time with all tenants running [s].
     duration_s: float = 0.0
-    #: The last windows with everybody running, the target's first.
+    #: The last windows with all tenants running, the target's first.
     latest: tuple[Window, ...] = ()
-    #: Throughput of an only competitor with the target paused, pair by pair; empty where that was not asked for.
+    #: Throughput of a single competitor with the target paused, pair by pair; empty if not requested.
     others_solo_mpps: tuple[float, ...] = ()
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Throughput beside over throughput alone, pair by pair."""
+        """Throughput beside competitors over solo throughput, pair by pair."""
         return tuple(beside / solo for solo, beside in zip(self.solo_mpps, self.beside_mpps, strict=True) if solo > 0.0)
 
     @property
     def ratio(self) -> Summary:
-        """Median ratio with its dispersion; raises where the target served nothing alone."""
+        """Median ratio with its dispersion; raises an error if the target served nothing alone."""
         require_served(self.solo_mpps)
         return summarise(self.ratios)
 
     @property
     def competitor_ratio(self) -> Summary | None:
-        """Median ratio of an only competitor with its dispersion; None where it was not measured alone as well."""
+        """Median ratio of a single competitor with its dispersion; None without solo windows."""
         pairs = zip(self.others_solo_mpps, self.competitors_mpps, strict=False)
         ratios = [beside[0] / solo for solo, beside in pairs if solo > 0.0]
         return summarise(ratios) if ratios else None
@@ -73,7 +73,7 @@ class Paired:
 
 @dataclass
 class WindowTaker:
-    """Takes windows, and takes those again in which an NF did not get its cores."""
+    """Takes windows, and repeats those in which an NF did not get its cores."""
 
     #: Minimum share and attempts.
     settings: HostSettings
@@ -85,8 +85,8 @@ class WindowTaker:
     def take(self, tenants: Sequence[HostTenant]) -> list[Window]:
         """Return one valid window of every tenant.
 
-        Raises UnstableMeasurementError if no window was valid in all attempts; MeasurementError if one does not report
-        its throughput.
+        Raises UnstableMeasurementError if no attempt gave a valid window; MeasurementError if an NF does not report its
+        throughput.
         """
         silence: MeasurementError | None = None
         for _ in range(self.settings.attempts + 1):
@@ -121,9 +121,9 @@ class WindowTaker:
 
 
 def require_served(solo_mpps: Sequence[float]) -> None:
-    """Raise where a target served nothing while it ran alone [Mpps].
+    """Raise an error if a target served nothing while it ran alone [Mpps].
 
-    Raises MeasurementError with what may be in the way.
+    The MeasurementError lists possible causes.
 
     Examples
     --------
@@ -139,10 +139,10 @@ def require_served(solo_mpps: Sequence[float]) -> None:
 def alternate(
     target: HostTenant, competitors: Sequence[HostTenant], settings: HostSettings, label: str, *, mutual: bool = False
 ) -> Paired:
-    """Measure a target by turns without and with its competitors, until the ratio is precise enough.
+    """Measure a target alternately without and with its competitors, until the ratio is precise enough.
 
-    `mutual` measures an only competitor alone as well, so that its own ratio is formed inside one process, too. Raises
-    UnstableMeasurementError if the ratio's standard error stays above the limit.
+    With `mutual`, a single competitor is measured alone as well, so that its ratio too comes from within one process.
+    Raises UnstableMeasurementError if the ratio's standard error stays above the limit.
     """
     taker = WindowTaker(settings, settings.window_s)
     pairs = Paired((), ())
@@ -161,7 +161,7 @@ def alternate(
 def one_more(
     pairs: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
 ) -> Paired:
-    """Return what was found with one pair of windows more; who comes first alternates."""
+    """Return the result with one more pair of windows; the order within pairs alternates."""
     solo_mpps, together = 0.0, pairs.latest
     for alone in (True, False) if len(pairs.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)

@@ -1,7 +1,7 @@
-"""Cache ways and memory bandwidth for groups of cores, through resctrl or pqos, with an exact way back.
+"""Cache ways and memory bandwidth for groups of cores, through resctrl or pqos, with exact undo.
 
-Intel CAT and MBA as ResQ (NSDI'18, section 3) uses them: a contiguous way mask per NF. Each apply is a receipt in the
-machine's journal, from which it is undone (design law 9); the next campaign undoes those of campaigns that were killed.
+Intel CAT and MBA are used as in ResQ (NSDI'18, section 3): a contiguous way mask per NF. Each change is a receipt in
+the machine's journal, from which it is undone (design law 9); the next campaign undoes those of killed campaigns.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ class Partition:
 
 
 class Allocator(Protocol):
-    """Applies partitions, and takes them back."""
+    """Applies and undoes partitions."""
 
     name: str
 
     def available(self) -> tuple[bool, str]:
-        """Return whether this host lets it, and why not."""
+        """Return whether it works on this host, and why not."""
         ...
 
     def apply(self, partitions: Sequence[Partition]) -> "Applied":
@@ -57,7 +57,7 @@ class Allocator(Protocol):
 
 
 class Applied:
-    """Partitions in force; use it as a context, or call `undo`."""
+    """Partitions in force; a context manager."""
 
     def __init__(self, receipt: Receipt, knobs: Knobs) -> None:
         self._receipt, self._knobs = receipt, knobs
@@ -71,9 +71,9 @@ class Applied:
         self.undo()
 
     def undo(self) -> Undone:
-        """Restore what was found, leave what somebody else set since; doing it again does nothing.
+        """Restore the original values, except those changed by others since; a second call does nothing.
 
-        Raises TestbedError if something cannot be restored; the rest is.
+        Raises TestbedError if something cannot be restored, after restoring the rest.
         """
         return undo(self._receipt, self._knobs)
 
@@ -138,7 +138,7 @@ class ResctrlAllocator:
 
 
 class PqosAllocator:
-    """Allocates through Intel's ``pqos``: classes of service that no core uses.
+    """Allocates through Intel's ``pqos``, with unused classes of service.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class PqosAllocator:
         return self._knobs.available()
 
     def apply(self, partitions: Sequence[Partition]) -> Applied:
-        """Set up a class per partition and move its cores there; see `Allocator.apply`."""
+        """Configure a class per partition and move its cores there; see `Allocator.apply`."""
         _require_disjoint(partitions)
         remove_orphaned_groups()
         state = self._knobs.state()
@@ -188,7 +188,7 @@ class PqosAllocator:
 
 
 def remove_orphaned_groups(tree: ResctrlTree | None = None) -> tuple[str, ...]:
-    """Undo what killed campaigns left in the cache's classes, and remove their monitoring groups; say which those were.
+    """Undo killed campaigns' changes of cache classes, and remove their monitoring groups; return the names.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What a phase showed: vectors of its tenants and of the socket, from counters that ran while windows were taken.
+"""Readings of a phase: vectors of its tenants and of the socket, from counters read during the windows.
 
-Counters and probes answer the same two questions: what does a competition do to the socket, and what does one NF do.
+Counters and probes give the same two readings: the pressure of a competition on the socket, and that of one NF.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
 class ObservedPressure:
     """Vectors of one phase."""
 
-    #: Core-level, one per tenant in order; empty where unknown.
+    #: Core-level vectors, one per tenant in order; empty if unknown.
     own: tuple[MetricVector, ...]
     #: Socket-level.
     socket: MetricVector = NOTHING_SOCKET
@@ -35,7 +35,7 @@ class ObservedPressure:
 def observe_counters(
     reader: CounterReader, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
 ) -> tuple[list[Window], ObservedPressure]:
-    """Count while `watch()` takes windows; the first tenant's socket is the one reported.
+    """Count while `watch()` takes windows, for the first tenant's socket.
 
     Raises TestbedError if the counters cannot be started, or vanish.
     """
@@ -56,12 +56,12 @@ def observe_counters(
 
 
 def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:
-    """Return a tenant's vector: its core's; unknown where it has several, whose ratios cannot be added."""
+    """Return a tenant's vector: its core's; unknown if it has several, whose ratios cannot be added."""
     if len(tenant.where.cores) != 1:
         return NOTHING_CORE
     return sample.cores.get(tenant.where.cores[0], NOTHING_CORE)
 
 
 def as_core(vector: MetricVector) -> MetricVector:
-    """Return what one NF alone does to a socket as its core-level vector."""
+    """Return one NF's effect on a socket as its core-level vector."""
     return MetricVector(dict(vector), scope=Scope.CORE)

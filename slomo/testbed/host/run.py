@@ -1,6 +1,6 @@
-"""What one run owns: its mark, directory and processes. All are removed, however it ends.
+"""Resources of one run: mark, directory and processes. All are removed when the run ends, for whatever reason.
 
-Everything a run makes carries its mark, so that what a killed run could not remove is found by the next one.
+Everything that a run creates carries its mark, so that the next run finds what a killed one left.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from slomo.vocabulary.workload import Workload
 
 
 class Run:
-    """Starts tenants, and ends them; use it as a context.
+    """Starts and ends tenants; a context manager.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Run:
                 stack.callback(tenant.stop)
 
     def start(self, definition: HostDefinition, workload: Workload, cores: Sequence[int]) -> HostTenant:
-        """Start an NF on its cores and wait until it serves; TestbedError, ConfigurationError if it does not."""
+        """Start an NF on its cores and wait until it is ready; TestbedError or ConfigurationError if that fails."""
         name = f"{self.mark.text}-{self._started}"
         where = Surroundings(
             cores=tuple(cores),
@@ -85,7 +85,7 @@ class Run:
         self.tenants.remove(tenant)
 
     def command_of(self, tenant: HostTenant) -> list[str]:
-        """Return a tenant's command without what differs from run to run or user to user only."""
+        """Return a tenant's command without parts that differ only between runs or users."""
         places = ((str(self.directory), "RUN"), (self.mark.text, "RUN"), (str(cache_directory()), "CACHE"))
         words = list(tenant.process.words)
         for place, stands_for in places:

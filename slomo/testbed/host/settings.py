@@ -1,4 +1,4 @@
-"""How long, how often and how strictly a run on a real machine measures.
+"""Settings of measurements on a real machine: durations, repetitions, limits.
 
 Defaults from runs on a two-core machine: single ratios scatter by about 5 %, windows below 0.3 s add noise of their
 own, and a window in which the NF had a third of its core gives ratios anywhere from 0.2 to 2.

@@ -1,7 +1,7 @@
-"""When a throughput is steady, and how far a median of windows can be trusted.
+"""Criteria of a steady throughput, and the precision of a median of windows.
 
-Real runs climb for up to half a minute and dip every few seconds; medians of two successive stretches see the climb
-and do not see the dip. Dispersion is the scaled median absolute deviation, which one bad window cannot spoil.
+Real runs climb for up to half a minute and dip every few seconds; medians of two successive stretches detect the climb
+and ignore the dips. Dispersion is the scaled median absolute deviation, which is robust against one bad window.
 """
 
 import math
@@ -22,8 +22,8 @@ _MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean, for 
 def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
     """Return whether the medians of two successive stretches agree.
 
-    `before`, `after`: throughput in each stretch; fewer than two values say nothing. `tolerance`: share by which the
-    medians may differ.
+    `before`, `after`: throughput in each stretch; fewer than two values do not count as steady. `tolerance`: largest
+    relative difference of the medians.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float)
 
 
 def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
-    """Wait until a throughput is steady; return False where the limit passed first.
+    """Wait until a throughput is steady; return False if the time limit passed first.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Calla
 
 @dataclass(frozen=True)
 class Summary:
-    """A median and how far to trust it."""
+    """A median and its precision."""
 
     #: Of the values.
     median: float
     #: Scaled median absolute deviation over the median.
     dispersion: float
-    #: Of the median, relative to it; infinite for a single value.
+    #: Relative standard error of the median; infinite for a single value.
     standard_error: float
     #: Values.
     count: int

@@ -17,7 +17,7 @@ _MOST_B = 1 << 20
 
 
 def socket_path(file_prefix: str) -> Path:
-    """Return where the socket of a DPDK process with this `--file-prefix` is.
+    """Return the socket's path for a DPDK process with this `--file-prefix`.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def socket_path(file_prefix: str) -> Path:
 
 
 class TelemetrySocket:
-    """A client that connects when first asked and again after a failure.
+    """A client that connects on first use and after a failure.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class TelemetrySocket:
         self._socket: socket.socket | None = None
 
     def ask(self, query: str) -> dict[str, Any]:
-        """Return the answer to a query such as ``/ethdev/stats,0``; TestbedError if nobody answers, or not in JSON."""
+        """Return the answer to a query such as ``/ethdev/stats,0``; TestbedError without a JSON answer."""
         try:
             if self._socket is None:
                 self._connect()

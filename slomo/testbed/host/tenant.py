@@ -1,6 +1,6 @@
-"""One tenant of a run: its process, where its throughput is read, and one window of it.
+"""One tenant of a run: its process, its throughput source, and its windows.
 
-A window counts only with the share of CPU time its NF got, because a starved NF says nothing about contention.
+A window is valid only if its NF got its CPU time, because a starved NF says nothing about contention.
 """
 
 import statistics
@@ -23,20 +23,20 @@ from slomo.vocabulary.workload import Workload
 
 @dataclass(frozen=True)
 class Window:
-    """What one tenant did in one window."""
+    """Measurements of one tenant in one window."""
 
     #: Packets served [Mpps].
     rate_mpps: float
-    #: CPU time over wall time, per core it was given.
+    #: CPU time over wall time, per assigned core.
     cpu_share: float
-    #: Medians of the percentiles reported [us].
+    #: Medians of the reported percentiles [us].
     latency_us: dict[str, float] = field(default_factory=dict)
 
 
 class HostTenant:
     """A running NF.
 
-    Raises TestbedError if it cannot be started, or a port it needs is taken.
+    Raises TestbedError if it cannot be started, or a needed port is in use.
 
     Parameters
     ----------
@@ -155,14 +155,14 @@ def _latency(readings: FunctionReadings, start_s: float, end_s: float) -> dict[s
 
 
 def paused(tenants: Sequence[HostTenant], pause: bool) -> None:
-    """Pause or resume tenants that are not so yet."""
+    """Pause or resume those tenants that are in the other state."""
     for tenant in tenants:
         if tenant.process.paused is not pause:
             (tenant.process.pause if pause else tenant.process.resume)()
 
 
 def make_directory(parent: Path, name: str) -> Path:
-    """Return a fresh directory only this user can read."""
+    """Return a new directory that only this user can read."""
     path = parent / name
     path.mkdir(mode=0o700, parents=True)
     return path

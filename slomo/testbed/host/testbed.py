@@ -1,7 +1,7 @@
 """The real testbed: this machine, its NFs as processes on pinned cores, and SLOMO's two phases.
 
-SLOMO (SIGCOMM'20, section 4.1): the competitors run alone and the socket's vector is taken; then the target joins
-them and its throughput is taken. Where a machine has no counters, reporter probes stand on the target's core in the
+SLOMO (SIGCOMM'20, section 4.1): the competitors run alone while the socket's vector is measured; then the target joins
+them and its throughput is measured. On a machine without counters, reporter probes run on the target's core in the
 first phase.
 """
 
@@ -40,15 +40,15 @@ _REPORTERS = 4
 
 
 class HostTools(TypedDict, total=False):
-    """What a host's testbed uses beside its cores and counters."""
+    """Equipment of a host's testbed beside its cores and counters."""
 
-    #: Of the reporter probes; loaded, or made once per machine, if not given.
+    #: Calibration of the reporter probes; by default loaded, or made once per machine.
     calibration: Calibration | None
-    #: Lock that keeps a second campaign off this host.
+    #: Lock that excludes a second campaign on this host.
     lock_path: Path | None
-    #: Sends to NFs whose throughput a generator tells (`throughput: {source: generator}`).
+    #: Sends to NFs whose throughput it measures (`throughput: {source: generator}`).
     generator: TrafficGenerator | None
-    #: Partitions the cache where a co-location asks for it; the first that works here if not given.
+    #: Partitions the cache if a co-location asks for it; by default the first that works here.
     allocator: Allocator | None
 
 
@@ -119,19 +119,19 @@ class HostTestbed:
         self.close()
 
     def close(self) -> None:
-        """End what stands for the whole campaign, and let other campaigns use this host."""
+        """Stop programs kept for the whole campaign, and release this host."""
         self.probe.close()
         self._lock.release()
 
     @property
     def source(self) -> str:
-        """Where vectors come from: a counter reader's name, or ``"probe"``."""
+        """Source of vectors: a counter reader's name, or ``"probe"``."""
         return PROBE if self.reader is None else self.reader.name
 
     def definition(self, nf: str) -> HostDefinition:
-        """Return how an NF runs here.
+        """Return an NF's description on this host.
 
-        Raises UnknownNameError, ConfigurationError, TestbedError if there is none, it is wrong, or it has no `host:`
+        Raises UnknownNameError, ConfigurationError or TestbedError if it is missing, invalid, or has no `host:`
         section.
         """
         if nf not in self._definitions:
@@ -139,7 +139,7 @@ class HostTestbed:
         return self._definitions[nf]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run both phases; see `Testbed.run`; UnstableMeasurementError if what was measured does not settle."""
+        """Run both phases; see `Testbed.run`; UnstableMeasurementError if the measurement does not settle."""
         cores = self._assigned(colocation)
         with self._running:
             self._open()
@@ -152,7 +152,7 @@ class HostTestbed:
     def _steadily(
         self, colocation: Colocation, definitions: tuple[HostDefinition, ...], cores: Sequence[tuple[int, ...]]
     ) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
-        """Run both phases, again where the machine itself changed meanwhile; counters see such a change themselves."""
+        """Run both phases, again if the machine itself changed meanwhile; counters detect such a change themselves."""
         if self.reader is not None:
             return Experiment(colocation, definitions, cores, self._bench).phases()
         probe = self.probe()
@@ -168,7 +168,7 @@ class HostTestbed:
         return alone, beside, {**details, "drift": drift}
 
     def environment(self) -> Mapping[str, Any]:
-        """Describe what must be equal for two runs to be comparable; calibrates the probes where they read V."""
+        """Return the properties that make two runs comparable; calibrates the probes if they measure V."""
         names = sorted({*self._definitions, *self._own, *runnable_names()})
         nfs = {name: self.definition(name).fingerprint for name in names if self._runs_here(name)}
         return describe_environment(
@@ -189,7 +189,7 @@ class HostTestbed:
         return (_START_S + _STEADY_S) * len(colocation.tenants) + pairs + probing
 
     def _calibrated(self) -> dict[str, Any]:
-        """Return which calibration reads the vectors; those of two calibrations do not compare."""
+        """Return the calibration behind the vectors; vectors of two calibrations cannot be compared."""
         if self.reader is not None:
             return {}
         calibration = self.probe.calibration
@@ -255,7 +255,7 @@ class HostTestbed:
     def _isolated(
         self, colocation: Colocation, cores: Sequence[tuple[int, ...]]
     ) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which tenants have their part of the cache, and after which nobody has."""
+        """Return a context in which tenants have their cache partitions, undone at its end."""
         if colocation.isolation is None or self._allocator is None:
             return contextlib.nullcontext()
         pairs = zip(cores, colocation.isolation, strict=True)

@@ -1,8 +1,8 @@
-"""What cold caches cost a stage that shares a core, from what its packets cost by the time since its turn began.
+"""Cost of cold caches for a stage on a shared core, from its cost per packet over the time since its turn began.
 
-One run tells, whatever the machine's speed does between runs: late in a turn caches are warm, what packets cost more
-before that is the refill. A reporter, as in Bubble-Up (MICRO'11), tells what a function evicts: the refill that the
-reporter has after a turn of that function, beside what it has after a turn of its like.
+One run suffices, whatever the machine's drift between runs: late in a turn the caches are warm, and the additional cost
+of earlier packets is the refill. A reporter, as in Bubble-Up (MICRO'11), measures what a function evicts: its refill
+after a turn of that function, against its refill after a turn of another reporter.
 """
 
 import math
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from slomo.testbed.host.chains.looks import StageOutcome
 
-#: `synthetic_nf/src/chain_turns.h`: the first bin ends there, each further one lasts twice as long.
+#: Bins of `synthetic_nf/src/chain_turns.h`: the end of the first one; each further bin is twice as long.
 _FIRST_BIN_US = 1e6 / 65536
-#: Bins from 2 ms (or 1 ms) on are warm; they must hold some packets to tell.
+#: Bins from 2 ms (or 1 ms) on count as warm; least number of packets in them.
 _WARM_BINS, _LEAST_WARM = (8, 7), 0.02
 _LEAST_OVER_US = 50.0
 _MOST_EVICTED, _LEAST_EVICTED = 0.95, 1e-3
@@ -20,19 +20,19 @@ _MOST_EVICTED, _LEAST_EVICTED = 0.95, 1e-3
 
 @dataclass(frozen=True)
 class Refill:
-    """Extra time per turn after everything was evicted, and the time of the stage's own that it is spread over [us]."""
+    """Extra time per turn after complete eviction, and the stage's CPU time over which it is spread [us]."""
 
     extra_us: float = 0.0
     over_us: float = 1.0
 
 
 def switches(stage: StageOutcome) -> int:
-    """Return how often a stage left its core, 1 at least."""
+    """Return how often a stage left its core, at least 1."""
     return max(stage.voluntary_switches + stage.involuntary_switches, 1)
 
 
 def refill_of(stage: StageOutcome) -> Refill:
-    """Return what a stage's turns cost it; nothing where none lasts long enough for warm caches.
+    """Return a stage's refill cost; None if no turn lasts long enough for warm caches.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What the native manager says about its chains, a JSON line at a time.
+"""Output of the native manager about its chains, one JSON object per line.
 
-A look every ten milliseconds, unless nothing moved; at the end the counters since the warm-up.
+It reports every ten milliseconds if anything moved, and at the end the counters since warm-up.
 """
 
 import json
@@ -16,19 +16,19 @@ from slomo.testbed.host.chains.moves import MoveOutcome
 class StageLook(NamedTuple):
     """One stage at one moment."""
 
-    #: Packets that came for it per second, smoothed over 100 ms, those included that were dropped before it.
+    #: Arrivals per second, smoothed over 100 ms, including packets dropped before it.
     arrivals: float
     #: Median cost of a packet over the last 100 ms [time-stamp cycles]; None without a sample.
     cost_cycles: float | None
-    #: Packets since the start that found its ring full or its chain stopped, and that it worked on.
+    #: Packets since the start: lost to a full ring, lost to a stopped chain, and processed.
     lost: int
     served: int
-    #: Processor time over packets of the last 100 ms [time-stamp cycles]: cost with waking up and cold caches.
+    #: CPU time over packets of the last 100 ms [time-stamp cycles]: includes wake-ups and cold caches.
     paid_cycles: float | None = None
 
 
 class ChainLook(NamedTuple):
-    """All stages at one moment, in the order of the plan, with their cores; time since the first packet [s]."""
+    """State of all stages at one moment in the plan's order, with their cores; time since the first packet [s]."""
 
     time_s: float
     stages: tuple[StageLook, ...]
@@ -38,7 +38,7 @@ class ChainLook(NamedTuple):
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """One stage over the measured time; see the fields' names."""
+    """Result of one stage over the measured time; see the fields' names."""
 
     name: str
     arrived: int
@@ -56,41 +56,41 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """One chain over the measured time."""
+    """Result of one chain over the measured time."""
 
     #: Its name.
     name: str
-    #: What came, and what got through [Mpps].
+    #: Offered load, and throughput [Mpps].
     offered_mpps: float
     delivered_mpps: float
     #: Packets lost before any work was done on them.
     lost_at_entry: int
-    #: Packets lost after the first stage worked on them.
+    #: Packets lost after the first stage processed them.
     lost_behind: int
-    #: `lost_behind` of those that got through or were lost behind, 0 to 1.
+    #: `lost_behind` relative to delivered packets plus `lost_behind`, 0 to 1.
     wasted: float
-    #: Time from arrival to leaving [us].
+    #: Time from arrival to departure [us].
     p50_us: float
     p99_us: float
 
 
 @dataclass(frozen=True)
 class HostChainResult:
-    """What a run of chains came to."""
+    """Result of a run of chains."""
 
     #: Measured time [s].
     seconds: float
     #: Outcomes.
     stages: tuple[StageOutcome, ...]
     chains: tuple[ChainOutcome, ...]
-    #: Processor time of the manager (traffic included) and of this process, of one core.
+    #: CPU time of the manager (including traffic) and of this process, as shares of one core.
     manager_share: float
-    #: How often the manager looked at the rings, and filled and emptied them.
+    #: Rounds of the manager over the rings, per second.
     looks_per_s: float = 0.0
     control_share: float = 0.0
     #: How often a weight changed.
     weight_writes: int = 0
-    #: What could not be had, and what to grant.
+    #: Features that were unavailable, and the rights that would enable them.
     notes: tuple[str, ...] = ()
     #: Stages that moved.
     moves: tuple[MoveOutcome, ...] = ()
@@ -102,14 +102,14 @@ class HostChainResult:
 
     @property
     def wasted(self) -> float:
-        """Share of the packets worked on that were lost afterwards."""
+        """Share of processed packets that were lost afterwards."""
         lost = sum(chain.lost_behind for chain in self.chains)
         worked = lost + sum(chain.delivered_mpps for chain in self.chains) * self.seconds * 1e6
         return lost / worked if worked else 0.0
 
     @property
     def fairness(self) -> float:
-        """Jain's index of output over input of the chains; 1 where all get the same share of what they are offered."""
+        """Jain's index of the chains' output over input; 1 if all get equal shares of their loads."""
         shares = [chain.delivered_mpps / chain.offered_mpps for chain in self.chains if chain.offered_mpps]
         squares = sum(share**2 for share in shares)
         return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
@@ -117,7 +117,7 @@ class HostChainResult:
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Say that a line is not the manager's where it lacks something."""
+    """Raise an error for a line of the manager that lacks a field."""
     try:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
@@ -128,7 +128,7 @@ def understood() -> Iterator[None]:
 
 
 def parse_line(text: str) -> dict[str, Any] | None:
-    """Return a line of the manager; None for what is no line of its."""
+    """Parse a line of the manager; return None for other output."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
@@ -138,7 +138,7 @@ def parse_line(text: str) -> dict[str, Any] | None:
 
 @understood()
 def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
-    """Return a look from its line.
+    """Return the chains' state from its line.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Stages that move to another CPU and memory node while their chains run, make before break.
 
-NUMASFP (COMSNETS'22) migrates network functions so. The successor starts beside the process that runs the stage, builds
-its tables on its node, and takes the rings over between two bursts; what flows it had seen stays behind.
+NUMASFP (COMSNETS'22) migrates network functions this way. The successor starts beside the stage's present process,
+builds its tables on its node, and takes over the rings between two bursts; state of flows is lost.
 """
 
 import re
@@ -24,9 +24,9 @@ class StageMove:
     stage: str
     #: CPU that it goes to.
     core: int
-    #: When, since the first packet [s].
+    #: Time of the move since the first packet [s].
     at_s: float
-    #: Memory node of what it allocates there; None is wherever the kernel puts it.
+    #: Memory node for its allocations; None leaves that to the kernel.
     node: int | None = None
 
 
@@ -36,20 +36,20 @@ class MoveOutcome:
 
     #: Which stage.
     stage: str
-    #: CPU that it runs on since.
+    #: CPU after the move.
     core: int
-    #: When it was asked for, since the first packet [s].
+    #: Time of the request, since the first packet [s].
     at_s: float
-    #: Time that its successor took to be ready, while the stage went on [ms].
+    #: Time until its successor was ready, while the stage continued [ms].
     prepared_ms: float
-    #: Time in which nobody served its rings; packets waited in them [us].
+    #: Time for which its rings were unserved; packets waited in them [us].
     handover_us: float
-    #: Memory node -> pages of its own there, right after the move; empty where the kernel does not say.
+    #: Memory node -> number of its own pages right after the move; empty if the kernel does not say.
     pages: dict[int, int]
 
 
 def parse_move(text: str) -> StageMove:
-    """Return a move from its text; InvalidValueError for another text.
+    """Parse a move; InvalidValueError for another text.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def parse_move(text: str) -> StageMove:
 
 
 def require_movable(moves: tuple[StageMove, ...], stages: tuple[str, ...]) -> None:
-    """Refuse moves of stages or to CPUs that there are not; InvalidValueError naming the move."""
+    """Raise InvalidValueError, naming the move, for unknown stages or CPUs."""
     cores = available_cores()
     for move in moves:
         if move.stage not in stages:
@@ -77,7 +77,7 @@ def require_movable(moves: tuple[StageMove, ...], stages: tuple[str, ...]) -> No
 
 
 def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int, int]:
-    """Return a process' own pages by memory node; empty where the kernel does not say."""
+    """Return a process's own pages by memory node; empty if the kernel does not say."""
     try:
         text = (processes / str(process_id) / "numa_maps").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -91,7 +91,7 @@ def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int,
 
 
 def outcome_of(line: dict[str, Any]) -> MoveOutcome:
-    """Return what the manager says of a move, and where the pages of the process are now."""
+    """Return the manager's report of a move, with the present nodes of the process's pages."""
     return MoveOutcome(
         stage=line["stage"],
         core=line["cpu"],

@@ -1,6 +1,6 @@
-"""What the native manager is told: settings of a run, and the plan it reads, a statement per line.
+"""Settings of a run, and the plan file that the native manager reads, one statement per line.
 
-`synthetic_nf/src/chain_plan.h` says what may stand in a plan; what cannot be run on a host is refused here.
+`synthetic_nf/src/chain_plan.h` defines the statements; this module refuses chains that cannot run on a host.
 """
 
 from collections.abc import Mapping
@@ -26,25 +26,25 @@ _LONGEST_NAME = 31
 class ChainRunSettings:
     """How chains are run."""
 
-    #: Of the stages; one of 'normal', 'batch', 'rr'.
+    #: Scheduler of the stages; one of 'normal', 'batch', 'rr'.
     scheduler: Scheduler = "normal"
-    #: Back-pressure to a chain's entry; stages that stop at a full ring instead of dropping.
+    #: Back-pressure to a chain's entry; stages wait at a full ring instead of dropping.
     pressure: bool = False
     local: bool = False
-    #: How long packets must wait before a ring presses [us].
+    #: Waiting time of packets from which a ring counts as overloaded [us].
     waiting_us: float = 100.0
-    #: Measured time [s], and before it [ms].
+    #: Measured time [s], and warm-up [ms].
     seconds: float = 2.0
     warm_up_ms: float = 300.0
-    #: How often costs are sampled [us]; 0 for never.
+    #: Interval of cost samples [us]; 0 for none.
     sample_us: float = 1000.0
     #: Flows of each chain's traffic.
     flow_count: int = 1024
-    #: CPU of the manager; one without a stage where None.
+    #: CPU of the manager; None for one without a stage.
     manager_core: int | None = None
-    #: Which build of the native program; one of 'portable', 'dpdk'.
+    #: Build of the native program; one of 'portable', 'dpdk'.
     build: Literal["portable", "dpdk"] = "portable"
-    #: Whether somebody wants to see the stages every 10 ms.
+    #: Whether to report the stages every 10 ms.
     looks: bool = False
     #: Stages that move meanwhile.
     moves: tuple[StageMove, ...] = ()
@@ -62,8 +62,8 @@ def render_plan(
 ) -> str:
     r"""Return the plan of a run.
 
-    Raises InvalidValueError for a core that the host lacks, and for features that only the simulator has: TCP
-    sources, storage, a time table.
+    Raises InvalidValueError for a missing core, and for features that only the simulator has: TCP sources, storage, a
+    time table.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def render_plan(
 
 
 def offered_mpps(chain: ServiceChain, system: ChainSystem) -> float:
-    """Return what a chain is offered [Mpps]; the line rate of the system's machine where it says nothing."""
+    """Return a chain's offered load [Mpps]; by default the line rate of the system's machine."""
     return load_machine(system.machine).line_rate_mpps(chain.packet_size_b) if chain.mpps is None else chain.mpps
 
 
@@ -127,7 +127,7 @@ def manager_core(system: ChainSystem) -> int:
 
 
 def require_runnable(system: ChainSystem) -> None:
-    """Refuse what a host cannot run; InvalidValueError naming stage or chain."""
+    """Raise InvalidValueError, naming stage or chain, for chains that a host cannot run."""
     cores = available_cores()
     for stage in system.stages:
         if stage.core not in cores:

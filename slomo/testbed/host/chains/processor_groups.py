@@ -1,8 +1,8 @@
-"""Control groups of a chain's stages: one per stage, in one per run, under where this process is itself.
+"""Control groups of a chain's stages: one per stage, inside one per run, inside this process's own group.
 
-Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent count.
-The groups are made and removed by the native program, whose watcher survives a kill of the others; here they are named,
-found and written.
+Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent matter.
+The native program, whose watchdog survives a kill of the others, makes and removes the groups; this module names, finds
+and writes them.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _FILES = {1: "cpu.shares", 2: "cpu.weight"}
 
 @dataclass(frozen=True)
 class ProcessorTree:
-    """Where control groups of the processor can be made."""
+    """Place in which processor control groups can be made."""
 
     #: Group of this process.
     root: Path
@@ -32,7 +32,7 @@ class ProcessorTree:
 
     @property
     def file(self) -> str:
-        """Name of the file that holds a group's weight."""
+        """Name of the file with a group's weight."""
         return _FILES[self.version]
 
     @property
@@ -41,7 +41,7 @@ class ProcessorTree:
         return _RANGES[self.version][1]
 
     def weight_of(self, shares: int) -> int:
-        """Return the weight that stands for so many ``cpu.shares``; version 2's default is 100 where theirs is 1024.
+        """Return the weight equivalent to some ``cpu.shares``; version 2's default is 100, version 1's 1024.
 
         Examples
         --------
@@ -51,12 +51,12 @@ class ProcessorTree:
         return shares if self.version == 1 else min(max(round(shares * 100 / DEFAULT_SHARES), 1), self.most)
 
     def paths(self, mark: RunMark, stages: Iterable[str]) -> tuple[Path, dict[str, Path]]:
-        """Return the run's own group and each stage's in it."""
+        """Return the run's own group, and the groups of its stages."""
         parent = self.root / mark.text
         return parent, {name: parent / name for name in stages}
 
     def checked(self, name: str, weight: int) -> int:
-        """Return the weight if a group takes it; InvalidValueError if it is out of the kernel's range.
+        """Return the weight if it is in the kernel's range; else InvalidValueError.
 
         Examples
         --------
@@ -75,10 +75,10 @@ class ProcessorTree:
 
 
 def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> ProcessorTree:
-    """Find the tree of the processor controller; version 1 where there are both.
+    """Find the tree of the processor controller; version 1 if there are both.
 
-    `root`: where control groups are mounted. `membership`: which groups this process is in. Raises TestbedError where
-    there is none, or this user may make no group in it: says what to grant.
+    `root`: mount point of control groups. `membership`: groups of this process. Raises TestbedError, with the right to
+    grant, if there is none or this user may make no groups in it.
     """
     tree = _find(root, membership)
     if tree is None:
@@ -112,7 +112,7 @@ def _find(root: Path, membership: Path) -> ProcessorTree | None:
 
 
 class GroupWeights:
-    """Writes stages' weights, over files kept open.
+    """Writes stages' weights through files kept open.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class GroupWeights:
             self._files[name] = os.open(path / tree.file, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, name: str, weight: int) -> bool:
-        """Set a stage's weight; return whether it changed, which it does not where its group is gone."""
+        """Set a stage's weight; return whether that worked, which it does not after its group's removal."""
         if self._written.get(name) == weight:
             return False
         try:
@@ -151,7 +151,7 @@ class GroupWeights:
 
 
 def remove_orphan_groups(tree: ProcessorTree) -> tuple[str, ...]:
-    """Remove groups of runs whose process is gone, should even the watcher have been killed; return their paths."""
+    """Remove groups of runs whose process and watchdog were killed; return their paths."""
     removed = []
     for path in tree.root.glob("slomo-*"):
         mark = RunMark.parse(path.name)

@@ -1,6 +1,6 @@
-"""Run chains on this machine: start the native manager, hand its looks on, and leave nothing behind.
+"""Run chains on this machine: start the native manager, forward its reports, and clean up.
 
-OpenNetVM and NFVnice (SIGCOMM'17): the manager is a process beside the stages, the weights come from outside.
+As in OpenNetVM and NFVnice (SIGCOMM'17), the manager is a process beside the stages, and weights are set from outside.
 """
 
 import os
@@ -28,7 +28,7 @@ from slomo.testbed.host.chains.processor_groups import (
 )
 from slomo.vocabulary.service_chains import ChainSystem
 
-#: Called with every look and with what writes weights; None where there are no control groups.
+#: Called with every report and the writer of weights, which is None without control groups.
 Watcher = Callable[[ChainLook, GroupWeights | None], None]
 _START_LIMIT_S = 60.0
 _END_LIMIT_S = 5.0
@@ -38,8 +38,8 @@ _USAGE = 2
 def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
     """Run chains for a while.
 
-    Raises TestbedError if the program cannot be built or started, or a stage ends before its time; InvalidValueError
-    for what a host cannot run.
+    Raises TestbedError if the program cannot be built or started, or a stage ends early; InvalidValueError for chains
+    that a host cannot run.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _failure(process: ManagedProcess) -> Exception:
 
 
 def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, ...]]:
-    """Return where groups can be made; none under a real-time scheduler, which takes no weights."""
+    """Return the place for groups; None under a real-time scheduler, which ignores weights."""
     if settings.scheduler == "rr":
         return None, ()
     try:
@@ -92,7 +92,7 @@ def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, 
 
 
 def _clean(mark: RunMark, parent: Path | None) -> None:
-    """Wait for the watcher to remove the groups; then nothing carries our mark any more."""
+    """Wait for the watchdog to remove the groups; afterwards nothing has this run's mark."""
     deadline = time.monotonic() + _END_LIMIT_S
     while parent is not None and parent.exists() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -101,7 +101,7 @@ def _clean(mark: RunMark, parent: Path | None) -> None:
 
 
 class _Run:
-    """One run as its lines come in."""
+    """State of one run, from the lines received so far."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Run:
         self.problem: BaseException | None = None
 
     def take(self, _: float, text: str) -> None:
-        """Take a line; called by the thread that reads them, which a fault must not end."""
+        """Process a line; called by the reading thread, which an error must not end."""
         if self._watch is None and '"observe"' in text[:20]:
             return
         line = parse_line(text)
@@ -157,14 +157,14 @@ class _Run:
         self.notes += [note for stage in line["stages"] for note in scheduler_notes(stage, self._settings.scheduler)]
         if self._tree is not None and self._parent is not None and self._groups is not None:
             self._weights = GroupWeights(self._tree, {"": self._parent, **self._groups})
-            # a chain's cores are given to it: what else runs there gets what it leaves
+            # a chain's cores are meant for it: other programs there get the rest
             self._weights.write("", self._tree.most)
             for stage in self._system.stages:
                 self._weights.write(stage.name, self._tree.weight_of(stage.shares))
         self._begun_s = time.process_time()
 
     def wait(self, process: ManagedProcess) -> None:
-        """Wait for the end, or for something to go wrong."""
+        """Wait for the end, or for a failure."""
         limit_s = _START_LIMIT_S + self._settings.warm_up_ms / 1e3 + self._settings.seconds
         deadline = time.monotonic() + limit_s
         while not self._done.wait(0.2):
@@ -196,7 +196,7 @@ class _Run:
 
 
 def scheduler_notes(stage: dict[str, Any], scheduler: str) -> Sequence[str]:
-    """Return which right to grant, where the kernel refused a stage its scheduler.
+    """Return the right to grant if the kernel refused a stage its scheduler.
 
     Examples
     --------

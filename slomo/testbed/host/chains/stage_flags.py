@@ -1,6 +1,6 @@
-"""How a stage is started: the flags of our native program, from the network function's own description.
+"""Start-up flags of a stage of the native program, from the network function's description.
 
-Only our own functions can be stages, for a stage takes its packets from a ring of ours.
+Only slomo's own functions can be stages, since a stage reads packets from slomo's ring.
 """
 
 from slomo.errors import ConfigurationError, SlomoError, UnknownNameError
@@ -8,18 +8,17 @@ from slomo.testbed.host.nf.definition import HostDefinition, host_definition
 from slomo.vocabulary.service_chains import ChainStage
 from slomo.vocabulary.workload import Workload
 
-#: What `slomo-nf --list-nfs` prints; `ipsec` is in the DPDK build only.
+#: Functions that `slomo-nf --list-nfs` prints; `ipsec` exists only in the DPDK build.
 NATIVE = ("synthetic", "l2fwd", "router", "firewall", "flowstats", "nat", "maglev", "dpi", "ipsec", "compute")
 _PROGRAMS = ("{slomo_nf}", "{slomo_nf_dpdk}")
-#: Flags whose values the chain decides.
+#: Flags whose values the chain sets.
 _DECIDED = ("--cores", "--pcap", "--rate-mpps", "--interval-s", "--packet-size-b", "--packet-buffers", "--vdev")
 
 
 def stage_flags(stage: ChainStage) -> tuple[str, ...]:
-    """Return the words that start a stage.
+    """Return a stage's command-line words.
 
-    Raises UnknownNameError for a network function that is neither shipped nor one of ours; ConfigurationError for one
-    that another program is.
+    Raises UnknownNameError for an unknown network function; ConfigurationError for one that is another program.
 
     Examples
     --------

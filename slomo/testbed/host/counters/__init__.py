@@ -1,1 +1,1 @@
-"""Where contentiousness vectors come from on a real machine: one reader per source."""
+"""Sources of contentiousness vectors on a real machine, one reader each."""

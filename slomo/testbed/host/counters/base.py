@@ -1,6 +1,6 @@
-"""The contract of every counter reader: start, stop, and say honestly whether it can.
+"""The contract of every counter reader: start, stop, and report whether it works here.
 
-SLOMO (SIGCOMM'20, section 5) reads PCM; PerfSpect and `pcm` fall back from one source to another the same way. What a
+SLOMO (SIGCOMM'20, section 5) reads PCM; PerfSpect and `pcm` also fall back from one source to another. A metric that a
 reader cannot read is missing from its vectors, never zero.
 """
 
@@ -13,7 +13,7 @@ from slomo.vocabulary.vector import MetricVector
 
 @dataclass(frozen=True)
 class CounterSample:
-    """What a reader saw between start and stop."""
+    """Readings between start and stop."""
 
     #: Core-level vectors by CPU.
     cores: Mapping[int, MetricVector] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class CounterSample:
     system: MetricVector | None = None
     #: Time between start and stop [s].
     duration_s: float = 0.0
-    #: Scope -> metrics left out because they read 0 throughout: either not read, or less than the tool's rounding
+    #: Scope -> metrics left out because they were 0 throughout: either not read, or below the tool's rounding
     #: (`slomo.records.proved_zeros`).
     zero_throughout: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -34,20 +34,20 @@ class CounterReader(Protocol):
 
     @property
     def name(self) -> str:
-        """As it stands in the provenance."""
+        """Its name in the provenance."""
         ...
 
     def available(self) -> tuple[bool, str]:
-        """Return whether this host lets it read, and why not (or what it can)."""
+        """Return whether it works on this host, and why not (or what it reads)."""
         ...
 
     def start(self, cores: Sequence[int]) -> None:
-        """Begin to count on `cores`; TestbedError if it cannot."""
+        """Start counting on `cores`; TestbedError if that fails."""
         ...
 
     def stop(self) -> CounterSample:
-        """End counting, and return what was counted; may be called after a failed run, too.
+        """Stop counting and return the readings; may also be called after a failed run.
 
-        Raises TestbedError if the counters vanished meanwhile.
+        Raises TestbedError if the counters have vanished.
         """
         ...

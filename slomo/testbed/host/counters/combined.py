@@ -1,7 +1,7 @@
-"""Several readers at once, for hosts where no single source tells everything.
+"""Several readers at once, for hosts where no single source has all metrics.
 
-perf knows instructions and misses, resctrl occupancy and bandwidth; on AMD there is no PCM, and together they come
-close. What several report is taken from the first.
+perf counts instructions and misses, resctrl occupancy and bandwidth; on AMD, which has no PCM, both together come close
+to it. A metric of several readers is taken from the first.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class CombinedReader:
-    """Reads from all of its members that this host can use.
+    """Reads from all members that work on this host.
 
     Examples
     --------
@@ -25,19 +25,19 @@ class CombinedReader:
 
     def __init__(self, members: Sequence[CounterReader]) -> None:
         self.members = tuple(members)
-        #: Names of the members in use, joined by plus signs, as it stands in the provenance.
+        #: names of the members in use, joined by plus signs, for the provenance
         self.name = "+".join(member.name for member in members)
         self._usable: tuple[CounterReader, ...] | None = None
 
     def available(self) -> tuple[bool, str]:
-        """Return whether any member can read."""
+        """Return whether any member works."""
         verdicts = {member.name: member.available() for member in self.members}
         self._used()  # from now on `name` says which
         told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
         return any(usable for usable, _ in verdicts.values()), told
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start all usable members; none keeps running where one fails.
+        """Start all usable members; if one fails, none keeps running.
 
         Raises TestbedError if none is usable, or one does not start.
         """
@@ -51,9 +51,9 @@ class CombinedReader:
             stack.pop_all()
 
     def stop(self) -> CounterSample:
-        """End all members and merge what they saw.
+        """Stop all members and merge their readings.
 
-        Raises TestbedError if the counters of one vanished; the others are ended nevertheless.
+        Raises TestbedError if one's counters vanished; the others are stopped nevertheless.
         """
         samples: list[CounterSample] = []
         problems: list[TestbedError] = []

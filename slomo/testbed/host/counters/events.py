@@ -1,7 +1,7 @@
-"""Raw event counts of some cores, and the metrics that follow from them.
+"""Raw event counts of some cores, and the metrics derived from them.
 
-Quotients are formed after adding, as PCM forms a socket's from its cores (src/cpucounters.h, getIPC); an event that any
-member lacks is missing from the sum: unknown is not zero.
+Ratios are formed after adding, as PCM forms a socket's from its cores (src/cpucounters.h, getIPC); an event missing on
+any member is missing from the sum: unknown is not zero.
 """
 
 import functools
@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Events:
-    """Events counted over one time span; None where a counter could not be read.
+    """Event counts over one time span; None if a counter could not be read.
 
     Examples
     --------
@@ -26,7 +26,7 @@ class Events:
     reference_cycles: float | None = None
     #: Cycles at nominal frequency, halted or not (time-stamp counter), summed over the cores.
     nominal_cycles: float | None = None
-    #: Accesses to the caches by outcome.
+    #: Cache accesses by outcome.
     l3_misses: float | None = None
     l3_hits: float | None = None
     l2_misses: float | None = None
@@ -38,7 +38,7 @@ class Events:
     def metrics(self, duration_s: float) -> dict[str, float]:
         """Return the vocabulary's metrics that these events determine.
 
-        `duration_s`: time span they were counted over [s].
+        `duration_s`: length of the time span [s].
 
         Returns
         -------
@@ -62,7 +62,7 @@ class Events:
 
 
 def total(members: Iterable[Events]) -> Events:
-    """Return the sum of one or more members' events.
+    """Return the sum of several members' events.
 
     Examples
     --------

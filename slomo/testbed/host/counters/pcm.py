@@ -1,7 +1,7 @@
-"""Intel PCM's main tool as counter reader: SLOMO's own source of contentiousness metrics.
+"""Counter reader based on Intel PCM's main tool, SLOMO's own source of metrics.
 
-SLOMO (SIGCOMM'20, section 5) runs ``pcm.x -r -csv``. PCM tells that it cannot read only by an exit code, a sentence on
-stderr and an empty file (pcm 202302 to 202604, src/pcm.cpp); all three are turned into one error here.
+SLOMO (SIGCOMM'20, section 5) runs ``pcm.x -r -csv``. PCM reports failure only by an exit code, a sentence on stderr and
+an empty file (pcm 202302 to 202604, src/pcm.cpp); here all three become one error.
 """
 
 import shutil
@@ -22,7 +22,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 15.0
 _LARGEST_READ_B = 512 * 2**20
-#: What PCM says -> what that means, and what to do; first match wins.
+#: PCM's message -> meaning, and remedy; the first match counts.
 _SAYINGS = (
     (
         "occupied by other application",
@@ -46,7 +46,7 @@ _SAYINGS = (
 
 
 class PcmTool(ProgramReader):
-    """What the tools of PCM have in common: a CSV file that grows until SIGINT.
+    """Common part of PCM's tools: a CSV file that grows until SIGINT.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class PcmTool(ProgramReader):
         self._running: tuple[RunningTool, Path] | None = None
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start the tool, and return when its file has a header; TestbedError if it ends before, with its reason."""
+        """Start the tool, and return once its file has a header; TestbedError, with the reason, if it ends earlier."""
         self._require()
         folder = _own_directory()
         file = folder / "samples.csv"
@@ -82,9 +82,9 @@ class PcmTool(ProgramReader):
             raise failure(self.name, finished)
 
     def stop(self) -> CounterSample:
-        """End it and return the median over its samples; waits until there are some.
+        """Stop it and return the median over its samples, waiting for the first ones.
 
-        Raises TestbedError if it was not running, ended by itself, or wrote nothing that can be read.
+        Raises TestbedError if it was not running, ended by itself, or wrote no readable output.
         """
         if self._running is None:
             raise self._not_started()
@@ -134,7 +134,7 @@ class PcmTool(ProgramReader):
 
 
 class PcmReader(PcmTool):
-    """Reads ``pcm -csv``: all metrics of the vocabulary that this processor has, per core and per socket.
+    """Reads ``pcm -csv``: all metrics of the vocabulary that this processor supports, per core and per socket.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class PcmReader(PcmTool):
 
 
 def sample_of(recording: PcmRecording, cores: Sequence[int]) -> CounterSample:
-    """Turn a recording into a sample; what it does not hold is missing."""
+    """Convert a recording to a sample; absent metrics are missing."""
     return CounterSample(
         cores={core: _vector(recording.core, core, Scope.CORE) for core in cores if core in recording.cores},
         sockets={socket: _vector(recording.socket, socket, Scope.SOCKET) for socket in recording.sockets},
@@ -188,14 +188,14 @@ def _system(read: Callable[[], MetricVector]) -> MetricVector | None:
 def _recorded(name: str, file: Path, interval_s: float) -> PcmRecording:
     try:
         recording = read_pcm(file)
-        # Without a clock the reader would assume PCM's default of one second; we know better.
+        # without a clock the reader would assume PCM's default interval of one second
         return read_pcm(file, interval_s=interval_s) if recording.interval.source == "assumed" else recording
     except ConfigurationError as problem:
         raise TestbedError(f"what '{name}' wrote cannot be read: {problem.message}", hint=problem.hint) from None
 
 
 def lines_in(file: Path) -> int:
-    """Return how many line ends a growing file holds; 0 where it does not exist yet."""
+    """Return the number of line ends in a growing file; 0 if it does not exist yet."""
     try:
         with file.open("rb") as stream:
             return stream.read(_LARGEST_READ_B).count(b"\n")
@@ -204,7 +204,7 @@ def lines_in(file: Path) -> int:
 
 
 def reason(finished: Finished) -> str:
-    """Return in one line why a tool of PCM could not read, with what to do about it.
+    """Return in one line why a PCM tool failed, with the remedy.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def reason(finished: Finished) -> str:
 
 
 def hint_for(why: str) -> str:
-    """Return what to do about a reason."""
+    """Return the remedy for a reason."""
     meant = (hint for _, meaning, hint in _SAYINGS if why.startswith(meaning))
     return next(meant, "see `slomo doctor`, or use 'probe', which needs no counters")
 

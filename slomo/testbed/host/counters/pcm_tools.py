@@ -1,8 +1,8 @@
-"""PCM's other tools as counter readers: ``pcm-memory`` for bandwidth, ``pcm-pcie`` for what devices hit and miss.
+"""Counter readers based on PCM's other tools: ``pcm-memory`` for bandwidth, ``pcm-pcie`` for devices' hits and misses.
 
-Both program uncore counters that ``pcm`` programs too, so only one of the three can run at a time; they give no
-core-level vectors and are never chosen by themselves. ``pcm-iio`` counts bytes by PCIe stack, hits and misses of the
-last-level cache it does not know, so no metric of the vocabulary follows from it (opcm/pcm src/pcm-iio.cpp).
+Both program uncore counters that ``pcm`` programs too, so only one of the three can run at a time. They have no
+core-level vectors and are never chosen automatically. ``pcm-iio`` counts bytes per PCIe stack but no hits and misses in
+the last-level cache, so no metric of the vocabulary follows from it (opcm/pcm src/pcm-iio.cpp).
 """
 
 import csv
@@ -18,7 +18,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _LARGEST_B = 64 * 2**20
 _LONGEST_LINE = 4_000
-#: Columns of pcm-pcie in which the processor, not a device, is the one that asks.
+#: Columns of pcm-pcie for requests by the processor instead of a device.
 _BY_PROCESSOR = {"PRd", "WiL", "UCRdF", "WCiL", "WCiLF"}
 
 
@@ -37,7 +37,7 @@ class PcmMemoryReader(PcmTool):
 class PcmPcieReader(PcmTool):
     """Reads ``pcm-pcie -csv -e``: PCIEHIT and PCIEMISS of each socket.
 
-    The tool multiplexes its events over the interval, hence one second.
+    The tool multiplexes its events over the interval, which is therefore one second.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ class PcmPcieReader(PcmTool):
 def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
     """Return hits and misses of device accesses per sample, by socket.
 
-    `lines`: ``Skt,EVENT,...`` followed by three lines per socket that end in ``(Total)``, ``(Miss)`` and ``(Hit)``,
-    again and again (opcm/pcm src/pcm-pcie.h, printSocketScopeEvents).
+    `lines`: blocks of ``Skt,EVENT,...`` and three lines per socket that end in ``(Total)``, ``(Miss)`` and ``(Hit)``
+    (opcm/pcm src/pcm-pcie.h, printSocketScopeEvents).
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""``perf stat`` as counter reader: what the processor's own counters tell on any Linux host with a PMU.
+"""``perf stat`` as counter reader, for any Linux host with a PMU.
 
 Events are the kernel's generic ones (perf_event_open(2)): on Intel ``cache-references`` and ``cache-misses`` count at
 the last-level cache, on AMD at L2 (arch/x86/events/{intel,amd}/core.c). ``<not supported>`` and ``<not counted>`` mean
-missing; perf's exit code says nothing about them.
+missing; perf's exit code does not report them.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class PerfReader(ProgramReader):
             raise
 
     def stop(self) -> CounterSample:
-        """End counting and return what was counted; TestbedError if perf was not running, or ended by itself."""
+        """Stop counting and return the counts; TestbedError if perf was not running, or ended by itself."""
         if not self._running:
             raise self._not_started()
         try:
@@ -92,7 +92,7 @@ class PerfReader(ProgramReader):
         cells = counted(texts[0].splitlines(), "cpu")
         duration_s = enabled_s(texts[0].splitlines())
         memory = counted(texts[1].splitlines(), "socket") if len(texts) > 1 else {}
-        # Both tools began at their own time; counts become those of the first one's span.
+        # the two tools start at different times; counts are scaled to the first one's time span
         span_s = enabled_s(texts[1].splitlines(), "socket") if memory else 0.0
         memory = {cell: count * duration_s / span_s if span_s else count for cell, count in memory.items()}
         return self._sample(cells, memory, duration_s)
@@ -178,7 +178,7 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
 
 
 def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
-    """Return how long perf counted [s], by its own clock: starting it takes time, which is not ours to guess.
+    """Return perf's counting time [s] by its own clock, as its start-up time is unknown.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
 
 
 def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
-    """Return count and time enabled [s] of every cell, summed over intervals."""
+    """Return count and enabled time [s] of every cell, summed over intervals."""
     spans: dict[Cell, tuple[float, float]] = {}
     for item in _objects(lines):
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -217,7 +217,7 @@ def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _plain(event: str) -> str:
-    """Drop modifiers such as ``:u`` and ``/``, and the PMU's name."""
+    """Remove modifiers such as ``:u`` and ``/``, and the PMU's name."""
     return event.partition("/")[2].strip("/") if "/" in event else event.partition(":")[0]
 
 

@@ -1,8 +1,8 @@
-"""Intel's ``pqos`` as counter reader: cache occupancy and memory bandwidth by core, through MSRs or resctrl.
+"""Counter reader based on Intel's ``pqos``: cache occupancy and memory bandwidth by core, through MSRs or resctrl.
 
-CSV layout after intel-cmt-cat pqos/monitor_csv.c, 4.5.0 and later; columns go by name. The first poll comes right after
-the start and is dropped; rates are those of pqos' nominal interval. Over resctrl, pqos makes a directory per class
-that stays; where resctrl is mounted, the reader 'resctrl' leaves nothing behind.
+CSV layout of intel-cmt-cat pqos/monitor_csv.c, 4.5.0 and later; columns are matched by name. The first poll follows the
+start immediately and is dropped; rates refer to pqos' nominal interval. Over resctrl, pqos leaves a directory per class
+behind; on hosts with resctrl, the reader 'resctrl' does not.
 """
 
 import csv
@@ -84,7 +84,7 @@ class PqosReader(ProgramReader):
             raise self._vanished()
 
     def stop(self) -> CounterSample:
-        """End monitoring and return the median over its polls; waits until there are some.
+        """Stop monitoring and return the median over its polls, waiting for the first ones.
 
         Raises TestbedError if it was not running, or ended by itself.
         """
@@ -131,7 +131,7 @@ class PqosReader(ProgramReader):
             finished = run_tool([*self._words(available_cores()[:1]), "-t", "1"], _TRIAL_LIMIT_S)
         except TestbedError as problem:
             return False, problem.message
-        # An unknown option prints the usage and returns 0: only samples prove that it works.
+        # an unknown option prints the usage and returns 0: only samples prove that it works
         if finished.code != 0 or not polls_by_core(finished.stdout.splitlines(), self.interval_s):
             return False, _reason(finished)
         return True, "it monitors cache occupancy and memory bandwidth"
@@ -141,7 +141,7 @@ class PqosReader(ProgramReader):
 
 
 def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Poll]]:
-    """Return what was polled, in order, by core and in the vocabulary's units; an empty cell is missing.
+    """Return the polls in order, by core and in the vocabulary's units; an empty cell is missing.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def _median(polls: Sequence[Poll]) -> Poll:
 
 
 def _added(members: Sequence[Poll]) -> Poll:
-    """Add cores up to their socket where adding is the metric's rule and every core reports it."""
+    """Add cores up to their socket, for metrics whose rule is a sum and that every core reports."""
     return {
         name: sum(member[name] for member in members)
         for name, metric in METRICS.items()

@@ -1,4 +1,4 @@
-"""What readers share that run somebody else's program: it is tried once, and says why where it cannot read."""
+"""Common part of readers that run an external program: the program is tried once, and failures are explained."""
 
 from abc import ABC, abstractmethod
 
@@ -17,14 +17,14 @@ class ProgramReader(ABC):
         self._cores: tuple[int, ...] = ()
 
     def available(self) -> tuple[bool, str]:
-        """Let the program read for a moment; the verdict is kept."""
+        """Run the program for a moment; the verdict is cached."""
         if self._verdict is None:
             missing = f"'{self.command}' is not installed ({package_hint(self.name)})"
             self._verdict = self._tried() if is_installed(self.command) else (False, missing)
         return self._verdict
 
     def _require(self) -> None:
-        """Refuse to start where the program cannot read."""
+        """Raise an error if the program cannot read."""
         usable, why = self.available()
         if not usable:
             raise TestbedError(f"counters cannot be read with '{self.name}': {why}", hint=self._hint(why))
@@ -34,8 +34,8 @@ class ProgramReader(ABC):
 
     @abstractmethod
     def _tried(self) -> tuple[bool, str]:
-        """Return whether the program, which is there, reads on this host, and why not."""
+        """Return whether the installed program works on this host, and why not."""
 
     @abstractmethod
     def _hint(self, why: str) -> str:
-        """Return what to do where it cannot."""
+        """Return the remedy if it does not."""

@@ -1,6 +1,6 @@
-"""Which readers there are, best first, and which of them this host can use.
+"""Registry of readers, best first, and the choice of one that works on this host.
 
-One lazy registry per family of plug-ins, as everywhere in slomo.
+Like every family of plug-ins, readers have one lazy registry.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from slomo.plugins import imported, load_plugin, require_name
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.combined import CombinedReader
 
-#: Entry points under which other packages give readers.
+#: Entry points under which other packages register readers.
 GROUP = "slomo.counter_readers"
 _ROOM = "slomo.testbed.host.counters"
-#: alias -> "module:class", in order of preference; each class takes no arguments. Two aliases joined by a plus sign
+#: alias -> "module:class", in order of preference; each class takes no arguments. Two aliases joined by a plus sign are
 #: read together.
 READERS: dict[str, str] = {
     "pcm": f"{_ROOM}.pcm:PcmReader",
@@ -24,7 +24,7 @@ READERS: dict[str, str] = {
     "pcm-memory": f"{_ROOM}.pcm_tools:PcmMemoryReader",
     "pcm-pcie": f"{_ROOM}.pcm_tools:PcmPcieReader",
 }
-#: What is tried, in this order, where nothing is asked for: only what tells cores apart.
+#: Readers tried by default, in this order: only those with core-level readings.
 AUTOMATIC = ("pcm", "pcm-sensor-server", "perf+resctrl", "pqos")
 #: alias of measuring pressure without counters
 PROBE = "probe"
@@ -35,9 +35,9 @@ def choose_reader(
 ) -> CounterReader | None:
     """Return the reader to use; None means probing.
 
-    `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or nothing for the first one that works.
-    `readers`: registry to choose from, in its order. Raises UnknownNameError for an alias there is not; TestbedError if
-    the reader asked for cannot read here.
+    `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or None for the first one that works.
+    `readers`: the registry, in order of preference. Raises UnknownNameError for an unknown alias; TestbedError if the
+    requested reader does not work here.
 
     Examples
     --------

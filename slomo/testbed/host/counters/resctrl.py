@@ -1,7 +1,7 @@
-"""resctrl as counter reader: cache held and memory bandwidth by core, on Intel (CMT, MBM) and AMD (QoS) alike.
+"""Counter reader based on resctrl: cache occupancy and memory bandwidth by core, on Intel (CMT, MBM) and AMD (QoS).
 
-One monitoring group per core, below the group whose masks hold for that core, so that nobody's allocation changes
-(Documentation/arch/x86/resctrl.rst, "Monitoring"); all of them are removed afterwards.
+It makes one monitoring group per core, below the group whose masks apply to that core, so that no allocation changes
+(Documentation/arch/x86/resctrl.rst, "Monitoring"), and removes them afterwards.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class ResctrlReader:
         self._began_s = 0.0
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the tree can monitor, and what."""
+        """Return whether the tree can monitor, and which metrics."""
         try:
             features = self._features()
         except TestbedError as problem:
@@ -63,7 +63,7 @@ class ResctrlReader:
     def start(self, cores: Sequence[int]) -> None:
         """Make a monitoring group per core and read all counters.
 
-        Raises TestbedError if monitoring is not offered or a group is refused; nothing is left behind then.
+        Raises TestbedError, leaving nothing behind, if monitoring is not supported or a group is refused.
         """
         self._features()
         remove_orphaned_groups(self.tree)
@@ -84,7 +84,7 @@ class ResctrlReader:
     def stop(self) -> CounterSample:
         """Read all counters again, and remove the groups.
 
-        Raises TestbedError if it was not started, or the tree vanished meanwhile.
+        Raises TestbedError if it was not started, or the tree has vanished.
         """
         if not self._groups:
             raise TestbedError("'resctrl' was not started", hint="call `start` first")
@@ -134,7 +134,7 @@ class ResctrlReader:
         return {file: self._counted(group, file) for file in (_TOTAL, _LOCAL)}
 
     def _counted(self, group: str, file: str) -> dict[int, int | None]:
-        """Return a counter; where the hardware says `Unavailable`, as at first on AMD, the next reading counts."""
+        """Return a counter, read again if the hardware first says `Unavailable`, as AMD does."""
         counts = self.tree.counters(group, file)
         for _ in range(_READINGS - 1):
             if None not in counts.values():
@@ -185,7 +185,7 @@ def _grown(before: int | None, after: int | None) -> int | None:
 
 
 def _added(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Add domains up; what any of them lacks is missing."""
+    """Add domains; a counter missing in any of them is missing in the sum."""
     sums: dict[str, float | None] = {}
     for name in ("L3OCC", "LMB", "RMB"):
         readings = [part[name] for part in parts]

@@ -1,7 +1,7 @@
-"""``pcm-sensor-server`` as counter reader: PCM's counters over HTTP, for hosts where a service has the rights.
+"""Counter reader based on ``pcm-sensor-server``: PCM's counters over HTTP, from a service that has the rights.
 
-JSON layout after opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: plain counts since the
-server started, so that a window is the difference of two answers.
+JSON layout of opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: counts since the server's
+start, so a window is the difference of two answers.
 """
 
 import http.client
@@ -19,7 +19,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _LARGEST_B = 32 * 2**20
 _LIMIT_S = 5.0
-#: The largest unsigned number stands for an occupancy that could not be read.
+#: The largest unsigned number means an occupancy that could not be read.
 _INVALID = 2**64 - 1
 _EVENTS = {
     "instructions": "Instructions Retired Any",
@@ -36,7 +36,7 @@ _TRAFFIC = {"READ": "DRAM Reads", "WRITE": "DRAM Writes"}
 
 
 class SensorServerReader:
-    """Asks a ``pcm-sensor-server`` before and after.
+    """Queries a ``pcm-sensor-server`` before and after.
 
     Parameters
     ----------
@@ -74,14 +74,14 @@ class SensorServerReader:
         return True, f"{len(answer['Sockets'])} sockets at {self.url}"
 
     def start(self, cores: Sequence[int]) -> None:
-        """Remember the counts of now; TestbedError if nobody answers, or something else does."""
+        """Store the present counts; TestbedError if nothing answers, or another service does."""
         self._cores = tuple(cores)
         self._before = (time.monotonic(), self._ask())
 
     def stop(self) -> CounterSample:
-        """Return what was counted since `start`.
+        """Return the counts since `start`.
 
-        Raises TestbedError if it was not started, or the server went away or was restarted meanwhile.
+        Raises TestbedError if it was not started, or the server has stopped or restarted.
         """
         if self._before is None:
             raise TestbedError("'pcm-sensor-server' was not asked before", hint="call `start` first")
@@ -164,7 +164,7 @@ def _uncore_values(before: Mapping[str, Any], after: Mapping[str, Any], duration
 
 
 def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
-    """Return by how much a count grew; None where it is missing, fell, or never was anything but zero (not read)."""
+    """Return a count's increase; None if it is missing, fell, or was always zero (not read)."""
     if before is None or after is None or after < before or after == 0 or per <= 0.0:
         return None
     return float(after - before) / per

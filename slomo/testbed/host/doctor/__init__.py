@@ -1,1 +1,1 @@
-"""What this host can measure, and what would disturb it."""
+"""Checks of what this host can measure, and of disturbances."""

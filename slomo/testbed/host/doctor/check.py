@@ -1,7 +1,7 @@
-"""One finding about a host: what was looked at, what was found, and the command that mends it.
+"""One finding about a host: subject, result, and the command that repairs it.
 
-``brew doctor`` and ``perf`` style: a check never changes anything, and never fails for lack of rights; what cannot be
-seen is said to be so.
+As with ``brew doctor`` and ``perf``, a check never changes anything and never fails for lack of rights; properties that
+it cannot see are reported as unknown.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class Check:
 
 
 def ok(group: str, name: str, finding: str) -> Check:
-    """Return a finding that is fine."""
+    """Return a finding without problem."""
     return Check(group, name, Status.OK, finding)
 
 
@@ -79,17 +79,17 @@ def fail(group: str, name: str, finding: str, remedy: str) -> Check:
 
 @dataclass(frozen=True)
 class System:
-    """A host's files and tools, as the checks see them."""
+    """A host's files and tools, as checks access them."""
 
-    #: Where ``/proc``, ``/sys`` and ``/dev`` are.
+    #: Folder with ``/proc``, ``/sys`` and ``/dev``.
     root: Path
     #: CPUs this process may use.
     cores: tuple[int, ...]
-    #: Words of a command -> what it says, None where it is not installed.
+    #: Words of a command -> its output, None if it is not installed.
     version_of: Callable[[tuple[str, ...]], str | None]
 
     def read(self, path: str) -> str | None:
-        """Return a file's text without blanks at its ends; None where it cannot be read."""
+        """Return a file's stripped text; None if it cannot be read."""
         try:
             with (self.root / path.lstrip("/")).open("rb") as stream:
                 return stream.read(_LARGEST_B).decode("utf-8", "replace").strip()
@@ -104,7 +104,7 @@ class System:
             return []
 
     def exists(self, path: str) -> bool:
-        """Return whether a path is there."""
+        """Return whether a path exists."""
         try:
             return (self.root / path.lstrip("/")).exists()
         except OSError:
@@ -119,7 +119,7 @@ class System:
         return {path: text for path, text in contents.items() if text is not None}
 
     def flags(self) -> frozenset[str]:
-        """Return the processor's features as the kernel names them."""
+        """Return the processor's features under the kernel's names."""
         text = self.read("/proc/cpuinfo") or ""
         line = next((line for line in text.splitlines() if line.startswith("flags")), "")
         return frozenset(line.partition(":")[2].split())

@@ -1,4 +1,4 @@
-"""Checks of what this host can count: model-specific registers, performance counters, RDT, and who else uses them.
+"""Checks of counters: model-specific registers, performance counters, RDT, and other programs that use them.
 
 PCM needs registers and counters (doc/ of opcm/pcm), perf a PMU and a setting of the kernel, resctrl and pqos RDT.
 """
@@ -31,7 +31,7 @@ def checks(system: System) -> list[Check]:
 
 
 def registers(system: System) -> Check:
-    """Look for model-specific registers, which PCM and pqos read."""
+    """Check for model-specific registers, which PCM and pqos read."""
     path = f"/dev/cpu/{system.cores[0]}/msr"
     if not system.exists(path):
         return warn(
@@ -45,7 +45,7 @@ def registers(system: System) -> Check:
 
 
 def lockdown(system: System) -> Check:
-    """Look at kernel lockdown, which forbids writing registers even to root."""
+    """Check for kernel lockdown, which forbids writing registers even to root."""
     text = system.read("/sys/kernel/security/lockdown")
     mode = next((word.strip("[]") for word in (text or "").split() if word.startswith("[")), "none")
     if mode == "none":
@@ -54,7 +54,7 @@ def lockdown(system: System) -> Check:
 
 
 def virtual_counters(system: System) -> Check:
-    """Look for performance counters; a virtual machine has them only with a vPMU."""
+    """Check for performance counters; a virtual machine has them only with a vPMU."""
     devices = {path.name for path in system.glob("/sys/bus/event_source/devices/*")}
     virtual = "hypervisor" in system.flags()
     if any(name == "cpu" or name.startswith(("cpu_", "armv8")) for name in devices):
@@ -64,7 +64,7 @@ def virtual_counters(system: System) -> Check:
 
 
 def watchdog(system: System) -> Check:
-    """Look at the NMI watchdog, which occupies one counter per core."""
+    """Check the NMI watchdog, which occupies one counter per core."""
     text = system.read("/proc/sys/kernel/nmi_watchdog")
     if text == "1":
         return warn(_GROUP, "NMI watchdog", "on: it occupies a counter of every core", "sysctl kernel.nmi_watchdog=0")
@@ -72,7 +72,7 @@ def watchdog(system: System) -> Check:
 
 
 def paranoid(system: System) -> Check:
-    """Look at the kernel's rule who may count whole CPUs."""
+    """Check the kernel's setting of who may count whole CPUs."""
     text = system.read("/proc/sys/kernel/perf_event_paranoid")
     if text is None:
         return warn(
@@ -87,7 +87,7 @@ def paranoid(system: System) -> Check:
 
 
 def resctrl(system: System) -> Check:
-    """Look at the kernel's resctrl tree: what it allocates and monitors."""
+    """Check the kernel's resctrl tree: allocation and monitoring."""
     if system.exists("/sys/fs/resctrl/info"):
         features = [path.name for path in system.glob("/sys/fs/resctrl/info/*") if path.name != "last_cmd_status"]
         return ok(_GROUP, "resctrl", f"mounted: {', '.join(features)}")
@@ -105,7 +105,7 @@ def resctrl(system: System) -> Check:
 
 
 def monitoring_ids(system: System) -> Check:
-    """Count the RMIDs that are left for monitoring groups."""
+    """Count the free RMIDs for monitoring groups."""
     text = system.read("/sys/fs/resctrl/info/L3_MON/num_rmids")
     if text is None or not text.isdigit():
         return ok(_GROUP, "RMIDs", "none needed: resctrl does not monitor here")
@@ -124,7 +124,7 @@ def monitoring_ids(system: System) -> Check:
 
 
 def pqos_lock(system: System) -> Check:
-    """Look at the lock under which libpqos programs changes cache allocation."""
+    """Check the lock under which libpqos changes cache allocation."""
     for path in ("var/lock/libpqos", "run/lock/libpqos"):
         try:
             inode = (system.root / path).stat().st_ino
@@ -143,7 +143,7 @@ def _locks(system: System) -> list[list[str]]:
 
 
 def tools(system: System) -> list[Check]:
-    """Ask programs that read counters what they say about themselves; none is made to count."""
+    """Query counter programs for their versions and features, without counting."""
     tool_checks = [_tool(system, name, package) for name, package in _TOOLS]
     if str(system.root) == "/":
         served, where = SensorServerReader().available()
@@ -159,7 +159,7 @@ def _tool(system: System, name: str, package: str) -> Check:
 
 
 def ddio(system: System) -> Check:
-    """Look at the cache ways that devices write to."""
+    """Check the cache ways that devices write to."""
     usable, why = DdioWays(system.cores[0], system.root / "dev/cpu").available()
     if usable:
         return ok(_GROUP, "DDIO ways", why)

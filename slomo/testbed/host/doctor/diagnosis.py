@@ -1,6 +1,6 @@
-"""All checks of this host together, the memory measured, and the worst of it.
+"""All checks of this host, a memory measurement, and the worst status.
 
-`slomo doctor` prints this; it changes nothing and needs no rights.
+`slomo doctor` prints this; it changes nothing and needs no special rights.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,9 +32,9 @@ class Diagnosis:
 
     #: Findings in order.
     checks: tuple[Check, ...]
-    #: Memory as measured; None where it was left out or could not be.
+    #: Measured memory curve; None if it was skipped or failed.
     curve: MemoryCurve | None
-    #: How far the machine moved by itself; None where it was not watched or could not be.
+    #: The machine's own drift; None if it was skipped or failed.
     drift: MachineDrift | None = None
 
     @property
@@ -60,7 +60,7 @@ class Diagnosis:
 
 
 def this_system(root: Path = Path("/")) -> System:
-    """Return this host as the checks see it."""
+    """Return this host for the checks."""
     return System(root, available_cores(), version_of)
 
 
@@ -102,7 +102,7 @@ def diagnose(
 
 
 def version_of(words: tuple[str, ...]) -> str | None:
-    """Return the line in which a program states its version; None where it is not installed.
+    """Return the line with a program's version; None if it is not installed.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def version_of(words: tuple[str, ...]) -> str | None:
     spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
     numbered = [line for line in spoken if any(character.isdigit() for character in line)]
     stated = [line for line in numbered if "version" in line.lower()]
-    # Exit codes say nothing here: pqos states its version and returns 1.
+    # exit codes are meaningless here: pqos prints its version and returns 1
     return (stated or numbered or spoken or ["installed"])[0][:80]
 
 

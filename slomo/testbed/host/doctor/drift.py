@@ -1,6 +1,6 @@
-"""How far this machine moves by itself: the sentinel of campaigns, looking a few times over some seconds.
+"""Drift of this machine by itself: the sentinel of campaigns, run several times over some seconds.
 
-What a dataset states of its campaign (`stability`), stated before there is one.
+It predicts the `stability` that a campaign's dataset would state.
 """
 
 import statistics
@@ -51,7 +51,7 @@ class MachineDrift:
         }
 
     def check(self, limit: float) -> Check:
-        """Return the finding: a warning where a program moved by more than `limit`."""
+        """Return the finding: a warning if a program's speed changed by more than `limit`."""
         again = "stop other tasks, then `slomo doctor` again"
         if not self.spans:
             return warn("memory", "drift", "the sentinel hardly ran", again)
@@ -67,7 +67,7 @@ def watch_drift(
 ) -> MachineDrift:
     """Let the sentinel look at the machine; some five seconds.
 
-    `cores`: CPUs that may be used; the first one is. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
+    `cores`: usable CPUs; the first one is used. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
     UnstableMeasurementError if it does not get its core; TestbedError if its programs cannot be built or started.
     """
     standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])

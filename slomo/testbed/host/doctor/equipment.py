@@ -1,4 +1,4 @@
-"""Checks of what network functions need here: cores, NICs and their NUMA node, DPDK, Click, a C compiler.
+"""Checks of equipment for network functions: cores, NICs and their NUMA node, DPDK, Click, a C compiler.
 
 SLOMO (SIGCOMM'20, section 4.1) keeps target, competitors and NIC on one socket.
 """
@@ -16,7 +16,7 @@ def checks(system: System) -> list[Check]:
 
 
 def cores(system: System) -> Check:
-    """Count the cores of one socket: one for the target, one or more for competitors."""
+    """Count the cores of one socket: one is for the target, one or more for competitors."""
     home = [core for core in system.cores if socket_of(core) == socket_of(system.cores[0])]
     if len(home) < 2:
         return fail(
@@ -29,7 +29,7 @@ def cores(system: System) -> Check:
 
 
 def numa(system: System) -> Check:
-    """Look at the memory nodes of the cores."""
+    """Check the memory nodes of the cores."""
     nodes = {node_of(core) for core in system.cores} - {None}
     if len(nodes) > 1:
         return warn(
@@ -60,7 +60,7 @@ def network_cards(system: System) -> Check:
 
 
 def compiler(system: System) -> Check:
-    """Look for what compiles the portable network functions."""
+    """Check for a compiler of the portable network functions."""
     said = next((text for name in ("cc", "gcc", "clang") if (text := system.version_of((name, "--version")))), None)
     if said is None:
         return fail(
@@ -70,7 +70,7 @@ def compiler(system: System) -> Check:
 
 
 def dpdk(system: System) -> Check:
-    """Look for DPDK, for the fast build and for testpmd."""
+    """Check for DPDK, for the fast build and for testpmd."""
     said = system.version_of(("pkg-config", "--modversion", "libdpdk"))
     testpmd = system.version_of(("dpdk-testpmd", "--version"))
     if said is None or not said[:1].isdigit():
@@ -84,7 +84,7 @@ def dpdk(system: System) -> Check:
 
 
 def click(system: System) -> Check:
-    """Look for Click, for its network functions."""
+    """Check for Click, for its network functions."""
     said = system.version_of(("click", "--version"))
     if said is None:
         return warn(_GROUP, "Click", "not installed", "build FastClick: https://github.com/tbarbette/fastclick")

@@ -1,7 +1,7 @@
-"""The machine file of this host, so that the simulator can stand in for it.
+"""The machine file of this host, with which the simulator can imitate it.
 
-Every line says where its number is from: measured by the pointer chase, told by the kernel, or typical where neither
-knows (another socket's latency, links). Format: `slomo/vocabulary/machines/schema.json`.
+Every line states its source: measured by the pointer chase, read from the kernel, or a typical value if neither knows
+(another socket's latency, links). Format: `slomo/vocabulary/machines/schema.json`.
 """
 
 import json
@@ -25,7 +25,7 @@ Field = tuple[Any, str]
 
 
 def machine_of(system: System, curve: MemoryCurve | None, name: str = "this-host") -> tuple[Machine, Mapping[str, str]]:
-    """Return this host, and where each field is from.
+    """Return this host, and the source of each field.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ _GUESSED = {
 
 
 def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
-    """Return the machine as YAML, each number with its origin as comment.
+    """Return the machine as YAML, each number with its source as comment.
 
     Examples
     --------
@@ -79,14 +79,14 @@ def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
     for field, value in machine.to_dict().items():
         if field in ("schema_version", "name") or value is None:  # ports, for instance: a host does not say how many
             continue
-        # JSON's texts and numbers are YAML's, too; origins stand in `source` for those who strip comments.
+        # JSON's texts and numbers are valid YAML; sources are also in `source` for tools that strip comments
         comment = f"  # {origins[field]}" if field in origins and field not in ("description", "source") else ""
         lines.append(f"{field}: {json.dumps(value)}{comment}")
     return "\n".join(lines) + "\n"
 
 
 def write_machine(path: Path, machine: Machine, origins: Mapping[str, str]) -> None:
-    """Write the machine file; what was there is replaced whole."""
+    """Write the machine file, replacing an existing one atomically."""
     write_durably(path, machine_text(machine, origins))
 
 
@@ -95,7 +95,7 @@ def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, 
     if curve.l2_ns is not None:
         measured_fields["l2_hit_ns"] = (round(curve.l2_ns, 2), MEASURED)
     if curve.llc_mib is not None:
-        # Caches that exclude each other hold L2 and LLC together; the curve shows the sum.
+        # exclusive caches hold L2 and LLC together; the curve shows the sum
         own = curve.llc_mib - plain.l2_kib / 1024.0 if victim else curve.llc_mib
         measured_fields["llc_mib"] = (max(0.25, round(own * 4.0) / 4.0), MEASURED)
     if curve.llc_ns is not None:
@@ -117,7 +117,7 @@ def _processor(system: System, plain: Machine) -> dict[str, Field]:
     base = system.read(f"/sys/devices/system/cpu/cpu{system.cores[0]}/cpufreq/base_frequency")
     shown = next((line.partition(":")[2] for line in text.splitlines() if line.startswith("cpu MHz")), "")
     khz = float(base) if base and base.isdigit() else 1e3 * float(shown) if shown.strip() else 0.0
-    # Intel's server caches exclude L2 since Skylake, the first with AVX-512; AMD's since Zen.
+    # Intel's server caches exclude L2 since Skylake, the first with AVX-512; AMD's since Zen
     victim = "avx512f" in flags or "AuthenticAMD" in text
     frequency = (round(khz / 1e6, 3), TOLD) if 0.1e6 < khz < 10e6 else (plain.frequency_ghz, TYPICAL)
     return {"frequency_ghz": frequency, "llc_policy": ("victim" if victim else "inclusive", TYPICAL)}
@@ -134,7 +134,7 @@ def _devices(system: System, plain: Machine) -> dict[str, Field]:
         ways = DdioWays(system.cores[0], system.root / "dev/cpu").read().bit_count()
         device_fields["ddio_ways"] = (ways, TOLD)
     except TestbedError:
-        # A virtual machine's devices are programs of its host, which write like any core.
+        # a virtual machine's devices are programs of its host, which write like any core
         physical = bool(cards) and "hypervisor" not in system.flags()
         intel = "GenuineIntel" in (system.read("/proc/cpuinfo") or "")
         ways = _TYPICAL_DDIO_WAYS if physical and intel else 0

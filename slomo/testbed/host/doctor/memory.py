@@ -1,6 +1,6 @@
-"""The memory this host really has: latency over footprint by a pointer chase, effective cache size, read bandwidth.
+"""Measure this host's memory: latency over footprint by a pointer chase, effective cache size, read bandwidth.
 
-A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the shipped competitor's `chain` pattern, its
+A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the shipped competitor's `chain` pattern; its
 `sequential` pattern streams.
 """
 
@@ -34,14 +34,14 @@ class MemoryCurve:
     #: Footprint [MiB] and time per dependent access [ns].
     sizes_mib: tuple[float, ...]
     latencies_ns: tuple[float, ...]
-    #: Levels; None where the curve does not show them.
+    #: Latency of each level; None if the curve does not show it.
     l2_ns: float | None
     llc_ns: float | None
     dram_ns: float | None
-    #: Footprint up to which accesses hit a cache: L2 and last-level cache together where they exclude each other, L2
-    #: alone where no shared cache is seen; None where the curve does not tell.
+    #: Footprint up to which accesses hit a cache: L2 plus last-level cache if they are exclusive, L2 alone if no shared
+    #: cache is visible; None if the curve does not tell.
     llc_mib: float | None
-    #: Read bandwidth of the cores of one socket together [GB/s].
+    #: Read bandwidth of all cores of one socket together [GB/s].
     read_gb_s: float | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
 
 
 def _affordable_mib() -> float:
-    """Return how much memory may be touched [MiB]: a quarter of what is free and of what this group may have."""
+    """Return the memory that may be touched [MiB]: a quarter of the free memory and of this group's limit."""
     limits = [math.inf]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -105,7 +105,7 @@ def _affordable_mib() -> float:
 
 def _latency_ns(binary: str, core: int, size_mib: float) -> float:
     lines = _run(binary, "chain", [core], size_mib, _ONE_S, _READS, burst=1)
-    # Time the core gave to others does not count; the quickest interval was disturbed least.
+    # time that the core gave to others does not count; the fastest interval was disturbed least
     times = [1e9 * line["cpu_share"] / line["accesses_per_s"] for line in lines if line["accesses_per_s"] > 0.0]
     return float(min(times))
 

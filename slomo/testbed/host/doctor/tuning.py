@@ -1,4 +1,4 @@
-"""Checks of what would disturb a measurement: frequency, idle states, hyper-threads, other tasks, memory pages.
+"""Checks of disturbances: frequency, idle states, hyper-threads, other tasks, memory pages.
 
 The list follows DPDK's guide to Intel platforms (linux_gsg/nic_perf_intel_platform) and SLOMO's testbed (SIGCOMM'20,
 section 6: hyper-threading and turbo off, cores isolated).
@@ -30,7 +30,7 @@ def checks(system: System) -> list[Check]:
 
 
 def hugepages(system: System) -> Check:
-    """Count reserved hugepages, which DPDK wants."""
+    """Count reserved hugepages, which DPDK needs."""
     sizes = {
         path.split("hugepages-")[1].partition("/")[0]: text
         for path, text in system.texts("/sys/kernel/mm/hugepages/hugepages-*/free_hugepages").items()
@@ -56,7 +56,7 @@ def hugepage_mount(system: System) -> Check:
 
 
 def governor(system: System) -> Check:
-    """Look at the frequency governor of the cores."""
+    """Check the frequency governor of the cores."""
     governors = {system.read(f"{_CPUS}/cpu{core}/cpufreq/scaling_governor") for core in system.cores} - {None}
     if not governors:
         return warn(
@@ -68,7 +68,7 @@ def governor(system: System) -> Check:
 
 
 def turbo(system: System) -> Check:
-    """Look at turbo, which makes a core's speed depend on its neighbours'."""
+    """Check turbo, which makes a core's speed depend on its neighbours."""
     off, boost = system.read(f"{_CPUS}/intel_pstate/no_turbo"), system.read(f"{_CPUS}/cpufreq/boost")
     if off == "1" or (off is None and boost == "0"):
         return ok(_GROUP, "turbo", "off")
@@ -81,7 +81,7 @@ def turbo(system: System) -> Check:
 
 
 def idle_states(system: System) -> Check:
-    """Look for idle states that take long to wake from."""
+    """Check for idle states that take long to wake from."""
     states = f"{_CPUS}/cpu{system.cores[0]}/cpuidle/state*"
     latencies, disabled = system.texts(f"{states}/latency"), system.texts(f"{states}/disable")
     deep = []
@@ -97,7 +97,7 @@ def idle_states(system: System) -> Check:
 
 
 def hyper_threads(system: System) -> Check:
-    """Look for two threads of one core, which share what SLOMO takes to be private."""
+    """Check for two threads of one core, which share resources that SLOMO assumes to be private."""
     shared = {system.read(f"{_CPUS}/cpu{core}/topology/thread_siblings_list") or str(core) for core in system.cores}
     pairs = sorted(text for text in shared if len(parse_cpu_list(text)) > 1)
     if not pairs:
@@ -106,7 +106,7 @@ def hyper_threads(system: System) -> Check:
 
 
 def isolated(system: System) -> Check:
-    """Look for CPUs that the scheduler leaves alone."""
+    """Check for CPUs isolated from the scheduler."""
     text = system.read(f"{_CPUS}/isolated") or ""
     if text:
         return ok(_GROUP, "isolcpus", text)
@@ -119,7 +119,7 @@ def isolated(system: System) -> Check:
 
 
 def load(system: System) -> Check:
-    """Look for other tasks that run now."""
+    """Check for other running tasks."""
     text = system.read("/proc/loadavg") or ""
     busy = float(text.split()[0]) if re.match(r"\d+\.\d+ ", text) else 0.0
     if busy > 0.25:
@@ -130,7 +130,7 @@ def load(system: System) -> Check:
 
 
 def stolen(system: System) -> Check:
-    """Look at the time the hypervisor gave to others, since the boot."""
+    """Check the time that the hypervisor gave to others, since boot."""
     fields = (system.read("/proc/stat") or "").partition("\n")[0].split()[1:9]
     if len(fields) < 8 or not all(field.isdigit() for field in fields):
         return ok(_GROUP, "stolen time", "not shown")

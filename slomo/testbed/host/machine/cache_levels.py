@@ -1,8 +1,8 @@
-"""What caches a core really has, from the time of dependent accesses over footprints of growing size.
+"""Determine a core's usable caches from the time of dependent accesses over growing footprints.
 
-The method is lmbench's lat_mem_rd (McVoy and Staelin, USENIX ATC'96, section 6.2): random access over data larger than
-a cache misses it in proportion to what does not fit. What the kernel states about the last-level cache is the chip's;
-in a virtual machine and under CAT only a share of it is ours, on a busy host none.
+The method is lmbench's lat_mem_rd (McVoy and Staelin, USENIX ATC'96, section 6.2): random accesses to data larger than
+a cache miss in proportion to the part that does not fit. The kernel states the chip's last-level cache; in a virtual
+machine and under CAT only a part is available, on a busy host nothing.
 """
 
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ _BEYOND = 1.2  # times the size of a cache: a footprint that surely does not fit
 
 @dataclass(frozen=True)
 class CacheLevels:
-    """The levels behind a core's private cache."""
+    """The cache levels beyond a core's private cache."""
 
-    #: Footprint up to which accesses hit a cache [MiB]; equal to L2 where no shared cache is seen behind it.
+    #: Footprint up to which accesses hit a cache [MiB]; equal to L2 if no shared cache is visible.
     cache_mib: float
-    #: Time per access that hits the last-level cache [ns]; None where there is none to see.
+    #: Time per access that hits the last-level cache [ns]; None if it is not visible.
     llc_ns: float | None
-    #: Time per access that goes to memory [ns]; None where no footprint went beyond the caches.
+    #: Time per access that goes to memory [ns]; None if no footprint exceeded the caches.
     dram_ns: float | None
 
 
 def find_levels(
     sizes_mib: Sequence[float], latencies_ns: Sequence[float], l2_mib: float, stated_llc_mib: float | None
 ) -> CacheLevels | None:
-    """Find the levels behind L2 in a latency curve, and where the first one ends.
+    """Find the levels beyond L2 in a latency curve, and the end of the first one.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""The machine we run on, as the vocabulary describes machines: what the kernel tells, and typical values elsewhere.
+"""The local machine in the vocabulary's terms: properties from the kernel, otherwise typical values.
 
-Enough for plans and composition (cores, caches). What only measurement can tell is marked so in the source field.
+Enough for plans and composition (cores, caches). Values that only measurement can give are marked in the source field.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from slomo.vocabulary.machine import Machine
 
 NAME = "this-host"
 _CPU = Path("/sys/devices/system/cpu")
-#: beyond any machine: what is not known must not cap a composition
+#: larger than any machine's: an unknown bandwidth must not cap a composition
 _UNKNOWN_BANDWIDTH_GB_S = 10_000.0
 _TYPICAL = {
     "frequency_ghz": 2.0,
@@ -26,7 +26,7 @@ _TYPICAL = {
 
 
 def cpu_model() -> str:
-    """Return the processor's name; empty where the kernel does not say."""
+    """Return the processor's name; empty if the kernel does not say."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -35,7 +35,7 @@ def cpu_model() -> str:
 
 
 def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
-    """Return size [MiB] and ways of a CPU's data cache; None where the kernel does not say.
+    """Return size [MiB] and ways of a CPU's data cache; None if the kernel does not say.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
 
 
 def facts() -> Mapping[str, object]:
-    """Return what identifies this machine among machines, without its name or address."""
+    """Return properties that identify this machine, without its name or address."""
     caches = {f"l{level}_mib": cache[0] for level in (2, 3) if (cache := cache_mib(level))}
     return {
         "cpu": cpu_model(),
@@ -72,7 +72,7 @@ def fingerprint() -> str:
 def this_machine(name: str = NAME) -> Machine:
     """Return this machine.
 
-    `name`: under which its measurements are filed.
+    `name`: name of its measurements' machine.
 
     Examples
     --------

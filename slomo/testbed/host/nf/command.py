@@ -1,7 +1,7 @@
-"""Command templates: words with placeholders become the words of one process; there is never a shell.
+"""Command templates: words with placeholders become the words of one process, without a shell.
 
-Only names of a fixed table and the NF's own settings are filled in, so that a definition from a stranger cannot reach
-anything else of this process.
+Only names of a fixed table and the NF's own settings are substituted, so an untrusted definition cannot access anything
+else of this process.
 """
 
 import os
@@ -25,13 +25,13 @@ class Surroundings:
 
     #: CPUs it is pinned to.
     cores: tuple[int, ...]
-    #: Its own directory; everything in it goes when the run ends.
+    #: Its own directory, deleted when the run ends.
     directory: str
-    #: DPDK's `--file-prefix`, unique to this instance and recognisably ours.
+    #: DPDK's `--file-prefix`, unique to this instance and recognisable as slomo's.
     file_prefix: str
-    #: Capture to replay; empty where the command names none.
+    #: Capture to replay; empty if the command uses none.
     pcap: str = ""
-    #: A free local TCP port; 0 where nobody asked for one.
+    #: A free local TCP port; 0 if not needed.
     port: int = 0
 
     @property
@@ -144,7 +144,7 @@ def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
 
 
 def require_program(definition: HostDefinition) -> None:
-    """Refuse a definition whose program is not there, before anything is started for it.
+    """Raise an error for a definition whose program is missing, before starting anything.
 
     Raises TestbedError naming the command.
 

@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class ControlSocket:
-    """A client that connects when first asked and again after a failure."""
+    """A client that connects on first use and after a failure."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -24,7 +24,7 @@ class ControlSocket:
         self._rest = b""
 
     def read(self, handler: str) -> str:
-        """Return what a handler says; TestbedError if nobody answers, or the handler does not exist."""
+        """Return a handler's value; TestbedError if nothing answers, or the handler does not exist."""
         return self._guarded(lambda: self._read(handler), handler)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The `host:` section of a network function: how any program is started, watched, read and stopped.
+"""The `host:` section of a network function: how a program is started, read and stopped.
 
-A command template instead of code per NF, as NPF and DPDK DTS keep it in files; checked by `host_section`
-so that a wrong field is named with file and line before anything runs.
+Like NPF and DPDK DTS, it uses a command template instead of code per NF; `host_section` checks it, so that a wrong
+field is reported with file and line before anything runs.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
 @dataclass(frozen=True)
 class ReadySignal:
-    """What shows that an NF is serving."""
+    """The sign that an NF serves packets."""
 
     #: ``"json"``, ``"regex"``, ``"tcp_port"``, ``"file"``, ``"telemetry"`` or ``"first_reading"``.
     kind: str = "first_reading"
-    #: Fields, pattern, port or path; a template where it is text.
+    #: Fields, pattern, port or path; a text is a template.
     value: Any = True
     #: How long to wait [s].
     limit_s: float = 30.0
@@ -35,7 +35,7 @@ class ReadySignal:
 
 @dataclass(frozen=True)
 class ThroughputSource:
-    """Where packets served are read; the fields are those of the schema."""
+    """Source of the packet counts; the fields are those of the schema."""
 
     source: str
     stream: str = "stdout"
@@ -64,19 +64,19 @@ class ThroughputSource:
 
 @dataclass(frozen=True)
 class Steadiness:
-    """When a throughput counts as steady."""
+    """Criteria of a steady throughput."""
 
-    #: How long to wait at most [s].
+    #: Longest waiting time [s].
     limit_s: float = 30.0
-    #: Share by which the medians of two successive stretches may differ.
+    #: Largest relative difference of the medians of two successive stretches.
     tolerance: float = 0.05
-    #: Length of a stretch [s]; a slow climb needs long ones to be seen.
+    #: Length of a stretch [s]; long ones are needed to detect a slow climb.
     stretch_s: float = 0.2
 
 
 @dataclass(frozen=True)
 class HostDefinition:
-    """How one network function runs on this machine.
+    """How to run one network function on this machine.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class HostDefinition:
         return hashlib.sha256(canonical_json(_plain(stated)).encode()).hexdigest()[:16]
 
     def configured(self, workload: Workload) -> dict[str, Setting]:
-        """Return every setting's value under `workload`; UnknownNameError for a setting the NF does not have."""
+        """Return every setting's value for `workload`; UnknownNameError for an unknown setting."""
         for name in workload.configuration:
             if name not in self.settings:
                 raise UnknownNameError(f"setting of '{self.nf}'", name, self.settings)
@@ -151,7 +151,7 @@ def parse_host(
     file: str | None = None,
     lines: Mapping[Position, int] | None = None,
 ) -> HostDefinition:
-    """Check a `host:` section and turn it into a definition.
+    """Check a `host:` section and convert it to a definition.
 
     Raises ConfigurationError naming file, line and field.
 
@@ -189,11 +189,11 @@ def parse_host(
 
 
 def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
-    """Return how a network function runs on a real machine.
+    """Return how to run a network function on a real machine.
 
-    `name_or_nf`: a shipped name, a YAML file, or a loaded network function. Raises UnknownNameError, ConfigurationError
-    as `load_network_function`, and for a wrong `host:` section with file, line and field; TestbedError for a network
-    function that has no `host:` section.
+    `name_or_nf`: a shipped name, a YAML file, or a loaded network function. Raises UnknownNameError and
+    ConfigurationError as `load_network_function`, and for a wrong `host:` section with file, line and field;
+    TestbedError if it has no `host:` section.
 
     Examples
     --------

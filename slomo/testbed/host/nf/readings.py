@@ -1,6 +1,6 @@
-"""Packets served over time, whatever source they were read from, and the rate over a window of it.
+"""Packets served over time, from any source, and the rate over a window.
 
-Sources differ (counters, amounts per interval, rates; with or without a clock of their own); all become one
+Sources differ (counters, amounts per interval, rates; with or without their own clock); all are converted to one
 cumulative count.
 """
 
@@ -19,18 +19,18 @@ _MOST_READINGS = 100_000
 class Reading:
     """A cumulative count at a time."""
 
-    #: When we learnt it [s, monotonic clock].
+    #: Time of its arrival here [s, monotonic clock].
     arrived_s: float
     #: Packets served since the start.
     packets: float
-    #: When the NF says it was [s, the NF's clock].
+    #: Time stated by the NF [s, the NF's clock].
     stated_s: float | None = None
     #: Percentiles over the interval that ends here [us].
     latency_us: Mapping[str, float] = field(default_factory=dict)
 
 
 class FunctionReadings:
-    """A growing series of readings; one thread adds, another asks.
+    """A growing series of readings; one thread adds, another reads.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class FunctionReadings:
         stated_s: float | None = None,
         latency_us: Mapping[str, float] | None = None,
     ) -> None:
-        """Add a count since the start; one that falls (a restarted counter) begins anew."""
+        """Add a count since the start; a smaller one (a restarted counter) starts anew."""
         with self._lock:
             last = self._items[-1] if self._items else None
             if (last is not None and packets < last.packets) or len(self._items) >= _MOST_READINGS:
@@ -72,7 +72,7 @@ class FunctionReadings:
         stated_s: float | None = None,
         latency_us: Mapping[str, float] | None = None,
     ) -> None:
-        """Add packets served since the reading before."""
+        """Add packets served since the last reading."""
         self.add_counter(arrived_s, (self._items[-1].packets if self._items else 0.0) + packets, stated_s, latency_us)
 
     def add_rate(
@@ -82,7 +82,7 @@ class FunctionReadings:
         stated_s: float | None = None,
         latency_us: Mapping[str, float] | None = None,
     ) -> None:
-        """Add a rate over the time since the reading before."""
+        """Add a rate over the time since the last reading."""
         last = self._items[-1] if self._items else None
         elapsed_s = 0.0 if last is None else _elapsed(last, Reading(arrived_s, 0.0, stated_s))
         self.add_counter(arrived_s, (last.packets if last else 0.0) + packets_per_s * elapsed_s, stated_s, latency_us)
@@ -95,7 +95,7 @@ class FunctionReadings:
             ]
 
     def rate_mpps(self, start_s: float, end_s: float) -> float:
-        """Return the throughput over a window [Mpps]: the counts of its first and last reading over the time between.
+        """Return the throughput over a window [Mpps]: the difference of its first and last count over the time between.
 
         Raises MeasurementError with fewer than two readings in the window.
         """
@@ -117,7 +117,7 @@ class FunctionReadings:
         return (inside[-1].packets - inside[0].packets) / elapsed_s / 1e6
 
     def rates_mpps(self, start_s: float, end_s: float) -> list[float]:
-        """Return the throughput between each two successive readings of a window [Mpps]."""
+        """Return the throughput between successive readings of a window [Mpps]."""
         pairs = [(a, b, _elapsed(a, b)) for a, b in pairwise(self.between(start_s, end_s))]
         return [(b.packets - a.packets) / elapsed_s / 1e6 for a, b, elapsed_s in pairs if elapsed_s > 0.0]
 

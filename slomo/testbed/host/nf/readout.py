@@ -1,6 +1,6 @@
-"""Where an NF's throughput is read: JSON lines, a pattern on its output, Click's ControlSocket, DPDK's telemetry.
+"""Sources of an NF's throughput: JSON lines, a pattern in its output, Click's ControlSocket, DPDK's telemetry.
 
-Every source feeds one `Readings`; a line that cannot be read is counted, never a reason to stop listening.
+Every source fills one `Readings`; unreadable lines are counted and skipped.
 """
 
 import json
@@ -28,9 +28,9 @@ _FILE_POLL_S = 0.05
 
 @dataclass(frozen=True)
 class GeneratorSource:
-    """A traffic generator and what it is to send."""
+    """A traffic generator and its traffic."""
 
-    #: Sends, and counts what comes back.
+    #: The generator, which counts returned packets.
     generator: TrafficGenerator
     #: Of the workload.
     traffic: Traffic
@@ -45,7 +45,7 @@ class GeneratorSource:
         self.generator.start(self.traffic)
 
     def received(self) -> float:
-        """Return the packets that came back so far."""
+        """Return the number of returned packets so far."""
         return float(self.generator.statistics().received_packets)
 
     def stop(self) -> None:
@@ -54,7 +54,7 @@ class GeneratorSource:
 
 
 class Readout:
-    """Reads one process's throughput until it is closed; ConfigurationError for a source this testbed does not read."""
+    """Reads one process's throughput until closed; ConfigurationError for an unsupported source."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ def _asker(source: ThroughputSource, table: Mapping[str, str], nf: str) -> Calla
 
 
 def field(data: Any, path: str) -> Any:
-    """Return a field by its dotted path; None where there is none.
+    """Return a field by its dotted path; None if missing.
 
     Examples
     --------

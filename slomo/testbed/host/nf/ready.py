@@ -1,6 +1,6 @@
-"""Wait until an NF serves, for a limited time; dying meanwhile is reported at once with its last words.
+"""Wait until an NF is ready, up to a time limit; if it ends meanwhile, report that at once with its last output.
 
-DPDK DTS waits for a prompt, npf for a pattern; here any of six signals will do.
+DPDK DTS waits for a prompt, npf for a pattern; here there are six kinds of signals.
 """
 
 import json
@@ -22,7 +22,7 @@ _POLL_S = 0.02
 
 
 class ReadyWatch:
-    """Watches for one ready signal; made before the process prints anything."""
+    """Watches for a ready signal; created before the process prints anything."""
 
     def __init__(
         self, definition: HostDefinition, process: ManagedProcess, readings: FunctionReadings, table: Mapping[str, str]
@@ -47,7 +47,7 @@ class ReadyWatch:
             self._check = lambda: len(readings) > 0
 
     def wait(self) -> None:
-        """Return once the NF is ready; TestbedError if it ends or the time limit passes first."""
+        """Return once the NF is ready; TestbedError if it ends or the time limit passes."""
         deadline = time.monotonic() + self._signal.limit_s
         while not self._check():
             self._process.require_alive("getting ready")
@@ -75,7 +75,7 @@ def _json_matcher(wanted: Mapping[str, object]) -> Callable[[str], bool]:
 
 
 def port_answers(port: int) -> bool:
-    """Return whether somebody accepts connections on a local TCP port."""
+    """Return whether a local TCP port accepts connections."""
     try:
         socket.create_connection(("127.0.0.1", port), 0.5).close()
     except OSError:

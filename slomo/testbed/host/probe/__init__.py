@@ -1,1 +1,1 @@
-"""Pressure without counters: how much a competition slows small reporters of known nature."""
+"""Pressure without counters, measured as the slowdown of small reporters with known sensitivity."""

@@ -1,4 +1,4 @@
-"""What calibration found: which reporters tell something on this machine as it is now, and what the machine is now."""
+"""Result of a calibration: the reporters that work on this machine at present, and the machine's state."""
 
 import hashlib
 import json
@@ -29,20 +29,20 @@ _MOST_B = 1 << 20
 class Calibration:
     """The reporters of one machine."""
 
-    #: Caches, the shared one as one core can use it [MiB].
+    #: Cache sizes; of the shared one, the part that one core can use [MiB].
     l2_mib: float
     llc_mib: float
-    #: Those that tell something here, one per metric.
+    #: Reporters that respond here, one per metric.
     reporters: tuple[Reporter, ...]
     #: Metric of a reporter -> metric of a competitor's resource -> extra time beside it.
     felt: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: Extra time of the shared cache's reporter where it never hits; None where that was not measured.
+    #: Extra time of the shared cache's reporter without any hit; None if not measured.
     full: float | None = None
-    #: Speed of the sentinel's programs then.
+    #: Speed of the sentinel's programs at calibration.
     sentinel: Look = field(default_factory=Look)
-    #: By how much two looks of it differ.
+    #: Difference between two successive readings of the sentinel.
     scatter: float = 0.0
-    #: Of machine and program it holds for.
+    #: Identity of machine and program for which it is valid.
     identity: str = ""
 
     def vector(self, pressure: ProbedPressure, scope: Scope = Scope.SOCKET) -> MetricVector:
@@ -52,7 +52,7 @@ class Calibration:
         return MetricVector(felt, scope=scope)
 
     def stated(self) -> dict[str, Any]:
-        """Return what a dataset's environment says about its reporters."""
+        """Return the statement about reporters for a dataset's environment."""
         programs = {item.metric: item.name for item in self.reporters}
         return {"programs": programs, "felt": {name: dict(row) for name, row in self.felt.items()}, "full": self.full}
 
@@ -81,7 +81,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path: Path) -> "Calibration":
-        """Read one back; ConfigurationError if the file is damaged."""
+        """Read a stored calibration; ConfigurationError if the file is damaged."""
         hint = "delete it; the next run calibrates again"
         stored = read(path, _CalibrationFile, limit=_MOST_B, hint=hint)
         return cls(
@@ -109,5 +109,5 @@ class _CalibrationFile(Struct, forbid_unknown_fields=True):
 
 
 def calibration_path(identity: str) -> Path:
-    """Return where the calibration of one machine and program is kept."""
+    """Return the path of one machine's and program's calibration."""
     return cache_directory() / "probe" / f"{identity}-v{SCHEMA_VERSION}.json"

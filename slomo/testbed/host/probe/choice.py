@@ -1,13 +1,13 @@
-"""Which candidate becomes the reporter of a resource: one that suffers from it enough, and least from the others."""
+"""Choose the reporter of a resource: sensitive enough to it, and least sensitive to the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.testbed.host.probe.reporters import Reporter
 
-#: a slowdown of 20 %: what a reporter is to suffer beside the strongest competitor for its resource
+#: a slowdown of 20 %: required beside the strongest competitor for its resource
 ENOUGH = 0.25
-#: added to what it suffers from others, below which selectivity is noise
+#: added to its slowdown by other resources, as selectivity below this is noise
 _FLOOR = 0.05
 _SURE = 2.0  # standard errors
 _LEAST = 0.02
@@ -31,17 +31,17 @@ class CandidateTrial:
 
     @property
     def others(self) -> float:
-        """Most extra time beside any other."""
+        """Largest extra time beside any other competitor."""
         return max((value for name, value in self.extra.items() if name != self.reporter.metric), default=0.0)
 
     @property
     def feels(self) -> bool:
-        """Whether that is more than noise."""
+        """Whether that exceeds noise."""
         return self.own > max(_LEAST, _SURE * self.error[self.reporter.metric])
 
 
 def choose(trials: Sequence[CandidateTrial]) -> tuple[CandidateTrial, ...]:
-    """Return the best candidate per metric; none for a metric whose candidates feel nothing.
+    """Return the best candidate per metric; none for a metric without a sensitive candidate.
 
     Examples
     --------

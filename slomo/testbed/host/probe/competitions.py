@@ -1,7 +1,7 @@
-"""The probes, and what they found: a competition is probed beside the runs it explains, again when that was long ago.
+"""The probes and their results: a competition is probed beside the runs it explains, and again after some time.
 
-SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever target is measured beside it. On a
-machine that drifts it belongs to the time as well.
+SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever the target. On a machine that drifts
+it also belongs to the time.
 """
 
 import time
@@ -34,7 +34,7 @@ class _Reading:
 
 @dataclass
 class Probe:
-    """Reporter probes, their sentinel, and what they found about competitions."""
+    """Reporter probes, their sentinel, and their results for competitions."""
 
     #: Of this machine.
     calibration: Calibration
@@ -42,7 +42,7 @@ class Probe:
     definition: HostDefinition
     #: Windows and pairs.
     settings: HostSettings
-    #: Where reporters and sentinel stand: the target's.
+    #: Core of reporters and sentinel: the target's.
     core: int
     readings: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
 
@@ -55,12 +55,12 @@ class Probe:
         self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, self.calibration.sentinel)
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
-        """Return what is known about a competition, by the keys of its workloads, however old."""
+        """Return the known result for a competition, by its workloads' keys, however old."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return None if reading is None else (reading.vector, reading.details)
 
     def measure(self, competition: Sequence[HostTenant]) -> tuple[MetricVector, dict[str, Any]]:
-        """Return the socket-level vector of a competition that runs, and how it was found."""
+        """Return the socket-level vector of a running competition, with its provenance."""
         keys = tuple(sorted(tenant.workload.key for tenant in competition))
         reading = self.readings.get(keys)
         if reading is None or time.monotonic() - reading.taken_s > self.settings.probe_fresh_s:
@@ -70,17 +70,17 @@ class Probe:
         return reading.vector, reading.details
 
     def fresh(self, workloads: Sequence[str]) -> bool:
-        """Return whether a competition was probed a short while ago."""
+        """Return whether a competition was probed recently."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return reading is not None and time.monotonic() - reading.taken_s <= self.settings.probe_fresh_s
 
     def forget(self) -> None:
-        """Let what was found before the machine changed be found again."""
+        """Discard results from before the machine changed."""
         self.readings = {
             keys: _Reading(item.vector, item.details, float("-inf")) for keys, item in self.readings.items()
         }
 
     def close(self) -> None:
-        """End the reporters and the sentinel."""
+        """Stop the reporters and the sentinel."""
         self._standing.close()
         self._quick.close()

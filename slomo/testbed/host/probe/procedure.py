@@ -1,4 +1,4 @@
-"""The calibration itself: the cache's size, every candidate beside the strongest competitors, the sentinel's scatter.
+"""The calibration: cache size, every candidate beside the strongest competitors, scatter of the sentinel.
 
 A small design of experiments: eleven candidates by four competitors that each press on one resource; about two minutes.
 """
@@ -21,9 +21,10 @@ from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, paused
 from slomo.vocabulary.workload import Workload
 
-#: sizes that are sought in addition, in shares of L2 and of the cache the kernel states
+#: additional sizes to measure, as shares of L2 and of the cache that the kernel states
 _INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
-#: competitors' settings are shares of the cache; at least so many times L2, as less presses on nothing shared
+#: competitors' sizes are shares of the cache, at least this many times L2: smaller ones do not press on shared
+#: resources
 _LEAST_OVER_L2 = 2.0
 _READS = 64
 _WINDOWS = 3
@@ -35,21 +36,21 @@ SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 class CalibrationScope:
     """What is calibrated."""
 
-    #: Private cache, and the shared one as the kernel states it [MiB].
+    #: Sizes of the private cache, and of the shared one as the kernel states it [MiB].
     l2_mib: float
     largest_llc_mib: float
     #: Of machine and program.
     identity: str
-    #: Data sizes over which the shared cache is sought [MiB].
+    #: Data sizes for measuring the shared cache [MiB].
     sizes_mib: Sequence[float] = SIZES_MIB
 
 
 def calibrate(
     definition: HostDefinition, cores: Sequence[int], settings: HostSettings, scope: CalibrationScope
 ) -> Calibration:
-    """Choose the reporters of this machine as it is now.
+    """Choose the reporters for this machine's present state.
 
-    Raises UnstableMeasurementError if no reporter feels anything.
+    Raises UnstableMeasurementError if no reporter responds.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def _trials(
     pairs: int,
     caches_mib: tuple[float, float],
 ) -> list[CandidateTrial]:
-    """Return what every candidate feels beside every competitor; one round after the other, so that drift is shared."""
+    """Return every candidate's extra time beside every competitor; in rounds, so that drift affects all alike."""
     tried = {reporter: dict.fromkeys(bubbles(*caches_mib), Paired((), ())) for reporter in candidates(*caches_mib)}
     for _ in range(pairs):
         for metric, workload in bubbles(*caches_mib).items():
@@ -119,7 +120,7 @@ def _trial(reporter: Reporter, felt: dict[str, Paired]) -> CandidateTrial:
 def _full(
     standing: StandingPrograms, reporters: Sequence[Reporter], taker: WindowTaker, llc_mib: float
 ) -> float | None:
-    """Return the extra time of the shared cache's reporter where none of its accesses hits."""
+    """Return the extra time of the shared cache's reporter without any hit."""
     for reporter in reporters:
         if reporter.metric == "FELTLLC":
             rates = []
@@ -131,7 +132,7 @@ def _full(
 
 
 def _cache(definition: HostDefinition, core: int, taker: WindowTaker, scope: CalibrationScope) -> float:
-    """Return how much cache one core can use; of several windows the fastest, as disturbance only slows."""
+    """Return the cache that one core can use; of several windows the fastest, as disturbances only slow down."""
     inside = [round(share * scope.l2_mib, 3) for share in _INSIDE]
     beyond = [round(times * scope.largest_llc_mib, 3) for times in _BEYOND]
     sizes = sorted({*inside, *scope.sizes_mib, *(size for size in beyond if size > max(scope.sizes_mib))})

@@ -1,7 +1,7 @@
-"""Read the pressure of a competition: run each reporter beside it, by turns with the competition paused.
+"""Measure the pressure of a competition: alternate each reporter's windows with the competition running and paused.
 
-The reporters stand on the target's core before the target starts, so SLOMO's first phase (SIGCOMM'20, section 4.1) is
-kept. They take turns, pair by pair; who is known least gets the next, until all are known well enough or time is up.
+The reporters run on the target's core before the target starts, as in SLOMO's first phase (SIGCOMM'20, section 4.1).
+They take turns, pair by pair; the least precise one is next, until all are precise enough or time is up.
 """
 
 import statistics
@@ -24,7 +24,7 @@ _MEDIAN_TO_MEAN = 1.2533
 class ProbedPressure:
     """What the reporters felt."""
 
-    #: Reporter -> its throughput beside the competition over that without.
+    #: Reporter -> its throughput beside the competition over its solo throughput.
     ratios: Mapping[str, float]
     #: Reporter -> width of the ratio's 90 % interval.
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class ProbedPressure:
 def read_pressure(
     standing: StandingPrograms, competition: Sequence[HostTenant], reporters: Sequence[Reporter], settings: HostSettings
 ) -> ProbedPressure:
-    """Run every reporter beside a competition that serves already.
+    """Run every reporter beside a running competition.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def read_pressure(
 def interval_widths(felt: Mapping[str, Paired]) -> dict[str, float]:
     """Return the width of each ratio's 90 % interval.
 
-    A handful of pairs can agree by chance: no reporter is taken to scatter less than half of what all do.
+    A few pairs can agree by chance: no reporter's scatter is assumed to be below half of the common one.
 
     Examples
     --------

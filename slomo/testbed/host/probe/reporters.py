@@ -1,4 +1,4 @@
-"""The reporters: small programs, each slowed by one kind of pressure; calibration chooses among candidates.
+"""The reporters: small programs, each sensitive to one kind of pressure; calibration chooses among candidates.
 
 Bubble-Up (MICRO'11, section 4.2) measures the pressure of an application by how much it slows a reporter of known
 sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) gives a vector instead of a score.
@@ -21,14 +21,14 @@ class Reporter(Stored):
 
     #: What it does.
     name: str
-    #: The metric that its extra time is.
+    #: The metric given by its extra time.
     metric: str
-    #: How the synthetic NF is set for it.
+    #: Its setting of the synthetic NF.
     workload: Workload
 
 
 def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
-    """Return the reporters that calibration chooses among, for a machine with these caches [MiB].
+    """Return the candidate reporters for a machine with these caches [MiB].
 
     Examples
     --------
@@ -42,7 +42,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
     ]
     return (
         *capacity,
-        # Just beyond L2, each load waits for the one before: its speed is the latency of the shared cache.
+        # data just beyond L2, with dependent loads: its speed is the latency of the shared cache
         _reporter("chain-l2", "FELTL3", data_size_mib=beyond_l2, pattern="chain"),
         _reporter("random-l2", "FELTL3", data_size_mib=beyond_l2, pattern="random"),
         _reporter("stream-read", "FELTREAD", data_size_mib=stream, pattern="sequential"),
@@ -53,7 +53,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
 
 
 def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return, by metric, the competitor that presses on that resource most and on the others least.
+    """Return, by metric, the competitor that presses most on that resource and least on the others.
 
     Examples
     --------
@@ -70,12 +70,12 @@ def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 
 
 def stream_mib(llc_mib: float) -> float:
-    """Return a size no cache of the machine holds [MiB]."""
+    """Return a size larger than every cache of the machine [MiB]."""
     return round(min(max(_STREAM_AT_LEAST_MIB, 4.0 * llc_mib), _STREAM_AT_MOST_MIB), 3)
 
 
 def never_hits(reporter: Reporter, llc_mib: float) -> Workload:
-    """Return a reporter's program over data that no cache holds: what it is when all of its own are evicted."""
+    """Return a reporter's program over data that no cache holds, its behaviour after complete eviction."""
     settings = {**reporter.workload.configuration, "data_size_mib": stream_mib(llc_mib)}
     return Workload(reporter.workload.nf, settings)
 
@@ -85,6 +85,6 @@ def _reporter(name: str, metric: str, **knobs: Any) -> Reporter:
 
 
 def _workload(data_size_mib: float, pattern: str, writes: int = 0, **rest: Setting) -> Workload:
-    """Return a setting of the competitor that either reads or writes, never both."""
+    """Return a setting of the competitor that only reads or only writes."""
     accesses = {"reads_per_packet": 0 if writes else _PER_PACKET, "writes_per_packet": writes}
     return Workload("synthetic", {"data_size_mib": round(data_size_mib, 3), "pattern": pattern, **accesses, **rest})

@@ -1,7 +1,7 @@
-"""The sentinel: two chases and a stream, a fifth of a second between experiments, that see the machine itself change.
+"""The sentinel: three small programs that run for a fifth of a second between experiments to detect drift.
 
-A virtual machine's neighbours come and go: what it owns of the shared cache can change tenfold within hours. A change
-while an experiment runs would pass for pressure, so the experiment is repeated.
+The neighbours of a virtual machine change: its part of the shared cache can vary tenfold within hours. A change during
+an experiment would look like pressure, so the experiment is repeated.
 """
 
 import statistics
@@ -25,18 +25,18 @@ _INSIDE = 0.6  # of the shared cache: a working set that lies in it while it is 
 _ATTEMPTS = 4
 _JUST_S = 0.5
 _SCATTERS = 4.0  # of the sentinel itself, which are no movement
-#: times faster or slower than at calibration: another cache
+#: ratio of speeds to those at calibration from which the cache counts as another one
 ANOTHER = 1.5
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the sentinel saw: speed of each of its programs [Mpps]."""
+    """A reading of the sentinel: speed of each of its programs [Mpps]."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
 
     def change(self, later: "Look") -> tuple[str, float]:
-        """Return what changed most until a later look, and its speed then over now; ``("", 1.0)`` without programs.
+        """Return the program that changed most until a later reading, and its old over new speed.
 
         Examples
         --------
@@ -53,7 +53,7 @@ def factor(ratio: float) -> float:
 
 
 def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return the programs, by what they watch.
+    """Return the programs, by the resource that they watch.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 
 @dataclass
 class Sentinel:
-    """Looks at the machine while nothing else runs."""
+    """Runs its programs while nothing else runs."""
 
     #: Where its programs stand.
     standing: StandingPrograms
@@ -85,7 +85,7 @@ class Sentinel:
     settings: HostSettings
 
     def look(self) -> Look:
-        """Return what it sees now; UnstableMeasurementError if it does not get its core."""
+        """Return a reading; UnstableMeasurementError if the sentinel does not get its core."""
         attempts = _ATTEMPTS + 2 * self.settings.attempts
         taker = WindowTaker(replace(self.settings, settle_s=_SETTLE_S, attempts=attempts), _WINDOW_S)
         rates = {}
@@ -96,7 +96,7 @@ class Sentinel:
 
 
 def scatter_of(looks: Sequence[Look]) -> float:
-    """Return by how much successive looks differ: the median of the largest relative change.
+    """Return the difference between successive readings: the median of the largest relative change.
 
     Examples
     --------
@@ -117,15 +117,14 @@ class DriftWatch:
     limit: float
     #: Repetitions, at most.
     attempts: int
-    #: What was seen at calibration; empty where that is not known.
+    #: Reading at calibration; empty if unknown.
     calibrated: Look = field(default_factory=Look)
     _last: tuple[float, Look] = (float("-inf"), Look())
 
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
-        """Return what `measure` returns and what the provenance keeps, once nothing moved meanwhile.
+        """Return `measure`'s result and its provenance, once the machine did not change meanwhile.
 
-        Raises UnstableMeasurementError if it moved every time, or the cache is not the one that the reporters were
-        calibrated for.
+        Raises UnstableMeasurementError if it changed every time, or the cache differs from the one at calibration.
         """
         before = self._just_seen()
         for repeated in range(self.attempts + 1):
@@ -144,12 +143,12 @@ class DriftWatch:
         )
 
     def _just_seen(self) -> Look:
-        """Return the look after the experiment before, where nothing lies between."""
+        """Return the reading after the previous experiment, if nothing ran in between."""
         seen_s, look = self._last
         return look if time.monotonic() - seen_s < _JUST_S else self.look()
 
     def require_same_cache(self, seen: Look) -> None:
-        """Raise where what is seen is far from what was seen at calibration."""
+        """Raise an error if a reading is far from that at calibration."""
         what, change = self.calibrated.change(seen)
         if factor(change) > ANOTHER:
             raise UnstableMeasurementError(
@@ -160,7 +159,7 @@ class DriftWatch:
 
 
 def drift_limit(settings: HostSettings, scatter: float) -> float:
-    """Return the change that is none: the setting, or several times what the sentinel scatters by itself.
+    """Return the tolerated change: the setting, or several times the sentinel's own scatter.
 
     Examples
     --------

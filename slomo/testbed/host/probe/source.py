@@ -1,7 +1,7 @@
-"""The probes of this machine, made when first needed: calibrated for the machine as it is now, then loaded.
+"""Source of this machine's probes: calibrated for its present state on first use, loaded later.
 
-A calibration is a fact about hardware, program and hour; it is kept in the user's cache, named by the first two, and
-made again when the sentinel sees another cache than it saw then.
+A calibration is stored in the user's cache under hardware and program, and repeated when the sentinel detects another
+cache.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from slomo.testbed.host.probe.procedure import CalibrationScope, calibrate
 from slomo.testbed.host.settings import HostSettings
 from slomo.vocabulary.network_function import NetworkFunction
 
-#: a calibration made with less of the cores is used, but not kept
+#: a calibration made with less of the cores is used, but not stored
 _SHARE_WORTH_KEEPING = 0.9
 _TYPICAL_L2_MIB, _TYPICAL_LLC_MIB = 1.0, 64.0
 
@@ -32,15 +32,14 @@ class ProbeSource:
     settings: HostSettings
     #: The synthetic competitor.
     synthetic: str | NetworkFunction = "synthetic"
-    #: To use instead of this machine's.
+    #: Calibration to use instead of this machine's.
     calibration: Calibration | None = None
     made: Probe | None = None
 
     def __call__(self) -> Probe:
-        """Return the probes, calibrating them first where that was never done, or for another cache.
+        """Return the probes, calibrated first if there is no calibration for this cache.
 
-        Raises UnstableMeasurementError if a calibration that was given is of another cache, or no reporter feels
-        anything.
+        Raises UnstableMeasurementError if a given calibration is of another cache, or no reporter responds.
         """
         if self.made is None:
             definition = host_definition(self.synthetic)
@@ -63,7 +62,7 @@ class ProbeSource:
             return None  # of another cache than this hour's
 
     def _checked(self, calibration: Calibration, definition: HostDefinition) -> Probe:
-        """Return probes whose sentinel sees what it saw at calibration."""
+        """Return probes whose sentinel reads the same as at calibration."""
         probe = self._probe(calibration, definition)
         try:
             probe.watch.require_same_cache(probe.watch.look())
@@ -76,7 +75,7 @@ class ProbeSource:
         return Probe(calibration, definition, self.settings, self.cores[0])
 
     def _thorough(self) -> HostSettings:
-        """Return settings as good as the usual ones, whatever haste a run is in."""
+        """Return settings as thorough as the defaults, even for a run with shorter ones."""
         usual = HostSettings()
         pairs, window_s = self.settings.probe_pairs, self.settings.probe_window_s
         return replace(

@@ -1,6 +1,6 @@
-"""Programs kept on one core for a whole campaign: started when first needed, paused between measurements.
+"""Programs kept on one core for a whole campaign: started on first use, paused between measurements.
 
-A program that is started again lies elsewhere in memory and runs 3 to 8 % faster or slower; one that stands does not.
+A restarted program has other memory pages and runs 3 to 8 % faster or slower; a kept one does not.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class StandingPrograms:
 
     @contextlib.contextmanager
     def awake(self, workload: Workload) -> Iterator[HostTenant]:
-        """Let one program run, started first where it does not stand yet; the others stay paused."""
+        """Let one program run, started first if necessary; the others stay paused."""
         tenant = self._standing(workload)
         try:
             paused([tenant], False)

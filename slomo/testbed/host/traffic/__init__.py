@@ -1,1 +1,1 @@
-"""Where packets come from: one interface to replayed captures, testpmd, Pktgen and TRex, here or on another machine."""
+"""Traffic generators: one interface to replayed captures, testpmd, Pktgen and TRex, local or remote."""

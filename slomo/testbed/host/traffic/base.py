@@ -1,7 +1,6 @@
-"""The contract of every traffic generator: start a workload's traffic, stop it, and say what was sent and received.
+"""The contract of every traffic generator: start a workload's traffic, stop it, and report sent and received packets.
 
-One interface over captures, testpmd, Pktgen-DPDK and TRex, as NPF and DPDK's test suite (DTS) put their generators
-behind one class.
+One interface covers captures, testpmd, Pktgen-DPDK and TRex, as in NPF and DPDK's test suite (DTS).
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ _CHECKSUM_B = 4  # a frame's length counts its checksum, what programs are told 
 
 @dataclass(frozen=True)
 class TrafficStatistics:
-    """What a generator sent and got back since it was started.
+    """Counts of a generator since its start.
 
     Examples
     --------
@@ -35,7 +34,7 @@ class TrafficStatistics:
 
     @property
     def lost(self) -> int:
-        """Packets that did not come back; 0 where more came than were sent."""
+        """Packets that did not come back; 0 if more came than were sent."""
         return max(0, self.sent_packets - self.received_packets)
 
 
@@ -43,7 +42,7 @@ class TrafficStatistics:
 class TrafficGenerator(Protocol):
     """Sends a workload's traffic to the machine under test."""
 
-    #: As it stands in the provenance.
+    #: Its name in the provenance.
     name: str
 
     def available(self) -> tuple[bool, str]:
@@ -53,22 +52,22 @@ class TrafficGenerator(Protocol):
     def start(self, traffic: Traffic) -> None:
         """Begin to send.
 
-        Raises InvalidValueError for traffic this generator cannot make; TestbedError if it cannot be started or does
-        not answer.
+        Raises InvalidValueError for traffic that this generator cannot make; TestbedError if it cannot be started or
+        does not answer.
         """
         ...
 
     def statistics(self) -> TrafficStatistics:
-        """Return what was sent and received so far; TestbedError if it does not answer (any more)."""
+        """Return the counts so far; TestbedError if it does not answer (any more)."""
         ...
 
     def stop(self) -> None:
-        """End sending; does nothing where nothing was started."""
+        """Stop sending; does nothing if nothing was started."""
         ...
 
 
 def frame_without_checksum_b(traffic: Traffic) -> int:
-    """Return the frame's length as programs are told it [bytes].
+    """Return the frame length without checksum, as programs expect it [bytes].
 
     Examples
     --------
@@ -79,9 +78,9 @@ def frame_without_checksum_b(traffic: Traffic) -> int:
 
 
 def require_uniform(traffic: Traffic, generator: str) -> None:
-    """Raise for destinations after Zipf's law, which only a capture can hold.
+    """Raise an error for Zipf-distributed destinations, which only a capture can contain.
 
-    Raises InvalidValueError naming a generator that can.
+    The InvalidValueError names a generator that supports them.
     """
     if traffic.flow_distribution != "uniform":
         raise InvalidValueError(
@@ -91,9 +90,9 @@ def require_uniform(traffic: Traffic, generator: str) -> None:
 
 
 def require_saturating(traffic: Traffic, generator: str) -> None:
-    """Raise for an offered load where a generator only knows full speed.
+    """Raise an error for an offered load with a generator that only sends at full speed.
 
-    Raises InvalidValueError naming generators that can.
+    The InvalidValueError names generators that support a load.
     """
     if traffic.offered_mpps is not None:
         raise InvalidValueError(

@@ -1,7 +1,7 @@
-"""Pktgen-DPDK's remote Lua socket: plain TCP, one line is one chunk, and only what is written explicitly comes back.
+"""Pktgen-DPDK's remote Lua socket: plain TCP, one line is one chunk, and only explicit output comes back.
 
-Pktgen 23.03 and 23.06, lib/lua/lua_socket.c: no prompt, no echo, no length; values and errors go to Pktgen's own
-terminal. Every request is therefore wrapped to write its result, or its error, and an end mark.
+Pktgen 23.03 and 23.06, lib/lua/lua_socket.c: no prompt, echo or length; values and errors go to Pktgen's own terminal.
+Every request is therefore wrapped to write its result or its error, and an end mark.
 """
 
 import socket
@@ -10,7 +10,7 @@ from slomo.errors import TestbedError
 
 _END = "@@END@@"
 _LARGEST_B = 4 * 2**20
-#: Around what is asked: write values, then an end mark; errors are values, too.
+#: wrapper of a request: write values, then an end mark; errors are written like values
 WRAP = (
     "do local function W(x) io.write(tostring(x), '\\n') end "
     "local ok,e=pcall(function() {body} end) "
@@ -44,9 +44,9 @@ class LuaSocket:
             ) from None
 
     def ask(self, body: str) -> list[str]:
-        """Run Lua statements and return the lines they wrote with ``W(...)``.
+        """Run Lua statements and return the lines that they wrote with ``W(...)``.
 
-        Raises TestbedError if Lua reports an error, or nothing comes back in time.
+        Raises TestbedError if Lua reports an error, or no answer comes in time.
         """
         if "\n" in body:
             raise ValueError("one line is one chunk")

@@ -1,4 +1,4 @@
-"""Captures to replay: a workload's traffic as a classic pcap file, and a look into captures of one's own.
+"""Captures for replay: a workload's traffic as a classic pcap file, and checks of the user's own captures.
 
 SLOMO's traffic (SIGCOMM'20, section 6): packet size, number of flows, destinations uniform or after Zipf's law.
 Format: libpcap, savefile(5), version 2.4, Ethernet.
@@ -28,9 +28,9 @@ _ZIPF_FRAMES = 65_536
 
 
 def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
-    """Write the traffic's frames as a capture; return how many.
+    """Write the traffic's frames as a capture; return their number.
 
-    Raises InvalidValueError for more flows than a capture can hold.
+    Raises InvalidValueError for more flows than fit into a capture.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ def cached_pcap(traffic: Traffic, folder: Path, seed: int = 0) -> Path:
 
 
 def count_frames(path: Path) -> int:
-    """Return how many frames a capture holds, looking at headers only.
+    """Return the number of frames of a capture, reading only headers.
 
-    Raises ConfigurationError if it cannot be read, is no classic pcap, or is cut off inside the first frame.
+    Raises ConfigurationError if it cannot be read, is no classic pcap, or is truncated inside the first frame.
     """
     try:
         with os.fdopen(open_regular(path, _LARGEST_FILE_B, _HINT), "rb") as stream:
@@ -126,7 +126,7 @@ def _order(traffic: Traffic, random: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _flow_headers(traffic: Traffic, random: np.random.Generator) -> NDArray[np.uint8]:
-    """Return Ethernet, IPv4 and UDP headers of every flow, with right IPv4 checksums and none for UDP."""
+    """Return Ethernet, IPv4 and UDP headers of every flow, with valid IPv4 checksums and none for UDP."""
     count = traffic.flow_count
     ip_b = max(traffic.packet_size_b - _CHECKSUM_B - _ETHERNET_B, _IPV4_B + _UDP_B)
     heads = np.zeros((count, _ETHERNET_B + _IPV4_B + _UDP_B), dtype=np.uint8)

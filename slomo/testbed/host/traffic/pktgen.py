@@ -1,8 +1,8 @@
 """Pktgen-DPDK as traffic generator, driven through its remote Lua socket.
 
 Pktgen's Lua functions as release 23.06.1 has them, tried against it: `set`, `range.*`, `set_range`, `start`, `stop`,
-`portStats`, `linkState`. Flows are a range of destination addresses, rates percent of the link's speed. Packets of a
-range are made once, one per buffer: there are no more flows than Pktgen has buffers (`maxMbufsPerPort`).
+`portStats`, `linkState`. Flows are a range of destination addresses, rates a percentage of the link's speed. Packets of
+a range are made once, one per buffer, so there are at most as many flows as Pktgen has buffers (`maxMbufsPerPort`).
 """
 
 import re
@@ -69,7 +69,7 @@ class PktgenGenerator:
             lua.close()
 
     def start(self, traffic: Traffic) -> None:
-        """Wait for the link, set traffic up, and send; see `TrafficGenerator.start`."""
+        """Wait for the link, configure traffic, and send; see `TrafficGenerator.start`."""
         require_uniform(traffic, self.name)
         if self._socket is not None:
             raise TestbedError("traffic generator 'pktgen' sends already", hint="call `stop` first")
@@ -92,7 +92,7 @@ class PktgenGenerator:
         return TrafficStatistics(int(sent), int(received), rates[0] / 1e6, rates[1] / 1e6)
 
     def stop(self) -> None:
-        """End sending, and let other clients in."""
+        """Stop sending, and disconnect so that other clients can connect."""
         lua, self._socket = self._socket, None
         if lua is not None:
             try:
@@ -113,9 +113,9 @@ class PktgenGenerator:
             ) from None
 
     def _connected(self) -> tuple[LuaSocket, int]:
-        """Return a connection, and the speed of the link once that is up [Mbit/s].
+        """Return a connection, and the link's speed once it is up [Mbit/s].
 
-        Over ``net_virtio_user`` Pktgen answers nobody before an NF meets it at its socket, so both are waited for.
+        Over ``net_virtio_user`` Pktgen does not answer before an NF connects to its socket, so both are waited for.
         """
         deadline_s = time.monotonic() + self.patience_s
         while True:
@@ -153,7 +153,7 @@ class PktgenGenerator:
 
 
 def _percent(traffic: Traffic, link_mbps: int) -> float:
-    """Return the share of the link's speed that the offered load takes [%]."""
+    """Return the offered load as a percentage of the link's speed."""
     if traffic.offered_mpps is None:
         return 100.0
     needed_mbps = traffic.offered_mpps * (traffic.packet_size_b + _GAP_B) * 8
@@ -175,7 +175,7 @@ def _down(port: int, state: str, patience_s: float) -> TestbedError:
 
 
 def _settings(port: int, traffic: Traffic, percent: float) -> list[str]:
-    """Return the calls in order: the rate is reckoned from the size of `set`, also where a range decides the size."""
+    """Return the calls in order: Pktgen derives the rate from the size in `set`, even if a range sets the size."""
     size_b, last = traffic.packet_size_b, _address(traffic.flow_count - 1)
     ranges = [("pkt_size", kind, str(value)) for kind, value in _steps(size_b, 0, size_b, size_b)]
     ranges += [("dst_ip", kind, f"'{value}'") for kind, value in _steps(_address(0), "0.0.0.1", _address(0), last)]

@@ -1,7 +1,7 @@
-"""Where a generator runs: on this machine, or on another one over SSH.
+"""Machine of a generator: this one, or another one over SSH.
 
-Commands are word lists on both; SSH joins its words into a line for the remote shell, so each is quoted first. A remote
-program ends with its connection, because it has a terminal; `timeout` limits its run time.
+Commands are word lists on both; SSH joins words into a line for the remote shell, so each is quoted. A remote program
+ends with its connection, because it has a terminal; `timeout` limits its run time.
 """
 
 import re
@@ -47,14 +47,14 @@ class Place:
             raise InvalidValueError(f"'{self.host}' is no host for SSH", hint="write HOST or USER@HOST")
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return the command that runs `words` at this place."""
+        """Return the command that runs `words` on this machine."""
         if self.host is None:
             return list(words)
         bounded = ["timeout", "--signal=INT", "--kill-after=5", str(_LONGEST_RUN_S), *words]
         return [self.ssh, "-tt", *_OPTIONS, self.host, shlex.join(bounded)]
 
     def bring(self, file: Path) -> str:
-        """Return the path of a local file at this place, copying it there first.
+        """Return the path of a local file on this machine, copied there first.
 
         Raises TestbedError if it cannot be copied.
         """
@@ -70,7 +70,7 @@ class Place:
         return path
 
     def unreachable(self, finished: Finished) -> TestbedError | None:
-        """Return the error to raise where SSH itself failed, not what it was to run; None otherwise."""
+        """Return the error to raise if SSH itself failed; None if the remote command failed."""
         if self.host is None or finished.code != _OF_SSH:
             return None
         return TestbedError(
@@ -79,7 +79,7 @@ class Place:
         )
 
     def can_run(self, command: str) -> tuple[bool, str]:
-        """Return whether a command is found at this place, and why not."""
+        """Return whether a command exists on this machine, and why not."""
         try:
             finished = run_tool(self.words(["which", command]), 20.0)
         except TestbedError as problem:

@@ -1,6 +1,6 @@
-"""Which traffic generators there are, and one place that makes them.
+"""Registry of traffic generators.
 
-One lazy registry per family of plug-ins; a string alias or an instance.
+Each family of plug-ins has one lazy registry; a generator is an alias or an instance.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""DPDK's ``testpmd`` as traffic generator: made packets (txonly, flowgen) or a replayed capture, to any DPDK port.
+"""DPDK's ``testpmd`` as traffic generator: generated packets (txonly, flowgen) or a replayed capture, on any DPDK port.
 
-DPDK 22.11, testpmd_app_ug; commands and output as tried with Debian's package. Memif connects it to an NF in another
+Commands and output were tested with DPDK 22.11 of Debian (testpmd_app_ug). Memif connects it to an NF in another
 process without a NIC; ports with a colon are PCI addresses of NICs.
 """
 
@@ -33,7 +33,7 @@ _POOL, _REPLAY_POOL = 16_384, 131_071
 
 
 def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
-    """Return a DPDK port that meets another process at a socket.
+    """Return a DPDK port that connects to another process through a socket.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class TestpmdGenerator:
         self._telemetry = TelemetrySocket(self._mark.text)
 
     def available(self) -> tuple[bool, str]:
-        """Return whether testpmd is installed where it is to run."""
+        """Return whether testpmd is installed on its machine."""
         return self.place.can_run(_COMMAND)
 
     def start(self, traffic: Traffic) -> None:
@@ -119,7 +119,7 @@ class TestpmdGenerator:
             )
 
     def statistics(self) -> TrafficStatistics:
-        """Return testpmd's counts of now, from another machine of a second ago; see `TrafficGenerator.statistics`."""
+        """Return testpmd's present counts (on another machine, of a second ago); see `TrafficGenerator.statistics`."""
         counts = self._counts()
         if self._running is None or not self._running.alive or counts is None:
             raise self._not_running()
@@ -149,7 +149,7 @@ class TestpmdGenerator:
             remove_files_of(self._mark)
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's words for some traffic; InvalidValueError for traffic it cannot make."""
+        """Return testpmd's words for some traffic; InvalidValueError for traffic that it cannot make."""
         require_uniform(traffic, self.name)
         require_saturating(traffic, self.name)
         mode = self.mode or ("txonly" if traffic.flow_count == 1 else "flowgen")
@@ -170,11 +170,11 @@ class TestpmdGenerator:
         return [_COMMAND, *eal, *devices, "--", *rest, "-a"]
 
     def _number(self) -> int:
-        """Return testpmd's number of the port that faces the NF."""
+        """Return testpmd's number of the port connected to the NF."""
         return 0
 
     def _counts_of_now(self) -> dict[str, int]:
-        """Ask DPDK's telemetry, which prints nothing but knows every moment; empty where it cannot be reached."""
+        """Query DPDK's telemetry, which is always up to date; empty if it cannot be reached."""
         if self.place.host is not None:
             return {}
         try:
@@ -188,7 +188,7 @@ class TestpmdGenerator:
 
 
 class PcapReplay(TestpmdGenerator):
-    """Replays a capture again and again: the workload's traffic as we write it, or a recording of one's own.
+    """Replays a capture repeatedly: the workload's generated traffic, or the user's own recording.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class PcapReplay(TestpmdGenerator):
         self.seed = seed
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's words; writes the capture first, and copies it to another machine."""
+        """Return testpmd's words, after writing the capture and copying it if the machine is remote."""
         require_saturating(traffic, self.name)
         if self.pcap is None and traffic.flow_count > _MOST_REPLAYED:
             raise InvalidValueError(
@@ -239,7 +239,7 @@ class PcapReplay(TestpmdGenerator):
 
 
 def last_counts(lines: Sequence[str], port: int) -> dict[str, int] | None:
-    """Return the last complete statistics of a port; None before there are any.
+    """Return the last complete statistics of a port; None before the first.
 
     Examples
     --------

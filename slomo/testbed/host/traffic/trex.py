@@ -1,7 +1,7 @@
 """Cisco's TRex as traffic generator, through its stateless Python API.
 
-TRex stateless API (trex-tgn.cisco.com, cp_stl_docs): a stream of one frame whose destination a field engine varies; one
-more stream measures latency. TRex ships the package with itself; it is imported when first used.
+TRex stateless API (trex-tgn.cisco.com, cp_stl_docs): a stream of one frame whose destination a field engine varies; a
+second stream measures latency. The Python package is part of TRex and is imported on first use.
 """
 
 import importlib
@@ -24,7 +24,7 @@ _MOST_FLOWS = 1 << 24
 
 
 class TrexGenerator:
-    """A TRex server that runs already, in stateless mode.
+    """A running TRex server in stateless mode.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class TrexGenerator:
             raise self._fault("tells no statistics", problem) from None
 
     def stop(self) -> None:
-        """End sending, and release the ports."""
+        """Stop sending, and release the ports."""
         if self._client is not None:
             try:
                 self._client.stop(ports=[self.sends])
@@ -162,7 +162,7 @@ class TrexGenerator:
         return api.STLScVmRaw([variable, write, api.STLVmFixIpv4(offset=_IPV4_OFFSET)])
 
     def _fault(self, what: str, problem: Exception) -> TestbedError:
-        # TRex raises its own classes, which are not known before its package is; all of them end here.
+        # TRex has its own exception classes, unknown before its package is imported; all are handled here
         text = " ".join(str(problem).split())[:300]
         return TestbedError(
             f"TRex at '{self.server}' {what}: {type(problem).__name__}: {text}",
@@ -171,7 +171,7 @@ class TrexGenerator:
 
 
 def _frame(traffic: Traffic) -> bytes:
-    """Return one frame of the traffic, as our captures hold it."""
+    """Return one frame of the traffic, as in slomo's captures."""
     single = Traffic(packet_size_b=traffic.packet_size_b, flow_count=1)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "frame.pcap"
