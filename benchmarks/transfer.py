@@ -5,7 +5,7 @@ machines of our own, the simulator is the truth. Beside it: models trained on th
 machine's slowdowns with the second one's solo throughput. Judged on mixes of 1 to 7 competitors that nobody
 trained on. Goals: 6 % off without a run, 2.5 % with 5, 1.5 % with 10; intervals hold 85 to 96 % where there are runs,
 and at least 80 % of those answers are `supported`. The last goal is given up: without mixes there they are
-`extrapolated` at most, since on some pairs they are 17 % off.
+`extrapolated` at most, since on one pair they are 12 % off with ten runs.
 
     python benchmarks/transfer.py                     six pairs of machines (some hours on two cores)
     python benchmarks/transfer.py --pair e5-2620v4:silver-4110 --mixes 20

@@ -142,13 +142,9 @@ def two_machines() -> Figure:
             kept = full.index[full.groupby("target").cumcount() < runs].union(frame.index[frame["plan"] == "solo"])
             few = ProfileDataset(frame.loc[kept].reset_index(drop=True), target.environment) if runs else None
             carried = slomo.train(few, start=library, machine=after)
-            errors.append(
-                evaluate(carried, target.select(plan="mix"), models=["equilibrium"]).models["equilibrium"].mape
-            )
-        print(
-            f"{before} -> {after}: "
-            + ", ".join(f"{n} runs {e:.2f} %" for n, e in zip(CARRIED_RUNS, errors, strict=True))
-        )
+            judged = evaluate(carried, target.select(plan="mix"), models=["equilibrium"]).models["equilibrium"]
+            errors.append(judged.mape)
+            print(f"{before} -> {after}, {runs} runs: {judged.mape:.2f} %, intervals hold {judged.coverage:.0f} %")
         label = f"from {load_machine(before).description.split(' (')[0]}"
         axes.plot(CARRIED_RUNS, errors, marker="o", color=COLOURS[place], label=label)
     axes.set(ylim=(0.0, None), xticks=CARRIED_RUNS)

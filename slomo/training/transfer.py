@@ -1,8 +1,9 @@
 """Models of one machine as prior for another: carried over by physics, then corrected by few runs there.
 
-What `slomo.adaptation.machines` says of the new machine is off by a factor that changes slowly with the pressure. Its
-logarithm is learned by a Gaussian process from the runs there (Rasmussen and Williams 2006, section 2.2), beside which
-each run is left out in closed form (their equation 5.12); what is left of those errors sets the width of intervals.
+What `slomo.adaptation.machines` says of the new machine is off by a factor that changes slowly with the pressure, in
+throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian processes from the
+runs there (Rasmussen and Williams 2006, section 2.2). Each run's throughput is left out in closed form (their equation
+5.12); what is left of those errors sets the width of intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.adaptation.machines import Carried, CarriedState
 from slomo.equilibrium.tables import flows_and_polled
@@ -33,7 +35,7 @@ from slomo.training.response_fit import half_saturation
 from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, pressures_of, widened
 from slomo.training.training import train
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.metrics import METRICS, Scope
+from slomo.vocabulary.metrics import METRICS, Kind, Scope
 from slomo.vocabulary.vector import MetricVector
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ _SAMPLES = 640
 _EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.1, 0.05, 0.05, 0.5, 0.015
 #: Noise of a run beside a full memory channel, per channel's traffic that waits: the prior knows least there.
 _WAITING_NOISE = 0.2
+#: Of a function's own vector: noise of a run's logarithm, and the share of its largest value that is added to both.
+_OWN_NOISE, _LEAST = 0.05, 0.03
 #: Where a pressure counts half, as a share of the largest.
 _HALF = 0.2
 #: Runs that everybody's usual error counts as, beside a function's own.
@@ -107,7 +111,8 @@ def transfer(
     ]
     fitted = [_Fitted.of(model, before, machine, seen.get(model.workload.saturated.key)) for model in wanted]
     scores = _of_usual_size(fitted)
-    models = [_model(each, scores, environment, seed) for each in fitted]
+    sizes = _own_sizes(fitted)
+    models = [_model(each, scores, sizes, environment, seed) for each in fitted]
     others = sorted(rich | (seen.keys() - {model.workload.key for model in wanted}))
     others = [key for key in others if targets is None or key in targets or seen[key].workload.nf in targets]
     if runs is not None and others:
@@ -172,13 +177,15 @@ class _Fitted:
     noise: Floats
     #: Error of each run left out, over the correction's standard deviation there.
     scores: Floats
+    #: By metric of its own vector, what each run says of the carried one (logarithms).
+    own: Mapping[str, Floats]
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "_Fitted":
         """Carry a model over, and learn from runs, where there are any."""
         carried = Carried(model, before, machine)
         none = np.zeros(0)
-        fitted = cls(model, carried, runs, np.zeros((0, len(carried.names) + 1)), none, none, none)
+        fitted = cls(model, carried, runs, np.zeros((0, len(carried.names) + 1)), none, none, none, {})
         if runs is None:
             return fitted
         if (
@@ -206,7 +213,8 @@ class _Fitted:
         state = carried.state(pressure, runs.counts[whole].astype(float))
         places = self.places_of(pressure, state)
         noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
-        told = replace(self, places=places, residuals=np.log(mpps / state.mpps), noise=noise)
+        own = _own_residuals(carried.response.profile.metric_names, runs, whole, state.own)
+        told = replace(self, places=places, residuals=np.log(mpps / state.mpps), noise=noise, own=own)
         inverse = np.linalg.inv(told._covariance())
         left_out = inverse @ told.residuals / np.sqrt(np.diag(inverse))
         return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
@@ -224,6 +232,21 @@ class _Fitted:
         weights = np.linalg.solve(self._covariance(), self.residuals)
         learned: Floats = _likeness(places, self.places) @ weights
         return learned
+
+    def own_factors(self, places: Floats, sizes: Mapping[str, float]) -> Floats:
+        """Return each metric of its own vector over what was carried, shape ``(n, metrics)``.
+
+        `sizes` is how far the metric is off as a rule: the standard deviation of its correction, on the scale of the
+        throughput's.
+        """
+        names = self.carried.response.profile.metric_names
+        factors = np.ones((len(places), len(names)))
+        near, among = _likeness(places, self.places), _likeness(self.places, self.places)
+        for name, residuals in self.own.items():
+            scale = (sizes[name] / _EVERYWHERE) ** 2
+            weights = np.linalg.solve(scale * among + _OWN_NOISE**2 * np.eye(len(residuals)), residuals)
+            factors[:, names.index(name)] = np.exp(scale * near @ weights)
+        return factors
 
     def _covariance(self) -> Floats:
         return _likeness(self.places, self.places) + np.diag(self.noise**2)
@@ -255,6 +278,31 @@ class _Fitted:
         return corrected
 
 
+def _own_residuals(
+    names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats
+) -> Mapping[str, Floats]:
+    """Return, by metric that others feel, the logarithm of what was measured over what was carried.
+
+    Both are raised by a share of the largest value, since a ratio of next to nothing says nothing.
+    """
+    rates, answer = flows_and_polled(tuple(names))[0], {}
+    for number, name in enumerate(names):
+        if name not in runs.own_names or not (rates[number] or METRICS[name].kind is Kind.OCCUPANCY):
+            continue
+        measured = runs.own[rows, runs.own_names.index(name)] / (runs.mpps[rows] if rates[number] else 1.0)
+        least = _LEAST * max(carried[:, number].max(), measured.max())
+        if np.isfinite(measured).all() and least > 0.0:
+            answer[name] = np.log((measured + least) / (carried[:, number] + least))
+    return answer
+
+
+def _own_sizes(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
+    """Return how far each metric of the vectors carried is off, over all functions that were run."""
+    names = sorted({name for each in fitted for name in each.own})
+    rows = {name: np.concatenate([each.own[name] for each in fitted if name in each.own]) for name in names}
+    return {name: float(np.sqrt(np.square(row).mean())) for name, row in rows.items()}
+
+
 def _usual_size(fitted: _Fitted, everybody: float) -> float:
     """Return how far a function's runs left out are off, drawn towards all functions'."""
     total = float(np.square(fitted.scores).sum()) + _SIZE_RUNS * everybody**2
@@ -284,7 +332,9 @@ def _likeness(one: Floats, other: Floats) -> Floats:
     return answer
 
 
-def _model(fitted: _Fitted, scores: _Scores, environment: Mapping[str, Any], seed: int) -> NFModel:
+def _model(
+    fitted: _Fitted, scores: _Scores, sizes: Mapping[str, float], environment: Mapping[str, Any], seed: int
+) -> NFModel:
     """Return the model on the new machine."""
     carried, before = fitted.carried, fitted.model
     names, machine = carried.names, carried.machine
@@ -293,7 +343,8 @@ def _model(fitted: _Fitted, scores: _Scores, environment: Mapping[str, Any], see
     mpps = np.minimum(fitted.mpps(pressure, neighbours), fitted.solo_mpps)
     mpps[0] = fitted.solo_mpps
     metric_names = carried.response.profile.metric_names
-    own = _possible(metric_names, state.own, machine)
+    own = state.own * fitted.own_factors(fitted.places_of(pressure, state), sizes)
+    own = _possible(metric_names, own, machine)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
     weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
@@ -343,15 +394,21 @@ def _model(fitted: _Fitted, scores: _Scores, environment: Mapping[str, Any], see
 
 
 def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
-    """Return pressures on the new machine and numbers of neighbours: none first; half with a channel that is full."""
-    draw, limit = np.random.default_rng(seed), carried.limit()
+    """Return pressures on the new machine and numbers of neighbours: none first.
+
+    Every other one is as those that the function was measured under; the rest reach everywhere, also where the memory
+    channel is full.
+    """
+    draw, limit, seen = np.random.default_rng(seed), carried.limit(), carried.response.applicability
     pressure = draw.uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2 * limit
+    alike = draw.multivariate_normal(seen.centre, np.linalg.inv(seen.precision), _SAMPLES // 2)
+    pressure[::2] = np.clip(alike, 0.0, 1.0) * limit
     neighbours = draw.integers(1, 8, _SAMPLES).astype(float)
     pressure[0], neighbours[0] = 0.0, 0.0
     if "LMB" in carried.names:
         traffic = carried.names.index("LMB")
         most = (1.0 + _MOST_WAITING) * carried.machine.capacities().limit(METRICS["LMB"])
-        pressure[_SAMPLES // 2 :: 2, traffic] *= most / limit[traffic]
+        pressure[_SAMPLES // 2 + 1 :: 2, traffic] *= most / limit[traffic]
     return pressure, neighbours
 
 
