@@ -47,7 +47,7 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
         Not proven where slopes vary too much nearby, where the box holds both full and other caches, or where the
         memory channel may be full: how long requests wait is then one more unknown.
     """
-    reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
+    reference = servers.reference
     here, _ = _derivatives(servers, vector, reference, np.zeros(len(vector)))
     inverse = np.asarray(np.linalg.inv(np.eye(here.shape[1]) - here), dtype=np.float64)
     # a Newton step leads so close that slopes hardly vary around it

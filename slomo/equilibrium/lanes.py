@@ -54,12 +54,12 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     is at full load beside faster neighbours.
     """
     tolerance, tiny, least_load, held, busy = socket[0], socket[1], socket[2], int(socket[3]), socket[4]
-    channel = int(socket[5])
+    channel, compared = int(socket[5]), socket[6]
     pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
     part_at = rows.shape[1] // 2
     width = (part_at - 3 * pressures) // (terms + 2)
-    caps, rates = socket[6 : 6 + pressures], socket[6 + pressures :]
+    caps, rates = socket[7 : 7 + pressures], socket[7 + pressures :]
     low, high, weights = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
     lanes, answers = min(LANES, members.shape[0]), pressures + 1
     tables = 2 if reduced else 1
@@ -98,7 +98,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     reference[k, lane] = tiny
                     for i in range(count):
                         vector[i, k, lane] = vectors[0, server, i, k]
-                        reference[k, lane] = max(reference[k, lane], rows[members[server, i], k])
+                        who = members[server, i]
+                        reference[k, lane] = max(reference[k, lane], rows[who, k], compared * rows[who, pressures + k])
                     everything, solo = vector[0, k, lane], rows[members[server, 0], k]
                     for i in range(1, count):
                         everything += vector[i, k, lane]

@@ -16,7 +16,7 @@ from slomo.equilibrium.tables import SharedSocket, Tables
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 
-#: Convergence criterion: no value moves by more than this share of the largest solo value.
+#: Convergence criterion: no value moves by more than this share of the largest :attr:`Tables.reference` beside it.
 TOLERANCE = 1e-3
 #: Utilisation below which an NF's pressure on its neighbours is ignored.
 LEAST_LOAD = 1e-3
@@ -74,6 +74,9 @@ class Servers:
         Throughput over what the smooth speed says of it.
     most_waiting : ndarray, shape (servers,)
         Waiting beyond which no NF's answer changes.
+    reference : ndarray, shape (servers, 1, pressures)
+        What steps are compared with: the largest solo value, or share of a half-saturation. NFs that fit into the cache
+        move next to nothing solo: as a share of that, what they move beside others would never stand still.
     """
 
     start: Floats
@@ -87,12 +90,13 @@ class Servers:
     least: Floats
     pace: Floats
     most_waiting: Floats
+    reference: Floats
     part_load: PartLoad | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
-        names = ("start", "scale", "limit", "weight", "low", "high", "offered", "least", "pace", "most_waiting")
-        part = self.part_load
+        part, whole = self.part_load, ("part_load", "socket")
+        names = [name for name in Servers.__dataclass_fields__ if name not in whole]
         if part is not None:
             part = PartLoad(*(getattr(part, name)[rows] for name in PartLoad.__dataclass_fields__))
         return replace(self, part_load=part, **{name: getattr(self, name)[rows] for name in names})
@@ -217,6 +221,7 @@ def laid_out(
         least,
         np.ones(members.shape) if pace is None else pace,
         most_waiting,
+        (table.reference[members] * here).max(axis=1, keepdims=True, initial=TINY),
         None if table.part_load is None or not np.isfinite(offered).any() else _part_load(table.part_load, members),
     )
 
@@ -258,12 +263,11 @@ def come_to_rest(
     rest = Rest.beginning(servers.start, servers.pace) if rest is None else rest
     within_capacities(servers, rest.vector)
     active = np.arange(count)
-    reference = np.maximum(servers.start.max(axis=1, initial=0.0), TINY)[:, None, :]
     if not places or not count:
         rest.status[:, 0] = 1.0
         return rest
     for damping, rounds in tries:
-        active = _tried(servers, reference, rest, active, (damping, rounds, tolerance))
+        active = _tried(servers, rest, active, (damping, rounds, tolerance))
         if not len(active):
             break
     rest.pressure[:] = np.maximum(in_order(rest.vector) - rest.vector, 0.0) + waited(servers.socket, rest.waiting)
@@ -271,18 +275,17 @@ def come_to_rest(
 
 
 def _tried(
-    servers: Servers, reference: Floats, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]
+    servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]
 ) -> NDArray[np.int64]:
     """Run one try on the servers `active`, write results into `rest`, and return the unconverged ones."""
     damping, rounds, tolerance = how
-    every = len(active) == len(servers.start)
-    part, scale = (servers, reference) if every else (servers.only(active), reference[active])
+    part = servers if len(active) == len(servers.start) else servers.only(active)
     vector, step, waiting = rest.vector[active], rest.step[active], rest.waiting[active]
     still, before = np.ones(len(active), dtype=bool), rest.rounds[active]
     for number in range(1, rounds + 1):
         following = vector + damping * (answer(part, vector, waiting) - vector)
         longer = within_capacities(part, following, waiting)
-        moved = np.maximum((np.abs(following - vector) / scale).max(axis=(1, 2)), np.abs(longer - waiting))
+        moved = np.maximum((np.abs(following - vector) / part.reference).max(axis=(1, 2)), np.abs(longer - waiting))
         done = still & (moved <= tolerance * damping)
         last = number == rounds
         if last or done.any():
@@ -297,7 +300,7 @@ def _tried(
                 break
             if still.mean() < _SPARSE:
                 kept = np.flatnonzero(still)
-                part, scale, active, before = part.only(kept), scale[kept], active[kept], before[kept]
+                part, active, before = part.only(kept), active[kept], before[kept]
                 following, moved, still, longer = following[kept], moved[kept], still[kept], longer[kept]
         vector, step, waiting = following, moved, longer
     return active[still]

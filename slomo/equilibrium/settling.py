@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out, speed_of
-from slomo.equilibrium.tables import SharedSocket, Tables, read_mpps, shared_socket, tables
+from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, read_mpps, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
@@ -59,7 +59,8 @@ class ResponseTable:
     def numbers(self) -> Floats:
         """The socket's and the rounds' constants, in the form that the compiled loop reads."""
         held, channel = (-1 if column is None else column for column in (self.socket.held, self.socket.channel))
-        return np.array([TOLERANCE, TINY, LEAST_LOAD, held, BUSY, channel, *self.socket.caps, *self.socket.rates])
+        rounds = TOLERANCE, TINY, LEAST_LOAD, held, BUSY, channel, COMPARED
+        return np.array([*rounds, *self.socket.caps, *self.socket.rates])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
         """Return the least total occupancy of a full cache [KiB], as most NFs of each server saw it, shape (servers,).

@@ -19,6 +19,8 @@ from slomo.vocabulary.metrics import METRICS, Kind
 
 #: Metrics to which busy polling adds below full load, so that they do not count served packets.
 POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
+#: Share of the half-saturation that steps are compared with where it is more than the solo value.
+COMPARED = 0.1
 #: Rows are padded with zeros to a multiple of this many columns, the number that a processor adds at once.
 _WIDTH = 8
 #: Number of NFs up to which 16-bit indices are used, which numpy sorts in a sixth of the time.
@@ -65,6 +67,11 @@ class Tables:
     def scale(self) -> Floats:
         """Half-saturation of each pressure, shape (NFs, pressures)."""
         return self._part(self.pressures, self.pressures)
+
+    @cached_property
+    def reference(self) -> Floats:
+        """What steps of each pressure are compared with, shape (NFs, pressures)."""
+        return np.maximum(self.start, COMPARED * self.scale)
 
     @cached_property
     def limit(self) -> Floats:
