@@ -83,15 +83,43 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
         if counts[server] == 0:  # nobody moves
             status[server, 0], status[server, 1], status[server, 2], status[server, 3] = 1.0, 1.0, 0.0, 0.0
     for count in range(1, places + 1):
-        waiting_server, active = 0, 0
+        waiting_server, active = 0, lanes
+        server_of[:] = -1
         while True:
-            while active < lanes:  # the next server that waits takes the first free lane
+            lane = 0
+            while lane < active:
+                if server_of[lane] >= 0:
+                    lane += 1
+                    continue
                 while waiting_server < members.shape[0] and counts[waiting_server] != count:
                     waiting_server += 1
-                if waiting_server == members.shape[0]:
-                    break
-                lane, server = active, waiting_server
-                waiting_server, active = waiting_server + 1, active + 1
+                if waiting_server == members.shape[0]:  # none waits: the last lane moves here, which may be free itself
+                    active -= 1
+                    server_of[lane], number[lane] = server_of[active], number[active]
+                    attempt[lane], taken[lane] = attempt[active], taken[active]
+                    damping[lane], step[lane], server_of[active] = damping[active], step[active], -1
+                    wait[lane], most_wait[lane] = wait[active], most_wait[active]
+                    for k in range(pressures):
+                        least[k, lane], reference[k, lane] = least[k, active], reference[k, active]
+                        for i in range(count):
+                            vector[i, k, lane] = vector[i, k, active]
+                    for i in range(count):
+                        paces[i, lane], loads[i, lane] = paces[i, active], loads[i, active]
+                        known[i, lane] = known[i, active]
+                        for table in range(tables):
+                            for k in range(pressures):
+                                scale[table, i, k, lane] = scale[table, i, k, active]
+                                limit[table, i, k, lane] = limit[table, i, k, active]
+                            for a in range(answers):
+                                bottom[table, i, a, lane], top[table, i, a, lane] = (
+                                    bottom[table, i, a, active],
+                                    top[table, i, a, active],
+                                )
+                                for t in range(terms):
+                                    weight[table, i, t, a, lane] = weight[table, i, t, a, active]
+                    continue
+                server = waiting_server
+                waiting_server += 1
                 server_of[lane], number[lane], attempt[lane], taken[lane] = server, 0, 0, 0
                 damping[lane], step[lane], wait[lane], most_wait[lane] = tries[0, 0], np.inf, waiting[server], 1.0
                 for k in range(pressures):
@@ -236,13 +264,11 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         longer = min(max(wait[lane] * (sums[lane] / cap), 1.0), most_wait[lane])
                         moved[lane] = max(moved[lane], abs(longer - wait[lane]))
                         wait[lane] = longer
-            lane = 0
-            while lane < active:
+            for lane in range(active):
                 number[lane] += 1
                 done = moved[lane] <= tolerance * damping[lane]
                 before, step[lane] = step[lane], moved[lane]
                 if not done and number[lane] < int(tries[attempt[lane], 1]):
-                    lane += 1
                     continue
                 server = server_of[lane]
                 status[server, 2] = min(moved[lane] / max(before, tiny), 1e9)
@@ -250,10 +276,9 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                 number[lane], attempt[lane] = 0, attempt[lane] + 1
                 if not done and attempt[lane] < tries.shape[0]:
                     damping[lane] = tries[attempt[lane], 0]
-                    lane += 1
                     continue
                 status[server, 0], status[server, 1], status[server, 3] = done, taken[lane], step[lane]
-                waiting[server] = wait[lane]
+                waiting[server], server_of[lane] = wait[lane], -1
                 for k in range(pressures):
                     everything = vector[0, k, lane]
                     for i in range(1, count):
@@ -263,26 +288,3 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         vectors[1, server, i, k] = max(everything - vector[i, k, lane], 0.0)
                         if k == channel:
                             vectors[1, server, i, k] += caps[channel] * (wait[lane] - 1.0)
-                active -= 1  # the last lane moves here; it is looked at next
-                server_of[lane], number[lane] = server_of[active], number[active]
-                attempt[lane], taken[lane] = attempt[active], taken[active]
-                damping[lane], step[lane], moved[lane] = damping[active], step[active], moved[active]
-                wait[lane], most_wait[lane] = wait[active], most_wait[active]
-                for k in range(pressures):
-                    least[k, lane], reference[k, lane] = least[k, active], reference[k, active]
-                    for i in range(count):
-                        vector[i, k, lane] = vector[i, k, active]
-                for i in range(count):
-                    paces[i, lane], loads[i, lane] = paces[i, active], loads[i, active]
-                    known[i, lane] = known[i, active]
-                    for table in range(tables):
-                        for k in range(pressures):
-                            scale[table, i, k, lane] = scale[table, i, k, active]
-                            limit[table, i, k, lane] = limit[table, i, k, active]
-                        for a in range(answers):
-                            bottom[table, i, a, lane], top[table, i, a, lane] = (
-                                bottom[table, i, a, active],
-                                top[table, i, a, active],
-                            )
-                            for t in range(terms):
-                                weight[table, i, t, a, lane] = weight[table, i, t, a, active]
