@@ -7,6 +7,7 @@ with the competitors alone it yields the vector V; run with the target it yields
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -113,7 +114,7 @@ class Colocation:
         """Target first (if any), then the competitors."""
         return self.competitors if self.target is None else (self.target, *self.competitors)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Fingerprint of the experiment: 16 hexadecimal digits, the same on every machine."""
         return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]

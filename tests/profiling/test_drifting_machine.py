@@ -29,7 +29,8 @@ def _plan(replicates: int = 2) -> ExperimentPlan:
 
 def test_blocks_are_random_and_competitors_stay_together() -> None:
     """Every block runs everything once, in an order of its own, those beside the same competitors one after another."""
-    runs = Schedule(_plan(), (), interleaved=True).pending()
+    schedule = Schedule(_plan(), (), interleaved=True)
+    runs = list(schedule.pending())
     blocks = [runs[:15], runs[15:]]
     assert [{run.replicate for run in block} for block in blocks] == [{0}, {1}]
     orders = [[run.colocation.key for run in block] for block in blocks]
@@ -41,7 +42,8 @@ def test_blocks_are_random_and_competitors_stay_together() -> None:
         assert changes == 3
     solo = [number for number, run in enumerate(runs[:15]) if not run.colocation.competitors]
     assert max(solo) > 2, "solo runs are spread over the block"
-    assert Schedule(_plan(), (), interleaved=True).pending() == runs
+    assert list(Schedule(_plan(), (), interleaved=True).pending()) == runs
+    assert schedule.count() == len(runs)
 
 
 class DriftingTestbed(ToyTestbed):

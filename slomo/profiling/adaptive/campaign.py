@@ -4,7 +4,7 @@ The next questions depend only on the seed and on finished runs, batch by batch.
 same questions again, finds their answers in its store, and continues (ResQ persisted its runs, npf caches them).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -153,11 +153,14 @@ class _Batch(Schedule):
 
     def __init__(self, plan: ExperimentPlan, runs: Sequence[PlannedRun]) -> None:
         super().__init__(plan, ())
-        self._runs = list(runs)
+        self._chosen = list(runs)
         self.records: dict[tuple[str, int], RunRecord] = {}
 
-    def pending(self) -> list[PlannedRun]:
-        return self._runs
+    def count(self) -> int:
+        return len(self._chosen)
+
+    def pending(self) -> Iterator[PlannedRun]:
+        return iter(self._chosen)
 
     def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
         self.records[run.colocation.key, run.replicate] = record

@@ -81,20 +81,20 @@ def describe_campaign(
         schedule = Schedule(plan, opened.records())
         finished = len(opened)
         failures = tuple(f"{run}: {kind}: {message}" for run, kind, message in opened.failures())
-    pending = schedule.pending()
+    pending = schedule.count()
     workers = worker_count(testbed, jobs)
     return CampaignDescription(
         plan=plan.name,
         machine=plan.machine,
         testbed=testbed.name,
         targets=Counter(colocation.target.key for colocation in plan.colocations if colocation.target is not None),
-        runs=len(plan.runs()),
+        runs=plan.least_runs,
         finished=finished,
-        pending=len(pending),
+        pending=pending,
         failures=failures,
         most_runs=len(plan) * plan.most_replicates,
         jobs=workers,
-        estimate_s=sum(testbed.estimate_s(run.colocation) for run in pending) / max(1, min(workers, len(pending))),
+        estimate_s=sum(testbed.estimate_s(run.colocation) for run in schedule.pending()) / max(1, min(workers, pending)),
     )
 
 

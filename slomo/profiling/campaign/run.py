@@ -164,28 +164,35 @@ class _Work:
 
     def run_all(self) -> None:
         """Make the open runs; store finished ones."""
-        queue = deque(self.schedule.pending())
-        if not queue:
+        if not (count := self.schedule.count()):
             return
-        self.progress.start(len(queue))
+        self.progress.start(count)
         try:
-            own = nullcontext(self.pool) if self.pool is not None else _pool(min(self.jobs, len(queue)))
+            own = nullcontext(self.pool) if self.pool is not None else _pool(min(self.jobs, count))
             with interruptible() as stop, own as pool:
-                self._loop(queue, pool, stop)
+                self._loop(pool, stop)
         finally:
             self.progress.finish()
 
-    def _loop(self, queue: deque[PlannedRun], pool: Executor, stop: threading.Event) -> None:
+    def _loop(self, pool: Executor, stop: threading.Event) -> None:
         running: dict[Future[RunOutcome], PlannedRun] = {}
+        repetitions: deque[PlannedRun] = deque()
+        pending = self.schedule.pending()
         try:
-            while running or (queue and not stop.is_set()):
-                while queue and len(running) < self.jobs and not stop.is_set():
-                    run = queue.popleft()
+            while True:
+                while len(running) < self.jobs and not stop.is_set():
+                    run = next(pending, None) or (repetitions.popleft() if repetitions else None)
+                    if run is None:
+                        break
                     running[pool.submit(self.measure, run)] = run
+                if not running:
+                    break
                 for future in wait(running, _LOOK_UP_S, FIRST_COMPLETED).done:
-                    queue.extend(self._keep(running.pop(future), future.result()))
+                    repetitions.extend(self._keep(running.pop(future), future.result()))
                 if self.unstable_in_a_row >= _UNSTABLE_IN_A_ROW:
-                    queue.clear()  # a machine that does not settle: the rest would fail as well, each after minutes
+                    # a machine that does not settle: the rest would fail as well, each after minutes
+                    pending = iter(())
+                    repetitions.clear()
         except BaseException:
             self._keep_the_rest(running)
             raise
@@ -213,7 +220,7 @@ class _Work:
                 self.store.add(running[future], record, future.result().wall_s)
 
     def _farewell(self) -> str:
-        kept, total = len(self.store), len(self.schedule.plan.runs())
+        kept, total = len(self.store), self.schedule.plan.least_runs
         if self.store.path is None:
             return f"stopped after {kept} of {total} runs; none is kept, because the campaign had no store"
         return f"{kept} of {total} runs are kept in '{self.store.name}'; the same command again goes on from there"
@@ -288,7 +295,7 @@ def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str,
     label, first = next(iter(failed.items()))
     where = f"are kept in '{store.name}'" if store.path else "are in this error's `dataset`"
     error = IncompleteCampaignError(
-        f"{len(failed)} of {len(plan.runs())} runs of plan '{plan.name}' failed {_ATTEMPTS} times each; "
+        f"{len(failed)} of {plan.least_runs} runs of plan '{plan.name}' failed {_ATTEMPTS} times each; "
         f"the {len(store)} finished ones {where}. "
         f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
         hint="mend the cause and run the same command again: only the failed runs are repeated",

@@ -3,7 +3,9 @@
 The next repetition depends only on the throughputs of earlier ones, so a resumed campaign asks for the same runs.
 """
 
-from collections.abc import Iterable
+import math
+from array import array
+from collections.abc import Iterable, Iterator
 
 from slomo.profiling.campaign.stability import needs_another
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun, run_seed
@@ -36,15 +38,30 @@ class Schedule:
         self, plan: ExperimentPlan, finished: Iterable[tuple[tuple[str, int], RunRecord]], *, interleaved: bool = False
     ) -> None:
         self.plan, self.interleaved = plan, interleaved
-        self._throughput: dict[str, dict[int, float]] = {colocation.key: {} for colocation in plan.colocations}
+        self._throughput = {colocation.key: array("d") for colocation in plan.colocations}
         for (key, replicate), record in finished:
             if key in self._throughput:
-                self._throughput[key][replicate] = record_throughput(record)
+                self._note(key, replicate, record)
 
-    def pending(self) -> list[PlannedRun]:
-        """Return the runs that can start now: in the plan's order, or in random order by blocks."""
-        runs = [run for colocation in self.plan.colocations for run in self._missing(colocation)]
-        return sorted(runs, key=self._place) if self.interleaved else runs
+    def count(self) -> int:
+        """Return the number of runs that can start now."""
+        return sum(len(self._missing(colocation.key)) for colocation in self.plan.colocations)
+
+    def pending(self) -> Iterator[PlannedRun]:
+        """Yield the runs that can start now: in the plan's order, or in random order by blocks.
+
+        They are made as they are asked for: a plan of millions of repetitions is never listed.
+        """
+        if not self.interleaved:
+            for colocation in self.plan.colocations:
+                yield from self._runs(colocation, self._missing(colocation.key))
+            return
+        planned, colocations = range(self.plan.replicates), self.plan.colocations
+        more = [(each, n) for each in colocations for n in self._missing(each.key) if n not in planned]
+        for number in planned:
+            block = [self.plan.run(each, number) for each in colocations if self._lacks(each.key, number)]
+            yield from sorted(block, key=self._place)
+        yield from sorted((self.plan.run(each, n) for each, n in more), key=self._place)
 
     def _place(self, run: PlannedRun) -> tuple[int, int, int]:
         """Return the sort key of a run: blocks in random order, and within them groups with the same competitors.
@@ -57,27 +74,40 @@ class Schedule:
 
     def finish(self, run: PlannedRun, record: RunRecord) -> list[PlannedRun]:
         """Record a finished run; return the runs that it makes necessary."""
-        mpps_by_replicate = self._throughput[run.colocation.key]
-        mpps_by_replicate[run.replicate] = record_throughput(record)
-        if len(mpps_by_replicate) < self.plan.replicates or len(mpps_by_replicate) <= max(mpps_by_replicate):
+        key = run.colocation.key
+        self._note(key, run.replicate, record)
+        mpps = self._throughput[key]
+        if len(mpps) < self.plan.replicates or any(map(math.isnan, mpps)):
             return []  # others of this co-location are still running
-        return self._missing(run.colocation)
+        return self._runs(run.colocation, self._missing(key))
 
     def used(self, key: str) -> range:
         """Return the replicates of a co-location in the dataset."""
-        mpps_by_replicate, count = self._throughput[key], 0
-        while count in mpps_by_replicate and needs_another([mpps_by_replicate[n] for n in range(count)], self.plan):
+        mpps, count = self._throughput[key], 0
+        while count < len(mpps) and not math.isnan(mpps[count]) and needs_another(mpps[:count], self.plan):
             count += 1
         return range(count)
 
-    def _missing(self, colocation: Colocation) -> list[PlannedRun]:
-        mpps_by_replicate = self._throughput[colocation.key]
-        first = [n for n in range(self.plan.replicates) if n not in mpps_by_replicate]
+    def _note(self, key: str, replicate: int, record: RunRecord) -> None:
+        mpps = self._throughput[key]
+        mpps.extend([math.nan] * (replicate + 1 - len(mpps)))
+        mpps[replicate] = record_throughput(record)
+
+    def _missing(self, key: str) -> list[int]:
+        """Return the numbers of the runs of a co-location that can start now."""
+        mpps = self._throughput[key]
+        first = [n for n in range(self.plan.replicates) if self._lacks(key, n)]
         if not first:
-            following = len(self.used(colocation.key))
-            ordered = [mpps_by_replicate[n] for n in range(following)]
-            first = [following] if needs_another(ordered, self.plan) else []
-        return [self.plan.run(colocation, replicate) for replicate in first]
+            following = len(self.used(key))
+            first = [following] if needs_another(mpps[:following], self.plan) else []
+        return first
+
+    def _lacks(self, key: str, replicate: int) -> bool:
+        mpps = self._throughput[key]
+        return replicate >= len(mpps) or math.isnan(mpps[replicate])
+
+    def _runs(self, colocation: Colocation, numbers: Iterable[int]) -> list[PlannedRun]:
+        return [self.plan.run(colocation, number) for number in numbers]
 
 
 def record_throughput(record: RunRecord) -> float:

@@ -184,21 +184,24 @@ class CampaignStore:
         """Return the keys of all finished runs; damaged ones must be repeated."""
         return {(colocation, replicate) for colocation, replicate, _ in self._sound_runs()}
 
-    def _sound_runs(self) -> list[tuple[str, int, str]]:
-        """Return key and record of every undamaged run, and report the others."""
+    def _sound_runs(self) -> Iterator[tuple[str, int, str]]:
+        """Yield key and record of every undamaged run, and report the others."""
         statement = (
             "SELECT colocation, replicate, seed, wall_s, record, digest FROM runs ORDER BY colocation, replicate"
         )
+        damaged: list[str] = []
         with self._mapped():
-            rows = self._connection.execute(statement).fetchall()
-        damaged = [f"{row[0]}/{row[1]}" for row in rows if row[5] is not None and _digest(*row[:5]) != row[5]]
+            for row in self._connection.execute(statement):
+                if row[5] is not None and _digest(*row[:5]) != row[5]:
+                    damaged.append(f"{row[0]}/{row[1]}")
+                else:
+                    yield row[0], row[1], row[4]
         if damaged:
             warnings.warn(
-                f"campaign store '{self.name}': {len(damaged)} of {len(rows)} runs are not what was written, left out: "
+                f"campaign store '{self.name}': {len(damaged)} of {len(self)} runs are not what was written, left out: "
                 + ", ".join(damaged[:20]),
                 stacklevel=3,
             )
-        return [(row[0], row[1], row[4]) for row in rows if f"{row[0]}/{row[1]}" not in set(damaged)]
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:

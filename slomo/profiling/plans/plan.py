@@ -15,8 +15,8 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import canonical_json
 
 SCHEMA_VERSION = 1
-#: Upper limit of runs of a plan, as they are listed one by one.
-MOST_RUNS = 2_000_000
+#: Upper limit of runs of a plan.
+MOST_RUNS = 10_000_000
 _SEED_BITS = 53  # a seed must survive JSON readers and float64 columns unchanged
 
 
@@ -90,13 +90,18 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
                 f"plan '{self.name}': replicates are {self.replicates} to {self.most_replicates}, "
                 "needed 1 or more, and the maximum not below"
             )
-        if (runs := len(self.colocations) * self.replicates) > MOST_RUNS:
-            raise InvalidValueError(f"plan '{self.name}' has {runs} runs, needed at most {MOST_RUNS}")
+        if self.least_runs > MOST_RUNS:
+            raise InvalidValueError(f"plan '{self.name}' has {self.least_runs} runs, needed at most {MOST_RUNS}")
         if not self.dispersion_limit > 0.0:
             raise InvalidValueError(f"plan '{self.name}': dispersion limit is {self.dispersion_limit}, needed above 0")
 
     def __len__(self) -> int:
         return len(self.colocations)
+
+    @property
+    def least_runs(self) -> int:
+        """Runs that the plan is sure to need."""
+        return len(self.colocations) * self.replicates
 
     @property
     def most_replicates(self) -> int:
