@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
+from itertools import islice, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-#: Memory of a coordinator besides its plan [GiB]: Python, pandas, Dask.
-_BASE_GIB = 0.2
+if TYPE_CHECKING:
+    from slomo.profiling.plans.plan import PlannedRun
 
 
 def line(what: str, figure: float, unit: str, goal: float | None = None, *, least: bool = False) -> None:
@@ -32,61 +33,60 @@ def line(what: str, figure: float, unit: str, goal: float | None = None, *, leas
 
 
 def virtual(given: argparse.Namespace) -> None:
-    """Play the fleet's order: every free host takes the next run; what fails, or is lost with its host, comes again."""
-    from slomo.fleet.campaign import SILENT_S
+    """Play the fleet's order: every free host takes the next run; what fails, or is lost with its host, comes again.
+
+    The plan and the schedule that hands its runs out are the real ones.
+    """
+    from slomo.fleet.asking import SILENT_S
     from slomo.profiling.campaign.schedule import Schedule
     from slomo.profiling.plans.plan import ExperimentPlan
+    from slomo.testing.builders import ToyTestbed
     from slomo.vocabulary.colocation import Colocation
     from slomo.vocabulary.workload import Workload
 
     draw, total = np.random.default_rng(0), given.hosts * given.runs
-    lasts = draw.lognormal(np.log(14.0), 0.1, total)
-    fails = draw.random(total) < 0.01
-    dying = set(draw.choice(given.hosts, given.hosts // 100, replace=False).tolist())
+    count = total // given.repetitions
+    targets = [Workload("lpm", {"copy": copy}) for copy in range(200)]
+    beside = [(Workload("synthetic", {"data_size_mib": size}),) for size in range(-(-count // len(targets)))]
+    pairs = ((target, competitors) for competitors in beside for target in targets)
+    colocations = tuple(Colocation("toy", *pair) for pair in islice(pairs, count))
+    plan = ExperimentPlan("virtual", colocations, replicates=given.repetitions)
+    schedule, record = Schedule(plan, (), interleaved=True), ToyTestbed().run(colocations[0])
+    pending = schedule.pending()
+    lasts = (last_s for _ in repeat(None) for last_s in draw.lognormal(np.log(14.0), 0.1, 10_000).tolist())
+    fails = (failed for _ in repeat(None) for failed in (draw.random(10_000) < 0.01).tolist())
+    dying = draw.choice(given.hosts, given.hosts // 100, replace=False).tolist()
     dies_at = {host: float(draw.uniform(0.0, 14.0 * given.runs)) for host in dying}
-    work_s, makespan = 0.0, 0.0
-    for plan_runs in np.array_split(np.arange(total), given.plans):
-        free = [(makespan, host) for host in range(given.hosts)]  # a plan begins when the one before it has ended
-        again: list[tuple[float, int]] = []
-        following, end_of_plan = int(plan_runs[0]), int(plan_runs[-1]) + 1
-        while following < end_of_plan or again:
-            now, host = heapq.heappop(free)
-            if now > dies_at.get(host, np.inf):
-                continue
-            if again and again[0][0] <= now:
-                run = heapq.heappop(again)[1]
-            elif following < end_of_plan:
-                run, following = following, following + 1
-            else:
-                heapq.heappush(free, (again[0][0], host))
-                continue
-            end = now + float(lasts[run])
-            if end > dies_at.get(host, np.inf):
-                heapq.heappush(again, (dies_at[host] + SILENT_S, run))
-                continue
-            work_s += float(lasts[run])
-            if fails[run]:
-                fails[run] = False
-                heapq.heappush(again, (end, run))
-            else:
-                makespan = max(makespan, end)
-            heapq.heappush(free, (end, host))
+    free = [(0.0, host) for host in range(given.hosts)]
+    again: list[tuple[float, int, PlannedRun]] = []  # when, in which order, what
+    finished, work_s, makespan = 0, 0.0, 0.0
+    while finished < total:
+        now, host = heapq.heappop(free)
+        if now > dies_at.get(host, np.inf):
+            continue
+        is_first = not (again and again[0][0] <= now)
+        run = next(pending, None) if is_first else heapq.heappop(again)[2]
+        if run is None:
+            heapq.heappush(free, (again[0][0], host))
+            continue
+        end = now + next(lasts)
+        if end > dies_at.get(host, np.inf):
+            heapq.heappush(again, (dies_at[host] + SILENT_S, finished, run))
+            continue
+        work_s += end - now
+        if is_first and next(fails):
+            heapq.heappush(again, (end, finished, run))
+        else:
+            makespan, finished = max(makespan, end), finished + 1
+            schedule.finish(run, record)
+        heapq.heappush(free, (end, host))
     lost_s = sum(14.0 * given.runs - at for at in dies_at.values())
-    bound = (work_s + lost_s) / given.hosts
-    what = f"{given.hosts} virtual hosts x {given.runs} runs of 14 s in {given.plans} plans"
-    print(f"{what}: 1 % of runs fail once, 1 % of hosts die for good")
-    line("makespan over bound (work and lost host time, evenly divided)", makespan / bound, "", 1.1)
-    count = 6_000
-    tracemalloc.start()
-    sizes = range(1, count + 1)
-    target = Workload("lpm")
-    colocations = [Colocation("toy", target, (Workload("synthetic", {"data_size_mib": size}),)) for size in sizes]
-    plan = ExperimentPlan("all", tuple(colocations))
-    pending = Schedule(plan, ()).pending()
-    each = tracemalloc.get_traced_memory()[0] / len(pending)
-    line("coordinator's memory per run of a plan", each, "B")
-    most = each * -(-total // given.plans) / 2**30 + _BASE_GIB
-    line(f"of one of {given.plans} plans and slomo itself, extrapolated", most, "GiB", 1.0)
+    what = f"{given.hosts} virtual hosts x {given.runs} runs of 14 s, one plan of {count} co-locations"
+    print(f"{what}, {given.repetitions} repetitions each: 1 % of runs fail once, 1 % of hosts die for good")
+    makespan *= given.hosts / (work_s + lost_s)
+    line("makespan over bound (work and lost host time, evenly divided)", makespan, "", 1.1)
+    most_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    line("most memory of the process, with plan, schedule and Dask", most_gib, "GiB", 1.0)
 
 
 def bulk(given: argparse.Namespace) -> None:
@@ -236,7 +236,7 @@ def main() -> None:
     two = parts.add_parser("virtual")
     two.add_argument("--hosts", type=int, default=10_000)
     two.add_argument("--runs", type=int, default=600)
-    two.add_argument("--plans", type=int, default=8, help="into which runs are divided, one after the other")
+    two.add_argument("--repetitions", type=int, default=20, help="of each co-location of the plan")
     two.set_defaults(part=virtual)
     three = parts.add_parser("bulk")
     three.add_argument("--mixes", type=int, default=1_000_000)
@@ -251,9 +251,8 @@ def main() -> None:
     if hasattr(given, "part"):
         given.part(given)
         return
-    for words in ("computing", "virtual", "bulk"):
-        given = parser.parse_args([words])
-        given.part(given)
+    for word in ("computing", "virtual", "bulk"):
+        subprocess.run([sys.executable, __file__, word], check=True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class _Slopes(NamedTuple):
 
 
 def proven_bound(servers: Servers, vector: Floats) -> Floats:
-    """Return a bound on the distance to the fixed point, as a share of the largest solo value; infinite if unproven.
+    """Return a bound on the distance to the fixed point, as a share of `Servers.reference`; infinite if unproven.
 
     Parameters
     ----------

@@ -274,9 +274,7 @@ def come_to_rest(
     return rest
 
 
-def _tried(
-    servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]
-) -> NDArray[np.int64]:
+def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]) -> NDArray[np.int64]:
     """Run one try on the servers `active`, write results into `rest`, and return the unconverged ones."""
     damping, rounds, tolerance = how
     part = servers if len(active) == len(servers.start) else servers.only(active)

@@ -58,7 +58,7 @@ class Joint:
     ratio : ndarray, shape (servers,)
         Size of the last step over that of the step before.
     bound : ndarray, shape (servers,)
-        Bound on what is left, as a share of the largest solo value.
+        Bound on what is left, as a share of `slomo.equilibrium.rounds.Servers.reference`.
     proven : ndarray of bool, shape (servers,)
         Whether the bound is proven, or estimated from the last two steps.
     waiting : ndarray, shape (servers,)

@@ -8,7 +8,7 @@ It carries its coordinator's token, which is compared when a run is written (Kle
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from slomo.host.locks import MachineLock
 from slomo.host.marker import boot_identity
 from slomo.models.identity import stated_fingerprint
 from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environment
-from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
+from slomo.profiling.campaign.store import CampaignStore, Key, StaleTokenError
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.host_effect import calibration_of
 from slomo.records.provenance import versions
@@ -130,28 +130,34 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
             return  # a full disk: nobody's runs are written there, and the coordinator keeps them
 
 
-def collect_runs(host: FleetHost, work: FleetWork) -> list[FinishedRun]:
-    """Return every finished run of a plan that a host stores."""
+def collect_runs(host: FleetHost, work: FleetWork, wanted: Collection[Key]) -> list[FinishedRun]:
+    """Return the finished runs `wanted` of a plan, as far as a host stores them."""
+    kept = {run.key: run for run in _room(host).runs(work.plan)}
     with _store(host, work) as store:
-        found = {key: store.find(key) for key in store.finished()}
-    kept = {key: FinishedRun(*key, run[0].to_dict(), run[1]) for key, run in found.items() if run is not None}
-    kept |= {(run.colocation, run.replicate): run for run in _room(host).runs(work.plan)}
-    return [kept[key] for key in sorted(kept)]
+        for key in wanted:
+            if key not in kept and (run := store.find(key)) is not None:
+                kept[key] = FinishedRun(*key, run[0].to_dict(), run[1])
+    return [kept[key] for key in wanted if key in kept]
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A claimed host's finished runs, and the run by which hosts are compared."""
+    """Keys of a claimed host's finished runs, and the run by which hosts are compared.
 
-    runs: list[FinishedRun]
+    A host of a long campaign has gigabytes of runs, of which a coordinator lacks a few.
+    """
+
+    finished: list[Key]
     compared: RunOutcome | None
 
 
 def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Taken:
-    """Claim a host and collect its runs in one round trip, while all hosts wait for each other."""
+    """Claim a host and list its runs in one round trip, while all hosts wait for each other."""
     claim_host(host, work)
     kept = _kept_run(host, _apart(host, work), compared_by)
-    return Taken(collect_runs(host, work), RunOutcome(kept[0], (), kept[1]) if kept else None)
+    with _store(host, work) as store:
+        finished = store.finished() | {run.key for run in _room(host).runs(work.plan)}
+    return Taken(sorted(finished), RunOutcome(kept[0], (), kept[1]) if kept else None)
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
@@ -191,7 +197,7 @@ def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = 
 def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRecord, float] | None:
     key = (run.colocation.key, run.replicate)
     for kept in _room(host).runs(work.plan):
-        if (kept.colocation, kept.replicate) == key:
+        if kept.key == key:
             return RunRecord.from_dict(kept.record), kept.wall_s
     try:
         with _store(host, work) as store:

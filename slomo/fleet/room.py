@@ -33,6 +33,11 @@ class FinishedRun:
     record: dict[str, Any]
     wall_s: float
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Co-location's key and replicate, as a store has them."""
+        return self.colocation, self.replicate
+
 
 @dataclass(frozen=True)
 class Room:

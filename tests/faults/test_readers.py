@@ -40,8 +40,8 @@ DOORS = {
 }
 #: Rooms that read the kernel's files and what programs of theirs write; all others open files by the one reader.
 KERNEL = (
-    "host/", "testbed/host/", "testbed/champsim/", "enforce/backends/", "enforce/conflicts.py", "fleet/campaign.py",
-    "fleet/starting.py", "control/pools/workload.py",
+    "host/", "testbed/host/", "testbed/champsim/", "enforce/backends/", "enforce/conflicts.py",
+    "fleet/campaign.py", "fleet/asking.py", "fleet/starting.py", "control/pools/workload.py",
 )  # fmt: skip
 #: A file that opens none holds none of these.
 WORDS = re.compile("read_text|read_bytes|open|sqlite3|documents")

@@ -17,10 +17,10 @@ pytest.importorskip("distributed", reason="needs the extra fleet")
 
 import fleet_hosts
 
-import slomo.fleet.campaign as fleet_campaign
 import slomo.fleet.measuring as measuring
 from slomo.cli.main import main
 from slomo.errors import SlomoError, StoreError, TestbedError
+from slomo.fleet import asking, comparing
 from slomo.fleet.campaign import profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
 from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
@@ -81,7 +81,7 @@ def test_a_host_that_differs_is_named_before_it_measures(workers, fleet, tmp_pat
             outcome, record=replace(outcome.record, beside=replace(outcome.record.beside, tenants=(slower,)))
         )
 
-    monkeypatch.setattr(fleet_campaign, "compare_on", slow)
+    monkeypatch.setattr(comparing, "compare_on", slow)
     done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
     assert "-20.0 % from the median of 3 hosts" in done.left_out["b"]
     assert {share.name: share.runs for share in done.shares}["b"] == 0
@@ -159,11 +159,12 @@ def test_a_host_without_room_on_its_disk_goes_on(toy, disk):
     claim_host(host, new)
     with pytest.raises(StaleTokenError):
         measure_on(host, old, runs[1])
+    everything = [(run.colocation.key, run.replicate) for run in runs]
     for number, run in enumerate(runs[1:8], 2):
         (error,) = measure_on(host, new, run).errors
         assert "the disk is full" in error.message
         assert measure_on(host, new, run).errors == ()  # it is found there
-        assert len(collect_runs(host, new)) == min(number, 1 + PARTS)
+        assert len(collect_runs(host, new, everything)) == min(number, 1 + PARTS)
     measuring._machine_lock(measuring._state(host)).release()
 
 
@@ -199,7 +200,7 @@ def test_what_was_cut_short_in_the_room_reads_as_empty(tmp_path):
 
 def test_hosts_that_do_not_come_are_told(workers, fleet, tmp_path, monkeypatch):
     """By name, with exit code 3; left out where that was asked for."""
-    monkeypatch.setattr(fleet_campaign, "START_S", 0.3)
+    monkeypatch.setattr(asking, "START_S", 0.3)
     more = replace(fleet, hosts=[*fleet.hosts, FleetHost("d", state=str(tmp_path))])
     with pytest.raises(TestbedError, match="1 of 4 hosts cannot be used; 'd': its worker did not come") as told:
         profile_on_hosts(PLAN, more, tmp_path / "runs.sqlite", scheduler=workers)
@@ -210,8 +211,8 @@ def test_hosts_that_do_not_come_are_told(workers, fleet, tmp_path, monkeypatch):
 
 def test_a_host_that_goes_before_it_measures_is_told(workers, fleet, tmp_path, monkeypatch):
     """Nobody waits for its answer for ever: exit code 3, or it is left out where that was asked for."""
-    monkeypatch.setattr(fleet_campaign, "START_S", 0.3)
-    monkeypatch.setattr(fleet_campaign, "_awaited", lambda *_: {})  # it came, and went
+    monkeypatch.setattr(asking, "START_S", 0.3)
+    monkeypatch.setattr(asking, "_awaited", lambda *_: {})  # it came, and went
     more = replace(fleet, hosts=[*fleet.hosts, FleetHost("d", state=str(tmp_path))])
     with pytest.raises(TestbedError, match="host 'd' is gone") as told:
         profile_on_hosts(PLAN, more, tmp_path / "runs.sqlite", scheduler=workers)
@@ -237,7 +238,7 @@ def test_a_second_coordinator_is_refused_or_takes_over(workers, fleet, tmp_path)
         with pytest.raises(StaleTokenError, match="serves a coordinator with token 2, this one has 1") as told:
             call()
     assert told.value.exit_code == 3
-    assert len(collect_runs(host, new)) == 1
+    assert len(collect_runs(host, new, [(run.colocation.key, run.replicate) for run in runs])) == 1
     with CampaignStore(tmp_path / "state" / "a" / f"{PLAN.fingerprint}.sqlite") as store:
         outcome = attempt(ToyTestbed(), runs[1])
         with pytest.raises(StaleTokenError, match="runs of token 1 are not taken"):
@@ -272,9 +273,9 @@ def test_hosts_that_are_not_alike_are_refused(toy, fleet):
     }
     for words, other in others.items():
         with pytest.raises(TestbedError, match=words):
-            fleet_campaign._require_alike({"a": one, "b": other}, PLAN, "")
+            comparing.require_alike({"a": one, "b": other}, PLAN, "")
     with pytest.raises(TestbedError, match="needed ffff") as told:
-        fleet_campaign._require_alike({"a": one}, PLAN, "f" * 16)
+        comparing.require_alike({"a": one}, PLAN, "f" * 16)
     assert told.value.exit_code == 3
     measuring._machine_lock(measuring._state(fleet.hosts[0])).release()
 

@@ -83,6 +83,7 @@ def describe_campaign(
         failures = tuple(f"{run}: {kind}: {message}" for run, kind, message in opened.failures())
     pending = schedule.count()
     workers = worker_count(testbed, jobs)
+    busy_s = sum(testbed.estimate_s(run.colocation) for run in schedule.pending())
     return CampaignDescription(
         plan=plan.name,
         machine=plan.machine,
@@ -94,7 +95,7 @@ def describe_campaign(
         failures=failures,
         most_runs=len(plan) * plan.most_replicates,
         jobs=workers,
-        estimate_s=sum(testbed.estimate_s(run.colocation) for run in schedule.pending()) / max(1, min(workers, pending)),
+        estimate_s=busy_s / max(1, min(workers, pending)),
     )
 
 
