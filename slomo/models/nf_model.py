@@ -6,11 +6,13 @@ SLOMO (SIGCOMM'20) section 4.1: one model per NF type, configuration, traffic an
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from slomo.errors import ConfigurationError, MissingMetricError, UnknownNameError
+from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
@@ -32,7 +34,7 @@ SCHEMA_VERSION = 5
 
 
 @dataclass(frozen=True, eq=False)
-class NFModel:
+class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
     """Everything trained for one NF on one machine.
 
     Attributes
@@ -74,7 +76,7 @@ class NFModel:
     workload: Workload
     machine: str
     capacities: Capacities | None
-    solo_mpps: float
+    solo_mpps: Annotated[float, Meta(gt=0)]
     solo_vector: MetricVector
     sensitivity: Mapping[str, SensitivityModel]
     contentiousness: ContentiousnessProfile

@@ -16,13 +16,11 @@ from typing import Any
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import DRAFT, turn_taking, write_durably
-from slomo.models.applicability import Applicability
 from slomo.models.base import SensitivityModel
 from slomo.models.checked_json import (
     HINT,
     check_version,
     field,
-    finite,
     mapping,
     parse_object,
     plain_name,
@@ -30,18 +28,10 @@ from slomo.models.checked_json import (
     text,
     texts,
 )
-from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.identity import require_same
-from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
-from slomo.models.responses.accelerator import AcceleratorUse
-from slomo.models.responses.latency import LatencyModel
-from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
-from slomo.models.responses.server_response import ServerResponse
-from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.vector import MetricVector
-from slomo.vocabulary.workload import Workload, canonical_json
+from slomo.vocabulary.workload import canonical_json
 
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
 #: Folders that the next save removes: replaced by the last save, or left incomplete by a killed one.
@@ -304,24 +294,10 @@ def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:
 
 def _contents(model: NFModel) -> tuple[dict[str, str], str]:
     """Return the files of a model, and the manifest that lists them."""
-    data: dict[str, Any] = {
-        "workload": model.workload.to_dict(),
-        "machine": model.machine,
-        "capacities": None if model.capacities is None else model.capacities.to_dict(),
-        "solo_mpps": model.solo_mpps,
-        "chosen": model.chosen,
-        "solo_vector": model.solo_vector.to_dict(),
-        "traffic": dict(model.traffic),
-        "contentiousness": model.contentiousness.to_dict(),
-        "applicability": model.applicability.to_dict(),
-        "accelerator": None if model.accelerator is None else model.accelerator.to_dict(),
-        "response": None if model.response is None else model.response.to_dict(),
-        "latency": None if model.latency is None else model.latency.to_dict(),
-        "calibration": {name: calibration.to_dict() for name, calibration in model.calibration.items()},
-        "sensitivity": {},
-    }
-    if model.allocation is not None:
-        data["allocation"] = model.allocation.to_dict()
+    data: dict[str, Any] = {**model.to_dict(), "sensitivity": {}}
+    del data["manifest"]
+    if model.allocation is None:
+        del data["allocation"]
     contents = {}
     for name, sensitivity in model.sensitivity.items():
         description = sensitivity.to_dict()
@@ -404,24 +380,5 @@ def _assemble(
             )
         descriptions[name] = (description, None if file is None else contents[file])
     kept = {name: value for name, value in manifest.items() if name not in ("files", "skipped")}
-    solo = finite(data, "solo_mpps")
-    if solo <= 0:
-        raise ConfigurationError(f"solo throughput is {solo} Mpps, needed more than 0", hint=HINT)
-    return NFModel(
-        workload=Workload.from_dict(mapping(data, "workload")),
-        machine=text(data, "machine"),
-        capacities=None if data.get("capacities") is None else Capacities.from_dict(mapping(data, "capacities")),
-        solo_mpps=solo,
-        solo_vector=MetricVector.from_dict(mapping(data, "solo_vector")),
-        sensitivity=_Families(folder, descriptions),
-        contentiousness=ContentiousnessProfile.from_dict(mapping(data, "contentiousness")),
-        calibration={name: ConformalCalibration.from_dict(item) for name, item in mapping(data, "calibration").items()},
-        applicability=Applicability.from_dict(mapping(data, "applicability")),
-        manifest=kept | ({"skipped": skipped} if skipped else {}),
-        traffic={name: finite(mapping(data, "traffic"), name) for name in mapping(data, "traffic")},
-        chosen=text(data, "chosen") if "chosen" in data else "",
-        accelerator=None if data.get("accelerator") is None else AcceleratorUse.from_dict(mapping(data, "accelerator")),
-        allocation=None if data.get("allocation") is None else AllocationModel.from_dict(mapping(data, "allocation")),
-        response=None if data.get("response") is None else ServerResponse.from_dict(mapping(data, "response")),
-        latency=None if data.get("latency") is None else LatencyModel.from_dict(mapping(data, "latency")),
-    )
+    model = NFModel.from_dict({**data, "sensitivity": {}, "manifest": kept | ({"skipped": skipped} if skipped else {})})
+    return replace(model, sensitivity=_Families(folder, descriptions))
