@@ -7,14 +7,13 @@ is an extrapolation, tens of per cent off for large packets; without it there is
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.rounds import in_order, waited
-from slomo.equilibrium.server import AtRest, joint_vectors
+from slomo.equilibrium.server import FixedPoints, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
@@ -30,16 +29,7 @@ FULL = 0.9
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
 
-@dataclass(frozen=True, eq=False)
-class Standing:
-    """Inputs from which the vectors of a server's NFs follow, as in `slomo.equilibrium.server.Joint`."""
-
-    pressure: Floats
-    load: Floats
-    waiting: Floats
-
-
-def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
+def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
     """Return the amounts :data:`MOVED` of every NF, shape ``(servers, places, amounts)``; unknown ones are 0."""
     return moved_in(_NAMES, joint_vectors(models, members, at_rest, _NAMES))
 
@@ -51,7 +41,7 @@ def moved_beside(each: Floats, place: int) -> Floats:
     return total
 
 
-def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest) -> Floats:
+def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
     """Return the utilisation of each server's memory channel by its NFs, shape ``(servers,)``.
 
     The pressure on an NF is the traffic of the others, so the sum of all pressures counts each NF once per neighbour. 0
@@ -107,7 +97,7 @@ def doubted(model: NFModel, coverage: float) -> str | None:
 
 
 def codes_of_first(
-    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest, coverage: float
+    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints, coverage: float
 ) -> NDArray[np.int8]:
     """Return the index in `slomo.models.applicability.VERDICTS` of the verdict on the first NF of every server.
 
@@ -126,7 +116,7 @@ def codes_of_first(
         limit = np.array(response.most_moved.limits)
         doubtful = rows[(own_most[members[rows, 1:]].sum(axis=1) > limit).any(axis=1)]
         if len(doubtful):
-            there = Standing(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
+            there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
             moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
             codes[doubtful] = np.maximum(codes[doubtful], (moved > limit).any(axis=1))
     waits = np.array([model.response is not None and model.response.knows_waiting for model in models])

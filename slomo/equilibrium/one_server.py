@@ -11,7 +11,7 @@ import numpy as np
 
 from slomo.equilibrium.judgement import channel_load, moved_by_each
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
-from slomo.equilibrium.server import bounds, joint_vectors
+from slomo.equilibrium.server import FixedPoints, bounds, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.base import Floats
 from slomo.models.error_shape import NO_ERRORS
@@ -51,7 +51,7 @@ class OneServer:
         self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
         self._nfs = response_table(distinct)
         self.rest: Rest = self._nfs.settle(self._members, self._offered)
-        self.pressure, self.waiting = self.rest.pressure, self.rest.waiting
+        self.pressure = self.rest.pressure
         self._read: dict[int, float] = {}
 
     @property
@@ -86,7 +86,7 @@ class OneServer:
 
     def throughput_mpps(self, number: int) -> float:
         """Return an NF's served throughput [Mpps]."""
-        possible, offered = self.possible_mpps(number), self.offered[self.place[number]]
+        possible, offered = self._possible(self.place[number]), self.offered[self.place[number]]
         return possible if offered is None else min(possible, offered)
 
     def interval_mpps(self, number: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
@@ -114,27 +114,28 @@ class OneServer:
         return float(bound[0]), bool(proven[0])
 
     @cached_property
-    def load(self) -> Floats:
-        """Utilisation of each NF in canonical order, shape ``(1, NFs)``."""
-        return np.array([[self._load(place) for place in range(len(self.models))]])
+    def fixed_point(self) -> FixedPoints:
+        """Where the server came to rest, in canonical order."""
+        load = np.array([[self._load(place) for place in range(len(self.models))]])
+        return FixedPoints(self.pressure, load, self.rest.waiting)
 
     @cached_property
     def vectors(self) -> tuple[tuple[str, ...], Floats]:
         """Vectors of all NFs at the fixed point in canonical order, and the names of their metrics."""
         responses = self._nfs.responses
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
-        vectors: Floats = joint_vectors(self._nfs.models, self._members, self, names)[0]
+        vectors: Floats = joint_vectors(self._nfs.models, self._members, self.fixed_point, names)[0]
         return names, vectors
 
     @cached_property
     def moved(self) -> Floats:
         """Amounts that every NF moves past the cache in canonical order, shape ``(1, NFs, amounts)``."""
-        return moved_by_each(self._nfs.models, self._members, self)
+        return moved_by_each(self._nfs.models, self._members, self.fixed_point)
 
     @cached_property
     def channel_load(self) -> float:
         """Utilisation of the memory channel by all NFs."""
-        return float(channel_load(self._nfs.models, self._members, self)[0])
+        return float(channel_load(self._nfs.models, self._members, self.fixed_point)[0])
 
     def _commonest_beside(self, place: int) -> int:
         """Return the number of neighbours of the most common kind."""

@@ -10,7 +10,6 @@ two that evict each other from the cache positive ones. The remaining distance a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +39,8 @@ _PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
 @dataclass(frozen=True, eq=False)
-class Joint:
-    """Fixed points of many servers; an empty place holds 0.
+class FixedPoints:
+    """Values of converged servers from which the vectors of their NFs follow.
 
     Attributes
     ----------
@@ -49,6 +48,21 @@ class Joint:
         What each NF feels from the others.
     load : ndarray, shape (servers, places)
         Share of its possible throughput that an NF serves; 1 where it is saturated.
+    waiting : ndarray, shape (servers,)
+        How many times that of a channel just full the memory's latency is; 1 where it is not full. Part of `pressure`.
+    """
+
+    pressure: Floats
+    load: Floats
+    waiting: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Joint(FixedPoints):
+    """Fixed points of many servers; an empty place holds 0.
+
+    Attributes
+    ----------
     throughput_mpps, low_mpps, high_mpps : ndarray, shape (servers, places)
         Served throughput, and the ends of its interval [Mpps].
     converged : ndarray of bool, shape (servers,)
@@ -61,12 +75,8 @@ class Joint:
         Bound on what is left, as a share of `slomo.equilibrium.rounds.Servers.reference`.
     proven : ndarray of bool, shape (servers,)
         Whether the bound is proven, or estimated from the last two steps.
-    waiting : ndarray, shape (servers,)
-        How many times that of a channel just full the memory's latency is; 1 where it is not full. Part of `pressure`.
     """
 
-    pressure: Floats
-    load: Floats
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
@@ -75,23 +85,6 @@ class Joint:
     ratio: Floats
     bound: Floats
     proven: NDArray[np.bool_]
-    waiting: Floats
-
-
-class AtRest(Protocol):
-    """Inputs from which the vectors of converged servers follow."""
-
-    @property
-    def pressure(self) -> Floats:
-        """As :class:`Joint` has it."""
-
-    @property
-    def load(self) -> Floats:
-        """As :class:`Joint` has it."""
-
-    @property
-    def waiting(self) -> Floats:
-        """As :class:`Joint` has it."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +213,7 @@ def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offer
 
 
 def joint_vectors(
-    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: AtRest, names: tuple[str, ...]
+    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints, names: tuple[str, ...]
 ) -> Floats:
     """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
 
@@ -302,7 +295,7 @@ def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     bound, proven = bounds(nfs, members, most, rest, prove=settings.prove)
     served = np.minimum(mpps, most)
     return Joint(
-        pressure, load, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven, rest.waiting
+        pressure, load, rest.waiting, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven
     )
 
 

@@ -40,33 +40,33 @@ class Solved:
     def __init__(self, server: TenantModels, options: PredictionOptions) -> None:
         self.server, self.options = server, options
         self.sockets: dict[int, OneServer] = {}
-        #: Where each tenant is: (its socket at rest, number there).
+        #: Where each tenant is: (its socket, number there).
         self.at: dict[int, tuple[OneServer, int]] = {}
         for socket, numbers in sorted(server.by_socket.items()):
             here = [server.tenants[number] for number in numbers]
-            rest = OneServer([tenant.model for tenant in here], [tenant.offered_mpps for tenant in here])
-            self.sockets[socket] = rest
+            one = OneServer([tenant.model for tenant in here], [tenant.offered_mpps for tenant in here])
+            self.sockets[socket] = one
             for i, number in enumerate(numbers):
-                self.at[number] = (rest, i)
+                self.at[number] = (one, i)
 
     def vector(self, number: int) -> MetricVector:
         """Return the core-level vector of a tenant."""
-        rest, here = self.at[number]
-        names, vectors = rest.vectors
-        values = vectors[rest.place[here]].tolist()
+        one, here = self.at[number]
+        names, vectors = one.vectors
+        values = vectors[one.place[here]].tolist()
         return MetricVector({n: v for n, v in zip(names, values, strict=True) if v == v}, scope=Scope.CORE)
 
     def possible_mpps(self, number: int) -> float:
         """Return the throughput that a tenant would serve if saturated [Mpps]."""
-        rest, here = self.at[number]
-        return rest.possible_mpps(here)
+        one, here = self.at[number]
+        return one.possible_mpps(here)
 
     def why_not(self, number: int) -> str | None:
         """Return why there is no answer for a tenant; None if there is one."""
-        at_rest = self.at[number][0]
-        if at_rest.converged:
+        one = self.at[number][0]
+        if one.converged:
             return None
-        rest = at_rest.rest
+        rest = one.rest
         return (
             f"the equilibrium of socket {self.server.sockets[number]} did not converge in {rest.rounds[0]} rounds "
             f"(steps still change by {100 * rest.ratio[0]:.0f} % from round to round)"
@@ -75,28 +75,26 @@ class Solved:
     def convergence(self) -> dict[int, Convergence]:
         """Return the convergence of each socket's fixed point."""
         convergences = {}
-        for socket, at_rest in self.sockets.items():
-            (bound, proven), rest = at_rest.bound(prove=self.options.prove), at_rest.rest
-            convergences[socket] = Convergence(
-                at_rest.converged, int(rest.rounds[0]), float(rest.ratio[0]), bound, proven
-            )
+        for socket, one in self.sockets.items():
+            (bound, proven), rest = one.bound(prove=self.options.prove), one.rest
+            convergences[socket] = Convergence(one.converged, int(rest.rounds[0]), float(rest.ratio[0]), bound, proven)
         return convergences
 
     def prediction(self, number: int) -> Prediction:
         """Return a tenant's predicted throughput at the fixed point, for memory only."""
         tenant, options = self.server.tenants[number], self.options
-        rest, here = self.at[number]
+        one, here = self.at[number]
         verdict, reasons = self._judged(number)
         subject, offered = tenant.model, tenant.offered_mpps
-        shown = options.explain and rest.load_of(here) >= 1.0
+        shown = options.explain and one.load_of(here) >= 1.0
         return Prediction(
             target=tenant.workload,
             competitors=tuple([other.workload for other in self.server.beside(number)]),
             machine=self.server.machine,
             model=NAME,
             solo_mpps=subject.solo_mpps if offered is None else min(subject.solo_mpps, offered),
-            throughput_mpps=rest.throughput_mpps(here),
-            interval=rest.interval_mpps(here, options.coverage, options.window_s),
+            throughput_mpps=one.throughput_mpps(here),
+            interval=one.interval_mpps(here, options.coverage, options.window_s),
             coverage=options.coverage,
             verdict=verdict,
             reasons=reasons,
@@ -107,44 +105,44 @@ class Solved:
         )
 
     def _evidence(self, number: int) -> Evidence:
-        rest, here = self.at[number]
+        one, here = self.at[number]
         subject, response = self.server.tenants[number].model, self.server.tenants[number].model.response
         assert response is not None
-        if len(rest.models) == 1 and not subject.solo_is_carried:
+        if len(one.models) == 1 and not subject.solo_is_carried:
             return Evidence("solo run", "measured")
-        loss = max(1.0 - rest.possible_mpps(here) / subject.solo_mpps, 0.0)
-        covered = response.applicability, rest.felt(here)
-        return evidence_of(NAME, response.calibration, rest.kind(here), loss, covered)
+        loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
+        covered = response.applicability, one.felt(here)
+        return evidence_of(NAME, response.calibration, one.kind(here), loss, covered)
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
-        rest, here = self.at[number]
+        one, here = self.at[number]
         profiled = self.server.tenants[number].model.response
         assert profiled is not None
-        if len(rest.models) == 1:
+        if len(one.models) == 1:
             untold = doubted(self.server.tenants[number].model, self.options.coverage)
             carried = self.server.tenants[number].model.solo_is_carried and untold is not None
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
-        moved = moved_beside(rest.moved, rest.place[here])[0].tolist() if rest.may_move_more(here) else ()
-        verdict, reasons = judged(profiled, rest.felt(here), moved, rest.channel_load)
+        moved = moved_beside(one.moved, one.place[here])[0].tolist() if one.may_move_more(here) else ()
+        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load)
         why = doubted(self.server.tenants[number].model, self.options.coverage)
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return the pressure of the others on the tenant, for display."""
         assert subject.response is not None
-        rest, here = self.at[number]
-        vector = MetricVector(dict(zip(subject.response.pressure_names, rest.felt(here).tolist(), strict=True)))
+        one, here = self.at[number]
+        vector = MetricVector(dict(zip(subject.response.pressure_names, one.felt(here).tolist(), strict=True)))
         return Composition(vector, {name: rule_of(name) for name in vector}, at_limit(vector, subject.capacities))
 
     def _explanation(self, number: int, subject: NFModel) -> Explanation:
         """Divide the loss over the metrics of the pressure, and over the neighbours behind it."""
         assert subject.response is not None
-        rest, here = self.at[number]
-        if len(rest.models) == 1:
+        one, here = self.at[number]
+        if len(one.models) == 1:
             return Explanation(0.0, {}, 0.0)
         family = subject.response.sensitivity
-        response, felt = subject.response, rest.felt(here)[np.newaxis]
-        row = response.inputs(felt, np.full(1, len(rest.models) - 1.0))[0]
+        response, felt = subject.response, one.felt(here)[np.newaxis]
+        row = response.inputs(felt, np.full(1, len(one.models) - 1.0))[0]
         return explain(family.predict_mpps, family.feature_names, row, subject.solo_mpps, self._own_values(number))
 
     def _own_values(self, number: int) -> dict[str, Floats]:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.judgement import (
-    Standing,
     channel_load,
     codes_of_first,
     doubted,
@@ -30,7 +29,7 @@ from slomo.equilibrium.judgement import (
     moved_by_each,
 )
 from slomo.equilibrium.memo import JointMemo
-from slomo.equilibrium.server import Joint
+from slomo.equilibrium.server import FixedPoints, Joint
 from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.applicability import VERDICTS as BEST_FIRST
 from slomo.models.library import ModelLibrary
@@ -391,9 +390,9 @@ class _PlainMachine:
         """Return why the answer about the first of some NFs is not supported."""
         response, joint = self.models[members[0]].response, solved.joint
         assert response is not None
-        standing = Standing(joint.pressure[[row]], joint.load[[row]], joint.waiting[[row]])
-        moved = moved_beside(moved_by_each(self.models, solved.members[[row]], standing), 0)[0]
-        channel = channel_load(self.models, solved.members[[row]], standing)[0]
+        point = FixedPoints(joint.pressure[[row]], joint.load[[row]], joint.waiting[[row]])
+        moved = moved_beside(moved_by_each(self.models, solved.members[[row]], point), 0)[0]
+        channel = channel_load(self.models, solved.members[[row]], point)[0]
         why = doubted(self.models[members[0]], coverage)
         reasons = judged(response, joint.pressure[row, 0], moved.tolist(), float(channel))[1]
         return reasons if why is None else (why, *reasons)
