@@ -6,7 +6,7 @@ others meanwhile are detected and left alone.
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slomo.errors import SlomoError, StoreError, TestbedError
@@ -139,14 +139,31 @@ class _Session:
                 held = self.knobs.read(wish.knob)
                 if held is not None:
                     self.found[wish.knob] = held
-        names = [wish.knob.rpartition("|")[2] for wish in wishes]
-        names += [layer.knob for layer in self.receipt.layers()]
-        early = [wish for wish in wishes if self._follows(wish.knob.rpartition("|")[2], names)]
+        values = {layer.knob: layer.value for layer in self.receipt.layers()}
+        values |= {wish.knob.rpartition("|")[2]: wish.value for wish in wishes}
+        early = [wish for wish in wishes if self._followed(wish.knob.rpartition("|")[2], values)]
         self.following = {wish.knob for wish in early}
         if early:  # written down before what they follow is changed, so that a kill in between is understood
+            labels = {wish.knob.rpartition("|")[2]: wish.knob for wish in wishes}
             with self.journal.transaction():
                 for wish in early:
+                    followed = self._followed(wish.knob.rpartition("|")[2], values)
+                    if all(self._leads(labels[name]) for name in followed if name in labels):
+                        self._raise(wish)
                     self._layered(wish, self.found.get(wish.knob))
+
+    def _leads(self, label: str) -> bool:
+        """Return whether a wish for a knob will be in force: no later receipt has set it."""
+        owners = [layer.receipt for layer in self.journal.stack(*self.identity(label))]
+        return self.receipt.number not in owners or owners[-1] == self.receipt.number
+
+    def _raise(self, wish: Wish) -> None:
+        """Move this receipt's layer of a knob to the top, as the knobs that decide it are set by this receipt."""
+        stack = self.journal.stack(*self.identity(wish.knob))
+        mine = next((layer for layer in stack[:-1] if layer.receipt == self.receipt.number), None)
+        if mine is not None:
+            self.journal.drop(mine)
+            self.journal.add(mine)
 
     def set(self, batch: Sequence[Wish]) -> None:
         """Record wishes, then apply them."""
@@ -209,9 +226,8 @@ class _Session:
                 except SlomoError as problem:
                     refused.append(problem.message)
                     continue
-                kind, change = _judged(
-                    layer, stack, held, follows=self._follows(layer.knob, [each.knob for each in layers])
-                )
+                follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
+                kind, change = _judged(layer, stack, held, follows=follows)
                 if kind == "steady":
                     steady.append(change)
                 elif kind == "pending":
@@ -223,26 +239,39 @@ class _Session:
                     self.journal.remove(layer)
         self.made += pending
         restored, gone, in_use, failed = self._restored(pending, steady)
-        if self.heir is not None:  # what the later receipt holds forbids it: it is given back together with that
-            told["covered"] += failed
-        else:
-            refused += failed.values()
+        heirs = {label: self.heir or self._holder(label) for label in failed}
+        for label, said in failed.items():  # what another receipt holds forbids it: it is given back together with that
+            told["covered"] += [label] if heirs[label] is not None else []
+            refused += [said] if heirs[label] is None else []
+        remains = {label: self._read(label) for label in heirs}
         with contextlib.suppress(StoreError), self.journal.transaction():
-            ours = {change.knob for change in (*pending, *steady)} - set(failed)
+            ours = {change.knob for change in (*pending, *steady)}
             for layer in layers:
-                if layer.label in ours:
+                heir = heirs.get(layer.label)
+                stack = self.journal.stack(layer.place, layer.knob)
+                if heir is not None and heir not in [each.receipt for each in stack]:
+                    self.journal.hand_over(layer, heir)
+                elif layer.label in ours and (heir is not None or layer.label not in failed):
                     self.journal.remove(layer)
-                elif layer.label in failed and self.heir is not None:
-                    self.journal.hand_over(layer, self.heir)
+                    if heir is not None and (left := self.journal.stack(layer.place, layer.knob)):
+                        self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it is of ours, still
         if refused and complain:
             raise TestbedError(f"{len(refused)} knobs could not be given back: {refused[0]}", hint="see `slomo doctor`")
         vanished = (*told["vanished"], *gone)
         return Undone(tuple(restored), vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
 
-    def _follows(self, knob: str, others: Sequence[str]) -> bool:
-        """Return whether other knobs of the same receipt set this one too, as a CPU set does its members' CPUs."""
-        follows = getattr(self.knobs, "follows", None)
-        return follows is not None and bool(follows(knob, others))
+    def _followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:
+        """Return which of other knobs, given with values, also set this one, as a CPU set does its members' CPUs."""
+        followed = getattr(self.knobs, "followed", None)
+        return () if followed is None else followed(knob, others)
+
+    def _holder(self, label: str) -> int | None:
+        """Return another open receipt with a knob that decides this one; None without one."""
+        for receipt in self.journal.receipts(still_open=True):
+            values = {layer.knob: layer.value for layer in receipt.layers()}
+            if receipt.number != self.receipt.number and self._followed(self.identity(label)[1], values):
+                return receipt.number
+        return None
 
     def _restored(
         self, pending: list[Change], steady: list[Change]
@@ -275,11 +304,15 @@ class _Session:
 
     def _disturbed(self, change: Change) -> bool:
         """Return whether a restored knob has changed again; a vanished one has not."""
-        try:
-            held = self.knobs.read(change.knob)
-        except SlomoError:
-            return False
+        held = self._read(change.knob)
         return held is not None and held != change.after
+
+    def _read(self, label: str) -> str | None:
+        """Return the value of a knob; None if it cannot be read."""
+        try:
+            return self.knobs.read(label)
+        except SlomoError:
+            return None
 
     def taken_back(self, problem: SlomoError, before: Sequence[Layer]) -> SlomoError:
         """Undo this session's changes after a failure, and return the error to raise."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slomo.enforce.backends import cgroup as backends
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.rdt_class import RdtClassBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
@@ -184,8 +185,8 @@ def _processes(name: str, folder: Path, pids: list[int]) -> Machine:
         said = {f"affinity:{pid}": sorted(os.sched_getaffinity(pid)) for pid in pids}
         said |= {f"policy:{pid}": os.sched_getscheduler(pid) for pid in pids}
         said |= {f"groups:{pid}": Path(f"/proc/{pid}/cgroup").read_text() for pid in pids}
-        said |= {f"group:{path}": True for path in cgroup.root.glob("*/slomo/*/") if f"-{folder.name}-" in path.name}
-        return said
+        mine = cgroup.root.glob(f"*/{backends.PARENT}/*-{folder.name}-*/")
+        return said | {f"group:{path}": True for path in mine}
 
     def plans(draw: random.Random) -> EnforcementPlan:
         tenants = []
@@ -198,12 +199,11 @@ def _processes(name: str, folder: Path, pids: list[int]) -> Machine:
             tenants.append(TenantSetting(f"p-{folder.name}-{number}", process_ids=(pids[number],), **wanted))  # type: ignore[arg-type]
         return EnforcementPlan("s", tuple(tenants))
 
-    def nice() -> object:
-        with contextlib.suppress(PermissionError):  # in a control group without time for such
-            os.sched_setscheduler(pids[0], os.SCHED_RR, os.sched_param(3))
+    def idle() -> object:
+        os.sched_setscheduler(pids[0], os.SCHED_IDLE, os.sched_param(0))  # a group without real time takes it, too
         return os.sched_getscheduler(pids[0])
 
-    foreign = {f"policy:{pids[0]}": nice} if name == "scheduler" else {}
+    foreign = {f"policy:{pids[0]}": idle} if name == "scheduler" else {}
     return Machine(cgroup if name == "cgroup" else scheduler, state, plans, foreign)
 
 

@@ -6,13 +6,11 @@ import pytest
 
 from tests.enforce.sequences import KINDS, play
 
-#: Kinds of which single sequences still end otherwise (docs/limits.md).
-OPEN = ("cgroup+scheduler",)
 SEEDS = 2
 pytestmark = pytest.mark.xdist_group("host")  # they share the machine's control groups with others that set them
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OPEN])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_sequence_ends_as_it_must(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of ours is left, nothing of others is changed, nothing asked for is lost."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,8 +1,9 @@
 """Several backends as one, so that one receipt covers cache ways, CPUs, schedulers and buffers of a plan."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
@@ -54,9 +55,15 @@ class Together:
         name, _, rest = knob.partition("|")
         return self._backends[name], rest
 
-    def follows(self, knob: str, others: Sequence[str]) -> bool:
-        """Return whether a knob changes with others of its receipt, as a thread's CPUs with its CPU set."""
-        return knob.startswith("cpus:") and any(other.startswith("member:cpuset:") for other in others)
+    def followed(self, knob: str, others: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Return which of other knobs, given with values, also set this one.
+
+        The CPUs of a thread change with the CPU set of its process and with the CPUs of that set.
+        """
+        kind, _, thread = knob.partition(":")
+        members = [name for name in others if kind == "cpus" and name.startswith("member:cpuset:")]
+        mine = [name for name in members if (Path("/proc") / name.rpartition(":")[2] / "task" / thread).exists()]
+        return (*mine, *(file for name in mine if (file := f"file:{others[name]}/cpuset.cpus") in others))
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
         """Return the wishes of all backends, in order."""
