@@ -1,4 +1,4 @@
-"""`--server URL`: ask a running service instead of models on this disk; for predict, place and whatif."""
+"""`--server URL`: ask a running service instead of local models; for predict, place and whatif."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ def server_option(command: Command) -> Command:
 
 
 def client(url: str) -> "Client":
-    """Return a client of a service, with the token of the environment.
+    """Return a client of a service, with the token from the environment.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def client(url: str) -> "Client":
 
 
 def refuse_others(service: str, *forwarded: str) -> None:
-    """Refuse what this command line says beyond what a service is asked; `forwarded` are names of parameters.
+    """Refuse options that are not sent to a service; `forwarded` are the names of those that are.
 
     Raises UsageError naming the first.
     """
@@ -53,7 +53,7 @@ def refuse_others(service: str, *forwarded: str) -> None:
 
 
 def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Prediction":
-    """Ask a service what `slomo predict` would work out.
+    """Return a service's answer to `slomo predict`.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
 def placed(
     service: str, path: str, *, show: "Callable[[Sequence[Decision]], None]", what_if: bool, as_json: bool
 ) -> int:
-    """Let a service place the requests of a file on its own cluster, and `show` what it decided; return the exit code.
+    """Let a service place a file's requests on its own cluster, and `show` its decisions; return the exit code.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def placed(
 def asked_about_socket(
     service: str, mix: tuple[str, ...], machine: str | None, setting: "ServerSetting", *, as_json: bool, **how: Any
 ) -> int:
-    """Ask a service what everybody on a server loses, and who costs whom how much."""
+    """Return a service's prediction of all tenants of a server, and each neighbour's cost."""
     refuse_others(
         service, "mix", "machine", "ways", "mba", "cores", "weights", "node", "port_gbps", "coverage", "window_s"
     )

@@ -47,7 +47,7 @@ def report(error: BaseException, *, as_json: bool = False, verb: str | None = No
         error.show()
         return UsageError.exit_code
     if isinstance(error, BrokenPipeError):
-        # The reader went away (`slomo nf list | head -1`); nothing more can or need be said.
+        # the reader has gone away (`slomo nf list | head -1`); no more output is possible
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
@@ -105,7 +105,7 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
 
 
 _FULL_OR_FIXED = {errno.ENOSPC, errno.EROFS, errno.EDQUOT}
-#: Faults that do not tell whether the file was to be read or written.
+#: Faults whose message does not say whether the file was to be read or written.
 _EITHER = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM}
 _HINTS = {
     errno.ENOENT: "check the path",

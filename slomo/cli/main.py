@@ -1,7 +1,7 @@
-"""The `slomo` command: find the sub-command, run it, turn errors into messages and exit codes.
+"""The `slomo` command: find the sub-command, run it, convert errors to messages and exit codes.
 
-The library raises, only `main` prints errors and returns the code (memray's commands); sub-commands are imported when
-used, so that `slomo --help` and shell completion stay quick.
+The library raises errors; only `main` prints them and returns the code. Sub-commands are imported on first use, so that
+`slomo --help` and shell completion are fast.
 """
 
 import importlib
@@ -43,7 +43,7 @@ COMMANDS = {
 }
 
 
-#: Commands that list and show what there is.
+#: Commands that list and show.
 INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "schema", "doctor", "completion"))
 #: sub-commands whose files are in verbs/acting.
 ACTING = frozenset({"control", "enforce", "noisy-neighbour", "whatif"})
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
     """A group that imports a sub-command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order of the work, not of the alphabet."""
+        """Return the names in order of workflow, not alphabetically."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -80,7 +80,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or raise with the nearest name."""
+        """Find the command; UnknownNameError with the nearest name otherwise."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from slomo.errors import UnknownNameError
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, the names they complete in a shell, and the settings behind their defaults."""
+"""Options shared by several commands, their shell completions, and the settings behind their defaults."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,14 +16,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def settings(**given: Any) -> Settings:
-    """Return the settings in force, with what this command line says on top."""
+    """Return the settings in force, overridden by this command line."""
     return load_settings(given, file=click.get_current_context().find_root().params.get("config"))
 
 
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
-    """Load the network functions of one's own that ``--nf FILE`` names.
+    """Load the user's own network functions from ``--nf FILE``.
 
-    Raises ConfigurationError where a file does not exist or does not describe a network function.
+    Raises ConfigurationError if a file does not exist or is no network function.
     """
     from slomo.errors import ConfigurationError
     from slomo.vocabulary.network_function import load_network_function

@@ -1,4 +1,4 @@
-"""What commands print: plain aligned tables for people, one JSON document for machines.
+"""Output of commands: plain aligned tables for people, one JSON document for machines.
 
 uv's rule: data on stdout, everything else on stderr, readable without colour.
 """
@@ -12,12 +12,12 @@ import click
 
 
 def emit_json(document: Any) -> None:
-    """Print one JSON document on stdout; what is not finite becomes null, for JSON has no NaN."""
+    """Print one JSON document on stdout; non-finite numbers become null, as JSON has no NaN."""
     click.echo(json.dumps(jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def jsonable(value: Any) -> Any:
-    """Return `value` with numpy numbers, tuples and enumerations turned into what JSON has.
+    """Return `value` with numpy numbers, tuples and enumerations converted to JSON types.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> st
 
 
 def cell(value: object) -> str:
-    """Return the text of one table cell; unknown is a dash.
+    """Return the text of one table cell; a dash if unknown.
 
     Examples
     --------

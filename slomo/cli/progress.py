@@ -1,10 +1,10 @@
-"""Words on stderr about what takes long before anything is measured."""
+"""Messages on stderr about slow steps before measuring."""
 
 from slomo.cli.output import note
 
 
 def announce_compilation() -> None:
-    """Say on stderr, in one line, when the simulator is about to be compiled."""
+    """Print one line on stderr before the simulator is compiled."""
     from slomo.simulator.first_compile import on_first_compile
 
     told: set[str] = set()

@@ -1,6 +1,6 @@
 """The reference page of the command line, generated from the commands themselves.
 
-datasette keeps its pages the same way: a page that is generated cannot say what the program does not do.
+A generated page cannot differ from the program (as in datasette).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Kinds of numbers that options take, each with its range: the command line's side of `slomo.files.ranges`.
+"""Number types of options, each with its range, as in `slomo.files.ranges`.
 
-What is not finite, or out of range, is a mistake of the user: exit code 2, before anything is loaded.
+A non-finite number, or one out of range, is a usage error: exit code 2, before anything is loaded.
 """
 
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-#: More runs, instances or points than this are a slip of the pen.
+#: Larger numbers of runs, instances or points are taken for typing errors.
 MOST = 1_000_000
 
 
@@ -49,5 +49,5 @@ SHARE = Number(float, 0.0, 1.0)
 AMOUNT = Number(float, 0.0, 1e9)
 #: Also milliseconds.
 SECONDS = Number(float, 0.0, 1e9, above=True)
-#: Millions of packets, or billions of bits, a second.
+#: Millions of packets, or billions of bits, per second.
 RATE = Number(float, 0.0, 1e6, above=True)

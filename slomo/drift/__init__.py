@@ -1,1 +1,1 @@
-"""Noticing that what was learned no longer holds, and learning it again."""
+"""Detecting that models no longer hold, and updating them."""

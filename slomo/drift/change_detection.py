@@ -15,7 +15,7 @@ from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.intervals import SCATTER
 
-#: Half of the shift, in standard deviations, that is found soonest: errors that grew by one of them.
+#: Half of the shift, in standard deviations, that is detected fastest: errors grown by one standard deviation.
 REFERENCE = 0.5
 _STATES = 100
 #: Fewer calibration errors are few.
@@ -42,7 +42,7 @@ def average_run_length(threshold: float, reference: float = REFERENCE, shift: fl
     """
     width = 2.0 * threshold / (2 * _STATES - 1)
     steps = np.arange(_STATES)
-    # from state i to state j > 0; everything that falls to half a cell above 0 or lower is state 0
+    # from state i to state j > 0; values up to half a cell above 0 count as state 0
     ends = (np.arange(-_STATES, _STATES + 1) + 0.5) * width + reference - shift
     below = np.array([_NORMAL.cdf(end) for end in ends.tolist()])
     difference = steps[None, :] - steps[:, None]
@@ -54,7 +54,7 @@ def average_run_length(threshold: float, reference: float = REFERENCE, shift: fl
 
 @functools.cache
 def alarm_threshold(run_length: float, reference: float = REFERENCE) -> float:
-    """Return the threshold with `run_length` observations between false alarms, on average.
+    """Return the threshold with `run_length` observations between false alarms on average.
 
     Raises InvalidValueError for a run length below 5 or above ten million.
 
@@ -106,7 +106,7 @@ class Cusum:
     alarmed: bool = False
 
     def add(self, score: float) -> bool:
-        """Note one score; return whether there is, or was, an alarm."""
+        """Add one score; return whether there is, or was, an alarm."""
         if self.sum <= 0.0:
             self.since = self.count
         self.count += 1
@@ -117,12 +117,12 @@ class Cusum:
 
 
 def conformal_score(value: float, calibration: Floats, generator: np.random.Generator) -> float:
-    """Return the normal score of an error among calibration errors: standard normal if it is one of their kind.
+    """Return the normal score of an error among calibration errors: standard normal if it has their distribution.
 
     Ties, and the rank among the calibration errors, are drawn at random, which makes the score exact for any
-    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That is over all
-    draws of calibration errors; one draw of few may be a small one, so that shares of fewer than :data:`MANY` are
-    moved outwards by half of their standard deviation.
+    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That holds over all
+    draws of calibration errors; one draw of few may be low, so shares of fewer than :data:`MANY` are moved outwards by
+    half of their standard deviation.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def conformal_score(value: float, calibration: Floats, generator: np.random.Gene
 
 
 def normal_score(tail: float) -> float:
-    """Return the standard normal value that is exceeded with probability `tail`.
+    """Return the standard normal quantile that is exceeded with probability `tail`.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def normal_score(tail: float) -> float:
 
 @dataclass
 class RecursiveResiduals:
-    """Deviations from the mean of everything before: independent normal scores as long as nothing changes.
+    """Deviations from the mean of earlier values: independent normal scores while nothing changes.
 
     Brown, Durbin and Evans (JRSS B, 1975), for a constant mean and a known noise.
 

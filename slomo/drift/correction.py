@@ -1,6 +1,6 @@
-"""Online correction: a bounded bias per NF, learned from pairs of what was predicted and what was seen.
+"""Online correction: a bounded bias per NF, learned from pairs of predicted and observed throughput.
 
-A bias that reaches its bound is no correction any more but a model that no longer holds: a refit is asked for.
+A bias beyond its bound means that the model no longer holds: a refit is requested.
 """
 
 import math
@@ -10,17 +10,17 @@ from types import MappingProxyType
 
 from slomo.errors import InvalidValueError
 
-#: One pair counts for as many bounds at most: an absurd one is forgotten like any other.
+#: Limit of one pair's effect, in bounds, so that an outlier decays like any other.
 MOST_BOUNDS = 3.0
 
 
 @dataclass(frozen=True)
 class Bias:
-    """What is known of one NF's errors."""
+    """Known bias of one NF's predictions."""
 
-    #: Seen over predicted, smoothed; of one pair within three bounds of 1.
+    #: Smoothed observed over predicted throughput; each pair is limited to three bounds around 1.
     ratio: float = 1.0
-    #: Absolute relative error after correction, smoothed.
+    #: Smoothed absolute relative error after correction.
     error: float = 0.0
     #: How many were seen.
     pairs: int = 0
@@ -28,7 +28,7 @@ class Bias:
 
 @dataclass(frozen=True)
 class OnlineCorrection:
-    """Biases of NFs; `seen` returns the next one.
+    """Biases of NFs; `seen` returns the updated object.
 
     Examples
     --------
@@ -39,9 +39,9 @@ class OnlineCorrection:
     (0.96, ())
     """
 
-    #: Largest deviation that is corrected, as a share.
+    #: Largest correction, as a share.
     bound: float = 0.1
-    #: Of a new pair, above 0 and at most 1.
+    #: Weight of a new pair, above 0 and at most 1.
     weight: float = 0.2
     #: By NF.
     biases: Mapping[str, Bias] = field(default_factory=lambda: MappingProxyType({}))
@@ -51,9 +51,9 @@ class OnlineCorrection:
             raise InvalidValueError(f"bound {self.bound:g} and weight {self.weight:g}, needed between 0 and 1")
 
     def seen(self, name: str, *, predicted_mpps: float, measured_mpps: float) -> "OnlineCorrection":
-        """Return the correction after one more pair; the prediction is the one before correction.
+        """Return the correction after one more pair; the prediction is that before correction.
 
-        Raises InvalidValueError for a prediction that is not above 0, or a measurement that is no rate.
+        Raises InvalidValueError for a prediction not above 0, or an invalid measurement.
         """
         if not 0.0 < predicted_mpps < math.inf or not 0.0 <= measured_mpps < math.inf:
             raise InvalidValueError(f"'{name}': predicted {predicted_mpps:g}, measured {measured_mpps:g} Mpps")
@@ -66,7 +66,7 @@ class OnlineCorrection:
         return replace(self, biases=MappingProxyType({**self.biases, name: fresh}))
 
     def factor(self, name: str) -> float:
-        """Return the factor on predictions of an NF, within the bound."""
+        """Return the factor for an NF's predictions, within the bound."""
         ratio = self.biases.get(name, Bias()).ratio
         return min(1.0 + self.bound, max(1.0 - self.bound, ratio))
 
@@ -77,7 +77,7 @@ class OnlineCorrection:
 
     @property
     def refit_asked(self) -> tuple[str, ...]:
-        """NFs whose bias is beyond the bound after ten pairs: correcting does not do, learn them again."""
+        """NFs whose bias exceeds the bound after ten pairs: correction does not suffice, profile them again."""
         return tuple(
             name for name, bias in self.biases.items() if bias.pairs >= 10 and abs(bias.ratio - 1.0) > self.bound
         )

@@ -1,9 +1,9 @@
-"""Drift: live throughput and vectors against the models, an alarm when they no longer hold, and whom to profile again.
+"""Drift monitor: compare live throughput and vectors with the models, raise alarms, and say which NFs to profile again.
 
-SLOMO (SIGCOMM'20) section 4.1 ties a model to an NF's version, configuration, traffic and machine; any of them may
-change unnoticed. A mix seen for the first time is judged by the errors that calibrated the intervals (conformal
-scores), the same mix seen again by whether it still is what it was (recursive residuals). Both give standard normal
-scores as long as nothing changes, so one cumulative sum per NF has one false alarm rate, which is stated.
+SLOMO (SIGCOMM'20) section 4.1 ties a model to an NF's version, configuration, traffic and machine; each may change
+unnoticed. A mix seen for the first time is judged against the calibration errors of the intervals (conformal scores); a
+mix seen again against its own earlier readings (recursive residuals). Both give standard normal scores while nothing
+changes, so one cumulative sum per NF has one stated false alarm rate.
 """
 
 import math
@@ -33,28 +33,30 @@ from slomo.vocabulary.vector import MetricVector
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Held-out errors of mixes, and readings of an NF, without which nobody can say that a model holds. An alarm needs
-#: fewer errors: large ones stand out against :data:`FEWEST`.
+#: Least numbers of held-out errors of mixes, and of readings of an NF, for saying that a model holds. An alarm needs
+#: fewer errors, :data:`FEWEST`, as a large deviation is obvious.
 ENOUGH, READINGS, FEWEST = 30, 10, 9
-#: Errors of the profile's own runs leave out what composition adds; a reading counts as off by a third of what it is.
+#: Errors of the profile's own runs lack composition's part; readings are therefore scored with a third of their
+#: deviation.
 OF_PROFILE = 3.0
 CHANNELS = ("throughput", "vector")
-#: Readings above this many times solo throughput are a wrong unit or a faulty counter: no version is so much faster.
+#: Multiple of solo throughput above which a reading is a wrong unit or a faulty counter: no version is that much
+#: faster.
 MOST_OF_SOLO = 10.0
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """One NF that is no longer what its model says."""
+    """One NF that deviates from its model."""
 
     #: Workload key.
     workload: str
     #: What differs from the prediction: its throughput or its pressure; one of "throughput", "vector".
     channel: str
-    #: Observations of this NF so far, and how many of them when the change probably came.
+    #: Number of observations of this NF so far, and at the probable time of the change.
     observations: int
     since: int
-    #: Mean relative deviation since then; -0.1 is 10 % less than foretold.
+    #: Mean relative deviation since then; -0.1 is 10 % below the prediction.
     deviation: float
     #: Cumulative sum over the alarm's threshold; above 1.
     evidence: float
@@ -73,18 +75,18 @@ class DriftReport:
 
     #: Most evident first.
     alarms: tuple[Alarm, ...]
-    #: Workload keys to profile again, first things first.
+    #: Workload keys to profile again, most important first.
     again: tuple[str, ...]
-    #: Whether most NFs drift at once, so that the machine, not they, has changed.
+    #: Whether most NFs drift at once, so that the machine has probably changed.
     machine_suspected: bool
     #: Observations of one NF and channel between two false alarms, on average.
     false_alarm_every: float
-    #: Per observed NF of which nobody can say that its model holds, what is missing.
+    #: Observed NF without enough evidence -> the missing evidence.
     unjudged: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
-        """Whether there is no alarm, and enough was seen to have raised one."""
+        """Whether there is no alarm, and enough evidence to have raised one."""
         return not self.alarms and not self.unjudged
 
     def __bool__(self) -> bool:
@@ -175,7 +177,7 @@ class DriftMonitor:
         own: MetricVector | None = None,
         beside: MetricVector | None = None,
     ) -> Alarm | None:
-        """Note one live reading of a target in its mix; return its alarm if there is one.
+        """Add one live reading of a target in its mix; return its alarm if there is one.
 
         Parameters
         ----------
@@ -208,9 +210,9 @@ class DriftMonitor:
         return next((alarm for alarm in self._alarms() if alarm.workload == target), None)
 
     def report(self) -> DriftReport:
-        """Return all alarms, and whom to profile again.
+        """Return all alarms, and the NFs to profile again.
 
-        An NF whose throughput is off only beside others whose pressure has changed is explained by them.
+        An NF that deviates only beside NFs with changed pressure is explained by them.
         """
         alarms = sorted(self._alarms(), key=lambda alarm: -alarm.evidence)
         pressing = {alarm.workload for alarm in alarms if alarm.channel == "vector"}
@@ -234,7 +236,7 @@ class DriftMonitor:
         return () if self._ratios else (f"0 of {READINGS} readings",)
 
     def _lacks(self, workload: str) -> str | None:
-        """Say what is missing to say that the model of an NF holds; None where nothing is."""
+        """Return the missing evidence for an NF's model; None if it suffices."""
         calibration, ratios = self._calibration(workload), self._ratios[workload]
         scores = 0 if calibration is None or calibration.source != "mixes" else calibration.count
         away = f"{float(np.mean(ratios)) - 1.0:+.1%} off its model so far"
@@ -247,7 +249,7 @@ class DriftMonitor:
         return model.calibration.get(model.named(self._family))
 
     def reset(self, workload: str, model: NFModel) -> None:
-        """Watch an NF with the model it was given after profiling it again.
+        """Restart the monitoring of an NF with a new model.
 
         Raises
         ------
@@ -296,7 +298,7 @@ class DriftMonitor:
         self._judge("vector", mix, float(np.exp(ratio[0])), float(abs(ratio[0])), errors)
 
     def _judge(self, channel: str, mix: tuple[str, ...], ratio: float, error: float, usual: Floats) -> None:
-        """Score a reading: a new mix by its error among the usual ones, a known mix by its change."""
+        """Score a reading: in a new mix by its error among the usual ones, in a known mix by its change."""
         series = self._series.setdefault((channel, *mix), RecursiveResiduals(self._noise))
         change = series.add(ratio)
         watch = self._watches[mix[0], channel]
@@ -314,10 +316,9 @@ class DriftMonitor:
 
 
 def check_reading(model: NFModel, throughput_mpps: float) -> None:
-    """Refuse a live reading of throughput that no network function of this name can have had.
+    """Raise InvalidValueError for an impossible live reading of a network function's throughput.
 
-    Raises InvalidValueError for what is no number of 0 or more, and for more than :data:`MOST_OF_SOLO` times solo
-    throughput.
+    Impossible are negative or non-finite values, and more than :data:`MOST_OF_SOLO` times solo throughput.
     """
     most = MOST_OF_SOLO * model.solo_mpps
     if not 0.0 <= throughput_mpps <= most:
@@ -329,7 +330,7 @@ def check_reading(model: NFModel, throughput_mpps: float) -> None:
 
 
 class _Sum:
-    """One cumulative sum, with what it saw since it last left 0."""
+    """A cumulative sum, with its readings since it last left 0."""
 
     def __init__(self, threshold: float) -> None:
         self.cusum = Cusum(threshold)
@@ -355,7 +356,7 @@ class _Sum:
 class _Watch:
     """One NF in one channel: new mixes and changes within a mix, each with half of the false alarms.
 
-    They are summed apart: a mix that stays as it is says nothing for a model that was wrong about it from the start.
+    They are summed separately: a stable mix is no evidence for a model that was wrong about it from the start.
     """
 
     def __init__(self, false_alarm_every: float) -> None:
@@ -372,18 +373,18 @@ class _Watch:
 
 
 def _two_sided(change: float) -> float:
-    """Return the chance of a normal deviation at least as far from 0."""
+    """Return the two-sided probability of a normal deviation."""
     return math.erfc(abs(change) / math.sqrt(2.0))
 
 
 def _pressures(model: NFModel) -> tuple[str, ...]:
-    """Return the pressures an NF both makes and answers to."""
+    """Return the pressures that an NF both exerts and responds to."""
     profile = model.contentiousness
     return tuple(name for name in profile.pressure_names if name in profile.metric_names)
 
 
 def _ratio(model: NFModel, names: tuple[str, ...], own: Floats, pressure: Floats) -> Floats:
-    """Return the mean logarithm of measured over foretold pressure, shape ``(n,)``."""
+    """Return the mean logarithm of measured over predicted pressure, shape ``(n,)``."""
     profile = model.contentiousness
     foretold = profile.under(pressure)[:, [profile.metric_names.index(name) for name in names]]
     least = 1e-3 * np.maximum(np.abs(profile.high[[profile.metric_names.index(name) for name in names]]), 1e-12)
@@ -393,7 +394,7 @@ def _ratio(model: NFModel, names: tuple[str, ...], own: Floats, pressure: Floats
 
 
 def _vector_errors(models: Sequence[NFModel], reference: "ProfileDataset") -> dict[str, Floats]:
-    """Return, per NF, how far its pressure usually is from what its profile foretells, in ascending order."""
+    """Return, per NF, the usual errors of its profile's predicted pressure, in ascending order."""
     frame, errors = reference.frame, {}
     for model in models:
         names, profile = _pressures(model), model.contentiousness

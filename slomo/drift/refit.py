@@ -1,8 +1,8 @@
-"""Incremental refit: a model brought up to date by a few runs, where profiling from scratch takes hundreds.
+"""Incremental refit: update a model from a few runs, where profiling from scratch takes hundreds.
 
-What a new version, clock speed or neighbourhood of memory does to an NF is mostly a matter of scale: solo throughput,
-how much of it pressure takes, how much pressure it makes. Those few numbers are fitted, drawn towards "as before" like
-a ridge (Hoerl and Kennard, 1970) as long as there are few runs; the curves' shape, which needs hundreds, is kept.
+A new version, clock speed or memory configuration mostly changes an NF by scale factors: of solo throughput, of its
+loss to pressure, and of its own pressure. These few factors are fitted, shrunk towards 1 like a ridge (Hoerl and
+Kennard, 1970) while runs are few; the shape of the curves, which takes hundreds of runs, is kept.
 """
 
 import math
@@ -31,16 +31,16 @@ from slomo.vocabulary.vector import MetricVector
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: The old model counts as much as this many new runs of the mean slowdown.
+#: Weight of the old model, in new runs of mean slowdown.
 PRIOR_RUNS = 1.0
-#: As much as this many new runs of pressure.
+#: Weight of the old contentiousness, in new runs.
 PRIOR_VECTORS = 2.0
-#: Standard errors by which a refit must be better; and what repeats of one solo run differ by, as a share.
+#: Standard errors by which a refit must be better; relative difference between repeated solo runs.
 SURE, SOLO_NOISE = 2.0, 0.01
 
 
 def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
-    """Return a model brought up to date by new runs of its NF, or the model itself where that is no better.
+    """Return a model updated from new runs of its NF, or the old model if that is not better.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
 
 
 def _gain(model: NFModel, subject: Subject) -> tuple[float, float]:
-    """Return by how much less a refit errs than the model on runs it did not see, as a share of solo throughput."""
+    """Return the reduction of held-out error by a refit, as a share of solo throughput."""
     name, beside = model.named(DEFAULT_MODEL), np.flatnonzero(subject.counts > 0)
     gains: list[float] = []
     for group in np.unique(subject.groups[beside]).tolist():
@@ -99,7 +99,7 @@ def _rows(subject: Subject, chosen: NDArray[np.bool_]) -> Subject:
 
 
 def _scaled_to(model: NFModel, subject: Subject) -> NFModel:
-    """Return the model scaled to new runs, whether or not that is better."""
+    """Return the model scaled to new runs, whether better or not."""
     solo = subject.solo_mpps
     factors = {name: _loss_factor(model, name, subject, solo) for name in model.sensitivity}
     sensitivity = {
@@ -127,7 +127,7 @@ def _scaled_to(model: NFModel, subject: Subject) -> NFModel:
 
 
 def _features(item: SensitivityModel, subject: Subject, traffic: Mapping[str, float]) -> Floats:
-    """Return the columns a model reads, NaN for what the new runs did not report."""
+    """Return the columns that a model reads, NaN for those that the new runs lack."""
     columns = [
         subject.columns([name])[:, 0]
         if name in subject.names
@@ -138,7 +138,7 @@ def _features(item: SensitivityModel, subject: Subject, traffic: Mapping[str, fl
 
 
 def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) -> float:
-    """Return by what the foretold losses are multiplied: ridge regression through the origin, towards 1."""
+    """Return the factor of the predicted losses: ridge regression through the origin, shrunk towards 1."""
     item = model.sensitivity[name]
     foretold = 1.0 - item.predict_mpps(_features(item, subject, model.traffic)) / model.solo_mpps
     measured = 1.0 - subject.mpps / solo_mpps
@@ -152,7 +152,7 @@ def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) 
 
 
 def _scaled(item: SensitivityModel, factor: float, old_mpps: float, new_mpps: float) -> SensitivityModel:
-    """Return a model whose losses are multiplied by `factor`, relative to the new solo throughput."""
+    """Return a model with losses multiplied by `factor`, relative to the new solo throughput."""
     for kind, scale in _SCALES.items():
         if isinstance(item, kind):
             scaled: SensitivityModel = scale(item, factor, old_mpps, new_mpps)
@@ -173,7 +173,8 @@ def _scaled_trees(item: TreeSensitivity, factor: float, old_mpps: float, new_mpp
 
 
 def _scaled_additive(item: AdditiveSensitivity, factor: float, _: float, new_mpps: float) -> AdditiveSensitivity:
-    # extra times by the factor of the losses: equal for small ones, somewhat less for large ones, never above solo
+    # extra times are scaled by the factor of the losses: nearly equal for small ones, less for large ones, never above
+    # solo
     return replace(item, base=factor * item.base, slopes=factor * item.slopes, solo_mpps=new_mpps)
 
 
@@ -234,7 +235,7 @@ def _profile(model: NFModel, subject: Subject) -> tuple[ContentiousnessProfile, 
 
 
 def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subject) -> float:
-    """Return measured over foretold values of one metric, drawn towards 1."""
+    """Return measured over predicted values of one metric, shrunk towards 1."""
     if name not in subject.own_names or any(part not in subject.names for part in profile.pressure_names):
         return 1.0
     foretold = profile.under(subject.columns(profile.pressure_names))[:, profile.metric_names.index(name)]
@@ -249,7 +250,7 @@ def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subjec
 
 
 def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibration]:
-    """Return the old interval widths, wider where the new runs are further off than half of the old ones were."""
+    """Return the old interval widths, widened if the new runs' errors exceed half of the old ones."""
     calibrations = {}
     for name, old in model.calibration.items():
         item = model.sensitivity[name]

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, and locks that die with their holder."""
+"""Files: atomic writes, and locks that are released when their holder dies."""

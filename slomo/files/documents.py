@@ -1,8 +1,8 @@
-"""Documents become values here, by one library (msgspec), and every refusal names file, line, field, got and needed.
+"""Convert documents to values with msgspec; every refusal names file, line, field, given and required value.
 
-JSON is parsed before YAML (it is the faster parser), YAML by libyaml's safe subset: its aliases are weighed before
-anything they stand for is built. Depth, digits and fields are bounded; a key that occurs twice and a number that is not
-finite are refused where they stand. Only then does msgspec make the value, with the types and ranges of its class.
+JSON is tried before YAML, as its parser is faster. YAML is read by libyaml's safe subset, and the size of its aliases
+is checked before they are expanded. Depth, digits and number of fields are limited; a repeated key and a non-finite
+number are refused with their position. Then msgspec makes the value, with the types and ranges of its class.
 """
 
 import re
@@ -37,7 +37,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Document:
-    r"""What a text says, in plain mappings, lists, texts and numbers.
+    r"""The content of a text, in plain mappings, lists, texts and numbers.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Document:
         return self.find_lines()
 
     def to(self, kind: type[T], hint: str | None = None) -> T:
-        """Return the value of a class; refusals as :func:`convert`."""
+        """Return the value of a class; raises as :func:`convert`."""
         return convert(self.data, kind, self.name, hint, lambda: self.lines)
 
     def table(self, hint: str | None = None) -> dict[str, Any]:
@@ -94,10 +94,10 @@ def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int
 
 
 def parse(text: str, name: str, hint: str | None = None) -> Document:
-    r"""Parse JSON, YAML, or TOML where the name ends so.
+    r"""Parse JSON or YAML, or TOML if the file name says so.
 
-    Raises ConfigurationError for what is none of them, a key that occurs twice, a number that is not finite or has too
-    many digits, and for more fields or levels than a document has.
+    Raises ConfigurationError for an invalid text, a repeated key, a number that is not finite or has too many digits,
+    and for too many fields or levels.
 
     Examples
     --------
@@ -130,9 +130,9 @@ def convert(
 ) -> T:
     """Make a value of a class from plain data.
 
-    Raises ConfigurationError for a field that is missing, not known, of another type, or out of its range, with its
-    description in the class (``Meta(description=...)``) as hint where there is no other; SlomoError: what the class
-    itself refuses, with the file's name before it.
+    Raises ConfigurationError for a field that is missing, unknown, of another type, or out of range; its description in
+    the class (``Meta(description=...)``) is the default hint. Raises SlomoError for values that the class itself
+    refuses, with the file's name added.
     """
     try:
         named: Any = kind
@@ -155,7 +155,7 @@ def convert(
 
 
 def _checked_depth(data: Any, name: str) -> Any:
-    """Refuse data that nests deeper than a document does."""
+    """Refuse data nested deeper than the limit."""
     level = [data]
     for _ in range(MOST_LEVELS):
         level = [
@@ -170,7 +170,7 @@ def _checked_depth(data: Any, name: str) -> Any:
 
 
 def parse_toml(text: str, name: str, hint: str | None = None) -> dict[str, Any]:
-    """Return what TOML says, whatever the file is called; refusals as :func:`parse`."""
+    """Parse TOML, whatever the file's name; raises as :func:`parse`."""
     import tomllib  # few files are TOML
 
     try:
@@ -184,7 +184,7 @@ def parse_toml(text: str, name: str, hint: str | None = None) -> dict[str, Any]:
 
 
 def _array(kind: Any, value: Any) -> Any:
-    """Make what msgspec has no type for: arrays of finite numbers."""
+    """Convert types that msgspec lacks: arrays of finite numbers."""
     import numpy as np
 
     if getattr(kind, "__origin__", kind) is not np.ndarray:
@@ -205,7 +205,7 @@ def _type_info(kind: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _holds_dataclasses(kind: Any) -> bool:
-    """Return whether a dataclass stands anywhere in a type."""
+    """Return whether a type contains a dataclass."""
     waiting: list[Any] = [_type_info(kind)]
     seen: set[Any] = set()
     while waiting:
@@ -222,7 +222,7 @@ def _holds_dataclasses(kind: Any) -> bool:
 
 
 def _refuse_unknown(data: Any, info: Any, position: Position) -> None:
-    """Refuse fields that a dataclass does not have, wherever it stands; structures refuse theirs themselves."""
+    """Refuse fields unknown to a dataclass, at any depth; msgspec structures refuse theirs themselves."""
     if isinstance(info, msgspec.inspect.Metadata):
         _refuse_unknown(data, info.type, position)
     elif isinstance(info, msgspec.inspect.UnionType):
@@ -234,7 +234,7 @@ def _refuse_unknown(data: Any, info: Any, position: Position) -> None:
 
 
 def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int, Any, Any]]:
-    """Return the parts of a value in which dataclasses may stand, each with its type."""
+    """Return the parts of a value that may contain dataclasses, each with its type."""
     if isinstance(info, _OBJECTS) and isinstance(data, dict):
         kinds = _field_types(info.cls)
         if isinstance(info, msgspec.inspect.DataclassType):
@@ -252,7 +252,7 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
 
 
 def _check_version(version: object, kind: type) -> None:
-    """Refuse the document of another version than that of the class's module."""
+    """Refuse a document of another version than its class's module."""
     readable = getattr(sys.modules[kind.__module__], "SCHEMA_VERSION", None)
     if version != readable:
         raise ConfigurationError(
@@ -273,9 +273,9 @@ def _unknown_field(key: object, position: Position) -> msgspec.ValidationError:
 
 
 def _place(problem: str, data: Any, kind: Any) -> Position:
-    """Return the place of the field that msgspec refuses.
+    """Return the position of the field that msgspec refuses.
 
-    It writes ``[...]`` for an entry of a mapping: which one is found by halving the mapping.
+    msgspec writes ``[...]`` for an entry of a mapping; the entry is found by bisecting the mapping.
     """
     place = problem.partition(" - at `")[2].rstrip("`")
     place += "[...]" if place.startswith("key`") else ""
@@ -302,7 +302,7 @@ def _at(data: Any, position: Position) -> Any:
 
 
 def _with_entries(data: Any, position: Position, entries: Sequence[Any]) -> Any:
-    """Return data of which the mapping at a place has these entries only."""
+    """Return data whose mapping at a position has only these entries."""
     if not position:
         return {key: data[key] for key in entries}
     made = data.copy()
@@ -319,7 +319,7 @@ def _refusal(data: Any, kind: Any) -> str:
 
 
 def _types_at(kind: Any, position: Position) -> list[tuple[Any, str | None]]:
-    """Return the types that may stand at a place, each with its description."""
+    """Return the possible types at a position, with their descriptions."""
     types = _alternatives(_type_info(kind), None)
     for part in position:
         children = (_child(info, part) for info, _ in types)
@@ -342,7 +342,7 @@ def _child(info: Any, part: str | int) -> Any:
 
 
 def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | None]:
-    """Return msgspec's refusal in the house's words, the place of the field, and what its description says."""
+    """Return msgspec's refusal in slomo's words, the field's position, and its description."""
     position = _place(problem, data, kind)
     types = _types_at(kind, position)
     described = next((text for _, text in types if text), None)
@@ -378,7 +378,7 @@ def _dotted(position: Position) -> str:
 def _missing_fields(
     data: Any, position: Position, types: list[tuple[Any, str | None]], described: str | None
 ) -> tuple[str, Position, str | None]:
-    """Return what to say about all fields that one mapping lacks, and what they are."""
+    """Return the message about all missing fields of one mapping, with their descriptions."""
     there = _at(data, position)
     missing = [
         (each.encode_name, next((text for _, text in _alternatives(each.type, None) if text), None))

@@ -1,8 +1,7 @@
-"""The one way slomo writes what must survive a kill or a full disk: draft, fsync, rename, fsync of the folder.
+"""Durable writes that survive a kill or a full disk: temporary file, fsync, rename, fsync of the folder.
 
-After a crash a reader finds the old content or the new, never neither (the recipe of POSIX rename; see also
-Pillai et al., OSDI'14, for what happens without each of the steps). Drafts of writers that were killed are swept by the
-next one that writes into the folder.
+After a crash a reader finds either the old or the new content (the POSIX rename recipe; Pillai et al., OSDI'14, show
+the effect of omitting a step). Temporary files of killed writers are removed by the next writer in the folder.
 """
 
 import fcntl
@@ -15,15 +14,14 @@ from typing import BinaryIO
 from slomo.errors import StoreError
 from slomo.files.lock import LockFile
 
-#: How names of drafts end; they begin with a dot.
+#: Suffix of temporary files, whose names begin with a dot.
 DRAFT = ".slomo-draft"
 
 
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object], mode: int = 0o666) -> Path:
-    """Put a file in place whole, or leave what was there.
+    """Write a file completely, or leave the old one unchanged.
 
-    Raises StoreError on a full disk, a read-only directory, or whatever else the system refuses; the old file is as it
-    was.
+    Raises StoreError on a full disk, a read-only directory, or any other refusal; the old file is unchanged.
 
     Parameters
     ----------
@@ -77,9 +75,9 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 
 
 def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
-    """Overwrite a part of a file that is there, and sync it: a full disk has room for that.
+    """Overwrite a part of an existing file in place, and sync it; that works on a full disk.
 
-    A kill may cut it short: its reader must recognise that. Raises StoreError where the system refuses.
+    A kill may truncate it, which its reader must detect. Raises StoreError if the system refuses.
     """
     try:
         with Path(path).open("r+b") as file:
@@ -94,9 +92,9 @@ def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
 
 
 def make_private(path: str | Path) -> None:
-    """Make a file that its owner alone may read, or take a file that is there from others.
+    """Create a file that only its owner can read, or restrict an existing one.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be created.
     """
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -107,7 +105,7 @@ def make_private(path: str | Path) -> None:
 
 
 def _own_draft(place: Path) -> tuple[int, str]:
-    """Return a new draft, open and held: its lock ends with this process, however that ends."""
+    """Return a new temporary file with a lock that ends with this process."""
     import tempfile  # who only reads does without
 
     while True:
@@ -119,7 +117,7 @@ def _own_draft(place: Path) -> tuple[int, str]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove drafts of writers that are gone."""
+    """Remove temporary files of ended writers."""
     for name in os.listdir(folder):
         if name.startswith(".") and name.endswith(DRAFT):
             with suppress(OSError):  # held by a writer at work, or gone
@@ -133,9 +131,9 @@ def _sweep(folder: Path) -> None:
 
 @contextmanager
 def turn_taking(folder: str | Path) -> Iterator[None]:
-    """Let writers of one folder take turns; the kernel ends a turn with the process that has it, however that ends.
+    """Serialise writers of one folder; the lock ends with its process.
 
-    Raises StoreError where the folder cannot be made or written to.
+    Raises StoreError if the folder cannot be created or written to.
 
     Examples
     --------

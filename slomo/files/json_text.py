@@ -1,6 +1,6 @@
-"""JSON read as strictly as it is written: each key once, every number finite, and the place of every field.
+"""Strict JSON: each key once, every number finite, and the position of every field.
 
-`json` of the standard library reports a text's first fault by line; what it lets pass is refused by its own hooks.
+The standard library's `json` reports syntax errors by line; its hooks refuse what else is wrong.
 """
 
 import json
@@ -15,17 +15,17 @@ from slomo.errors import ConfigurationError
 Position = tuple[str | int, ...]
 #: Digits of a whole number: those of 64 bits.
 MOST_DIGITS = 19
-#: No number of a document is larger: what is computed from those that are overflows.
+#: Largest number in a document: results computed from larger ones would overflow.
 MOST = 1e60
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
 
 
 class NotJsonError(ConfigurationError):
-    """Text that is no JSON; it may be YAML."""
+    """Text that is not JSON; it may be YAML."""
 
 
 class RefusedError(Exception):
-    """JSON that parses and is refused: a key twice, or a number that is none."""
+    """Valid JSON that is refused: a repeated key, or an invalid number."""
 
     def __init__(self, token: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class RefusedError(Exception):
 
 
 def parse_json(text: str | bytes, name: str, hint: str | None = None, most: float = MOST) -> Any:
-    """Return what JSON says, each key once and every number finite; refusals as :func:`parse`.
+    """Parse JSON with unique keys and finite numbers; raises as :func:`parse`.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite_number(digits: str, most: float = MOST) -> float:
-    """Return the number that digits stand for; refuses infinity, and what no unit makes so large."""
+    """Convert digits to a number; refuses infinity, and numbers too large for any unit."""
     value = float(digits)
     if not -most <= value <= most:
         needed = "finite numbers" if not math.isfinite(value) else f"at most {most:g}"
@@ -107,7 +107,7 @@ def _locate(text: str, problem: RefusedError) -> tuple[str, str]:
 
 
 def json_offsets(text: str) -> Iterator[tuple[Position, int]]:
-    """Yield position and offset of every field of a JSON text, in order; a repeated field is yielded each time."""
+    """Yield path and offset of every field of a JSON text, in order; a repeated field is yielded each time."""
     path: list[str | int] = []
     in_list: list[bool] = []
     key = False
@@ -134,7 +134,7 @@ def json_offsets(text: str) -> Iterator[tuple[Position, int]]:
 
 
 def json_positions(text: str) -> Iterator[tuple[Position, int]]:
-    """Yield position and line of every field."""
+    """Yield path and line of every field."""
     line, last = 1, 0
     for position, offset in json_offsets(text):
         line, last = line + text.count("\n", last, offset), offset

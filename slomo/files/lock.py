@@ -1,6 +1,6 @@
-"""A lock file that one process holds at a time, that says which, and that dies with its holder.
+"""A lock file that names its holder and is released when that process dies.
 
-The kernel releases a `flock` when its process ends, however it ends; the file is removed when the lock is given up.
+The kernel releases a `flock` when its process ends; the file is removed when the lock is released.
 """
 
 import fcntl
@@ -53,10 +53,10 @@ class LockFile:
         return self._descriptor is not None
 
     def acquire(self, *, wait: bool = False) -> None:
-        """Take the lock; nothing happens if it is held by this object already.
+        """Take the lock, unless this object holds it already.
 
-        `wait`: wait for who holds it, for as long as it takes. Raises LockHeldError at once, without `wait`, if another
-        process or object holds it; OSError if the file cannot be opened.
+        `wait`: wait for the present holder, without time limit. Raises LockHeldError at once, without `wait`, if
+        another process or object holds it; OSError if the file cannot be opened.
         """
         while self._descriptor is None:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self._mode)
@@ -74,7 +74,7 @@ class LockFile:
                     os.close(descriptor)
 
     def release(self) -> None:
-        """Give the lock up and remove its file; nothing happens if it is not held."""
+        """Release the lock and remove its file, if it is held."""
         if self._descriptor is not None:
             with suppress(OSError):
                 self.path.unlink()  # while still held: who takes a file that is gone tries again

@@ -1,7 +1,7 @@
-"""Open a file that somebody else may have put there: regular files alone, never waited for, never more than a limit.
+"""Open untrusted files safely: regular files only, without blocking, up to a size limit.
 
-A FIFO would block, a device has no end, and a link in a shared folder may lead anywhere (the kernel's
-`protected_symlinks`, Documentation/admin-guide/sysctl/fs.rst): each is refused by name.
+A FIFO would block, a device has no end, and a link in a shared folder may point anywhere (the kernel's
+`protected_symlinks`, Documentation/admin-guide/sysctl/fs.rst): each is refused.
 """
 
 import errno
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 
-#: Documents that people write are never larger.
+#: Size limit of documents that people write.
 DOCUMENT_BYTES = 1_000_000
 _PIECE_BYTES = 2**20
 _KINDS = {
@@ -27,8 +27,8 @@ _KINDS = {
 def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
     """Return the descriptor of a regular file of at most `limit` bytes, opened for reading.
 
-    Raises ConfigurationError where it is missing, unreadable, too large, not a regular file, or behind a link of
-    somebody else.
+    Raises ConfigurationError if it is missing, unreadable, too large, not a regular file, or behind another user's
+    link.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
@@ -56,10 +56,10 @@ def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
 
 
 def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> bytes:
-    """Return the content of a regular file of at most `limit` bytes, and of a given digest where there is one.
+    """Return the content of a regular file of at most `limit` bytes, checked against a digest if one is given.
 
-    Raises ConfigurationError as :func:`open_regular`; also where the file grows while it is read, or its digest
-    differs; StoreError where the disk fails: no fault of the file.
+    Raises ConfigurationError as :func:`open_regular`, and if the file grows during reading or its digest differs;
+    StoreError if the disk fails.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
 
 
 def read_text(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> str:
-    """Return the text (UTF-8, with or without byte order mark) of a regular file; refusals as :func:`read_bytes`."""
+    """Return the text (UTF-8, with or without byte order mark) of a regular file; raises as :func:`read_bytes`."""
     try:
         return read_bytes(path, limit, hint, sha256).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -93,7 +93,7 @@ def read_text(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = 
 
 
 def _through_link(path: str | Path, flags: int) -> int:
-    """Open the target of a link that is owned by us, by root, or by the owner of the target."""
+    """Open the target of a link owned by this user, by root, or by the target's owner."""
     owner = os.lstat(path).st_uid
     descriptor = os.open(path, flags)
     if owner not in (0, os.geteuid(), os.fstat(descriptor).st_uid):
@@ -111,6 +111,6 @@ def _unreadable(path: str | Path, error: OSError, hint: str | None) -> SlomoErro
 
 
 def too_large(path: str | Path, limit: int, hint: str | None = None, size: int | None = None) -> ConfigurationError:
-    """Return what says that a file is larger than what is read."""
+    """Return the error for a file above the size limit."""
     has = f"has {size} bytes" if size is not None else "grows while it is read"
     return ConfigurationError(f"{path}: {has}, needed at most {limit}", hint=hint)

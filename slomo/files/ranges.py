@@ -1,13 +1,13 @@
-"""Numbers with their range, for the annotations of values that are read from files.
+"""Number types with ranges, for the fields of values that are read from files.
 
-The ranges are those of the command line's options too (`slomo.cli.types`).
+The command line's options have the same ranges (`slomo.cli.types`).
 """
 
 from typing import Annotated
 
 from msgspec import Meta
 
-#: More instances, runs or windows than this are a slip of the pen.
+#: Larger numbers of instances, runs or windows are taken for typing errors.
 MOST = 1_000_000
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MOST)]
@@ -19,7 +19,7 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Part = Annotated[float, Meta(gt=0.0, le=1.0)]
 Percent = Annotated[int, Meta(ge=1, le=100)]
 Seconds = Annotated[float, Meta(gt=0.0, le=1e9)]
-#: Packets, requests or bits a second in millions, or billions of bytes.
+#: Packets, requests or bits per second in millions, or bytes in billions.
 Rate = Annotated[float, Meta(ge=0.0, le=1e6)]
 PositiveRate = Annotated[float, Meta(gt=0.0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1, max_length=1000)]

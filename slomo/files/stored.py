@@ -1,4 +1,4 @@
-"""Values that are stored as mappings: written field by field, read back by the types and ranges of their fields."""
+"""Values stored as mappings: written field by field, read back by the types and ranges of their fields."""
 
 import typing
 from collections.abc import Callable, Mapping
@@ -19,8 +19,9 @@ _LEAVES = frozenset({float, int, str, bool, type(None)})
 class Stored:
     """A dataclass with a JSON-ready form.
 
-    A subclass says what is written besides its fields: ``version=`` and ``kind=`` before them, ``derived=`` properties
-    after them; ``readers=`` make fields whose type cannot read itself. What is not known is left aside when it is read.
+    A subclass declares what is written besides its fields: ``version=`` and ``kind=`` before them, ``derived=``
+    properties after them; ``readers=`` construct fields whose type cannot read itself. Unknown fields are ignored in
+    reading.
 
     Examples
     --------
@@ -60,7 +61,8 @@ class Stored:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild from :meth:`to_dict`'s mapping.
 
-        Raises ConfigurationError for a field that is missing, of another type or out of range, and for another version.
+        Raises ConfigurationError for a field that is missing, of another type, or out of range, and for another
+        version.
         """
         kind: Any = cls
         shape, readers = _shape(kind)
@@ -77,7 +79,7 @@ class Stored:
 
 
 def stored(value: Any) -> Any:
-    """Return a value in mappings, lists, texts and numbers; whatever has a form of its own in that form.
+    """Return a value as mappings, lists, texts and numbers, using each part's own stored form if it has one.
 
     Examples
     --------
@@ -108,7 +110,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _shape(kind: Any) -> tuple[type[msgspec.Struct], dict[str, _Reader]]:
-    """Return what a mapping must hold for a class, and readers of the fields that have a form of their own."""
+    """Return the fields that a class's mapping must have, and readers of fields with their own stored form."""
     hints: dict[str, Any] = typing.get_type_hints(kind, include_extras=True)
     readers = {name: reader for name, hint in hints.items() if (reader := kind._readers.get(name) or _reader(hint))}
     held: list[Any] = []
@@ -120,7 +122,7 @@ def _shape(kind: Any) -> tuple[type[msgspec.Struct], dict[str, _Reader]]:
 
 
 def _reader(kind: Any) -> _Reader | None:
-    """Return what reads a type with a form of its own, alone or in a tuple or mapping; None for all others."""
+    """Return the reader of a type with its own stored form, alone or in a tuple or mapping; None for others."""
     if hasattr(kind, "from_dict"):
         own: _Reader = kind.from_dict
         return own

@@ -1,7 +1,7 @@
-"""YAML read by libyaml's safe subset: its aliases are weighed before anything they stand for is built.
+"""YAML by libyaml's safe subset; the size of aliases is checked before they are expanded.
 
-A few lines whose aliases or merges refer to each other stand for billions of fields ("billion laughs"); here their
-events are counted first. A key that occurs twice and a number that is not finite are refused where they stand.
+A few lines with nested aliases or merges can expand to billions of fields ("billion laughs"), so their events are
+counted first. A repeated key and a non-finite number are refused with their position.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import Any
 from slomo.errors import ConfigurationError
 from slomo.files.json_text import MOST, MOST_DIGITS, Position
 
-#: Fields of one document, what its aliases stand for included, and levels in each other.
+#: Limits of a document's fields, expanded aliases included, and of its levels.
 MOST_FIELDS = 200_000
 MOST_LEVELS = 64
 _ALIASES = "write out what its aliases (*name) stand for"
@@ -19,7 +19,7 @@ _SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "value"}
 
 
 class YamlText:
-    """One YAML text, built after its events were counted."""
+    """One YAML text, built after counting its events."""
 
     def __init__(self, text: str, name: str, hint: str | None) -> None:
         import yaml  # who reads JSON alone does without
@@ -42,7 +42,7 @@ class YamlText:
         return (None if node is None else self._value(node, ())), self._lines
 
     def _weigh(self) -> None:
-        """Count levels and fields, those that aliases stand for included, before anything is built."""
+        """Count levels and fields, including expanded aliases, before anything is built."""
         yaml = self._yaml
         anchors: dict[str, int] = {}
         opened: list[tuple[str | None, int]] = []

@@ -1,1 +1,1 @@
-"""What was measured, as values: runs, measurements, their provenance, and the datasets made of them."""
+"""Measured values: runs, measurements, provenance, and datasets of them."""

@@ -20,7 +20,7 @@ class CatalogEntry:
     name: str
     #: The directory.
     path: Path
-    #: First sentence of its card, empty where it has none.
+    #: First sentence of its card; empty without a card.
     summary: str
 
     def load(self) -> ProfileDataset:
@@ -51,7 +51,8 @@ def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
 def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
     """Load a shipped dataset by name, or any dataset by path.
 
-    Raises ConfigurationError for a path at which there is nothing; UnknownNameError for another name, with the nearest.
+    Raises ConfigurationError for a path without a dataset; UnknownNameError, with the nearest name, for an unknown
+    name.
     """
     if Path(name).exists():
         return load_dataset(name)

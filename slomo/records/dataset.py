@@ -1,7 +1,7 @@
-"""The profile dataset: every measurement of a campaign as one tidy table, with the environment it was made in.
+"""The profile dataset: every measurement of a campaign in one tidy table, with its environment.
 
-SLOMO (SIGCOMM'20) section 4.1: the pairs (V, P) that train sensitivity models, and the core-level vectors that make
-contentiousness profiles, stand in one table with one row per measurement and target.
+SLOMO (SIGCOMM'20) section 4.1: the pairs (V, P) that train sensitivity models, and the core-level vectors of
+contentiousness profiles, are in one table with one row per measurement and target.
 """
 
 import json
@@ -68,7 +68,7 @@ class ProfileDataset:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The environment the measurements share, as a copy."""
+        """A copy of the environment that the measurements share."""
         environment: dict[str, Any] = json.loads(json.dumps(self._environment))
         return environment
 
@@ -79,7 +79,7 @@ class ProfileDataset:
 
     @property
     def profiled_targets(self) -> tuple[str, ...]:
-        """Those of :attr:`targets` that occur other than in mixes at reduced load."""
+        """The :attr:`targets` that occur outside mixes at reduced load."""
         elsewhere = (self._frame[schema.PLAN] != Plan.MIX) | self._frame[schema.OFFERED].isna()
         return tuple(map(str, self._frame.loc[elsewhere, schema.TARGET].unique()))
 
@@ -134,7 +134,7 @@ class ProfileDataset:
         return self._with(self._frame[keep])
 
     def converged(self) -> "ProfileDataset":
-        """Return the rows of runs that converged, as far as the testbed knows; the others are kept and train nothing.
+        """Return the rows of converged runs, as far as the testbed knows; others are not used for training.
 
         Examples
         --------
@@ -144,7 +144,7 @@ class ProfileDataset:
         return self._with(self._frame[self._frame[schema.STABILITY] != Stability.UNCONVERGED])
 
     def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return one vector family as a frame with a column per metric; NaN where not reported.
+        """Return one vector family as a frame with a column per metric; NaN if not reported.
 
         Parameters
         ----------
@@ -171,9 +171,9 @@ class ProfileDataset:
         return self._frame[[schema.metric_column(prefix, name) for name in wanted]].set_axis(list(wanted), axis=1)
 
     def metric_names(self, prefix: str) -> tuple[str, ...]:
-        """Return the metrics of a family that were measured, in table order.
+        """Return the measured metrics of a family, in table order.
 
-        The zeros of solo rows do not count as measured where there are other rows.
+        Zeros of solo rows count as measured only if there are no other rows.
         """
         schema.metric_column(prefix, "IPC")
         contended = self._frame[self._frame[schema.COMPETITOR_COUNT] > 0]
@@ -196,7 +196,7 @@ class ProfileDataset:
         return rows.competitors_from_cell(str(self._frame[schema.COMPETITORS].iloc[row]))
 
     def solo_mpps(self, target: str, machine: str | None = None) -> float:
-        """Return the solo throughput of a target [Mpps]: see :meth:`solo_source` for where it comes from.
+        """Return the solo throughput of a target [Mpps]; :meth:`solo_source` gives its source.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class ProfileDataset:
         return self._solo(target, machine)[0]
 
     def solo_source(self, target: str, machine: str | None = None) -> str:
-        """Say what the solo throughput rests on: ``measured``, ``stated`` or ``best measured``.
+        """Return the source of the solo throughput: ``measured``, ``stated`` or ``best measured``.
 
         ``best measured`` is the highest throughput of an imported table that lacks solo runs; slowdowns are
         then relative to it.
@@ -231,10 +231,10 @@ class ProfileDataset:
         )
 
     def merge(self, other: "ProfileDataset") -> "ProfileDataset":
-        """Return the rows of both; a measurement that both hold appears once.
+        """Return the rows of both datasets; a measurement in both appears once.
 
-        What the reporters of two hosts felt is brought to the units of this dataset, by competitions that both probed
-        (`slomo.records.host_effect`); of a run that both made, this dataset's is kept.
+        Readings of two hosts' reporters are converted to the units of this dataset, by competitions that both probed
+        (`slomo.records.host_effect`); a run in both is taken from this dataset.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class ProfileDataset:
         return ProfileDataset(both, environment)
 
     def _with_host(self, other: "ProfileDataset") -> "ProfileDataset":
-        """Return the rows of both, those of a host whose probes have another calibration in the units of this one."""
+        """Return the rows of both, those of a host with another calibration converted to this one's units."""
         first, second = (
             host_effect.by_competition(each._frame, each.metric_names("competition")) for each in (self, other)
         )
@@ -349,7 +349,7 @@ class ProfileDataset:
         return cls._checked(*tables.read_parquet(Path(path)))
 
     def to_csv(self, path: str | Path) -> None:
-        """Write to a CSV file (exact; read it elsewhere with ``comment='#'``); StoreError where that fails."""
+        """Write to a CSV file (exact; other programs read it with ``comment='#'``); StoreError if that fails."""
         tables.write_csv(Path(path), self._frame, self._environment)
 
     @classmethod
@@ -358,7 +358,7 @@ class ProfileDataset:
         return cls._checked(*tables.read_csv(Path(path)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back; what was not reported is None."""
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back; missing values are None."""
         columns = {name: [_plain(value) for value in self._frame[name].tolist()] for name in self._frame.columns}
         reported = {
             name: values
@@ -385,7 +385,7 @@ class ProfileDataset:
         return matching_rows
 
     def rows(self, keep: NDArray[np.bool_]) -> "ProfileDataset":
-        """Return the rows that a mask keeps."""
+        """Return the rows selected by a mask."""
         return self._with(self._frame[keep])
 
     def _with(self, frame: pd.DataFrame) -> "ProfileDataset":

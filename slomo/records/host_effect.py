@@ -1,9 +1,8 @@
-"""What probed hosts feel differently, as a factor per host and metric, so that their runs stand in one dataset.
+"""Differences between probed hosts, as a factor per host and metric, so that their runs form one dataset.
 
-Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`): beside the same competition one feels
-more extra time than another. Competitions that all machines probed tell by what factor they differ; readings are
-brought to common units with that factor, and the dataset's environment keeps calibrations and factors. Throughput is
-left as it is.
+Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`), so their extra times beside the same
+competition differ. Competitions probed on all machines give the factor between them. Readings are converted to common
+units, and the dataset's environment keeps calibrations and factors. Throughput is not changed.
 """
 
 import hashlib
@@ -21,30 +20,30 @@ from slomo.vocabulary.metrics import FELT
 from slomo.vocabulary.vector import Floats, MetricVector
 from slomo.vocabulary.workload import canonical_json
 
-#: Competitions that hosts must have probed alike, at least.
+#: Least number of competitions that hosts must have probed in common.
 FEWEST = 4
-#: Readings that are farther from the common ones than this share follow something else: a host like that is refused.
+#: Relative distance from the common readings above which a host is refused, as its reporters measure something else.
 MOST_MISFIT = 0.25
-#: Settings that belong to one host.
+#: Settings specific to one host.
 OWN_SETTINGS = ("calibration", "reporters")
 HOSTS = "hosts"
 
 
 @dataclass(frozen=True)
 class HostEffect:
-    """How one host's readings become common ones."""
+    """Conversion of one host's readings to common units."""
 
-    #: Of each metric that reporters feel.
+    #: Factor of each reporter metric.
     factors: Mapping[str, float]
-    #: How far its readings are from the common ones even then, as a share of these.
+    #: Remaining relative distance of its readings from the common ones.
     misfit: float
 
 
 def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
-    """Return the effect of each host from what all of them read of the same competitions, in the same order.
+    """Return the effect of each host from its readings of the same competitions, in the same order.
 
-    The common reading of a competition is the median over hosts; a factor is fitted by least squares through zero, so
-    that what is hardly felt says little.
+    The common reading of a competition is the median over hosts; factors are fitted by least squares through zero, so
+    that small readings count little.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[
 
 
 def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Return what was felt of each competition of a dataset, the mean where it was probed more than once."""
+    """Return the readings of each competition of a dataset, their mean if it was probed repeatedly."""
     felt = [name for name in names if name in FELT]
     pressed = frame[frame[schema.COMPETITOR_COUNT] > 0]
     columns = {schema.metric_column("competition", name): name for name in felt}
@@ -68,9 +67,9 @@ def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
-    """Return the effect of a host from competitions that another probed, whose readings are the common ones.
+    """Return a host's effect from competitions that another host probed, whose readings count as common.
 
-    Raises IncompatibleMeasurementsError where these are too few, or say that one host's reporters feel something else.
+    Raises IncompatibleMeasurementsError if these are too few, or one host's reporters measure something else.
     """
     if len(common) < FEWEST:
         raise IncompatibleMeasurementsError(
@@ -90,7 +89,7 @@ def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
 
 
 def joined_hosts(first: Mapping[str, Any], second: Mapping[str, Any], effect: HostEffect) -> dict[str, dict[str, Any]]:
-    """Return the hosts of two datasets, by calibration; those of the second seen through an effect."""
+    """Return the hosts of two datasets, by calibration; those of the second converted by an effect."""
     hosts: dict[str, dict[str, Any]] = {}
     for environment, factors, misfit in ((first, {}, 0.0), (second, effect.factors, effect.misfit)):
         alone = {calibration_of(environment): {"reporters": environment["settings"].get("reporters", {})}}
@@ -110,7 +109,7 @@ def _effect(names: Sequence[str], mine: Floats, common: Floats) -> HostEffect:
 
 
 def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecord:
-    """Return a run with what its host's reporters felt in common units."""
+    """Return a run with its host's reporter readings in common units."""
     alone, beside = (None if phase is None else _phase(phase, factors) for phase in (record.alone, record.beside))
     return replace(record, alone=alone, beside=beside)
 
@@ -118,7 +117,7 @@ def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecor
 def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the environment of runs of several hosts.
 
-    `environment`: what they share. `calibrated`: calibration -> ``factors`` and what the host states of its
+    `environment`: what they share. `calibrated`: calibration -> ``factors`` and the host's statement of its
     ``reporters``.
     """
     reporters = [(each.get("reporters") or {}, each["factors"]) for each in calibrated.values()]
@@ -135,7 +134,7 @@ def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, 
 
 
 def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment without what belongs to one host.
+    """Return an environment without host-specific entries.
 
     Examples
     --------
@@ -147,7 +146,7 @@ def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def calibration_of(environment: Mapping[str, Any]) -> str:
-    """Return which calibration reads the vectors; empty where counters do.
+    """Return the calibration behind the vectors; empty with counters.
 
     Examples
     --------
@@ -158,7 +157,7 @@ def calibration_of(environment: Mapping[str, Any]) -> str:
 
 
 def measured_by(record: RunRecord) -> str:
-    """Return the calibration of the host that made a run of a fleet."""
+    """Return the calibration of the host that made a fleet's run."""
     return str(record.provenance.get("fleet", {}).get("calibration", ""))
 
 

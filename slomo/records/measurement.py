@@ -1,4 +1,4 @@
-"""A measurement: replicates of one experiment, summarised, with a verdict on their stability.
+"""A measurement: summarised replicates of one experiment, with a verdict on their stability.
 
 A measurement is values + metadata + verdict (pyperf's discipline); the raw replicates stay in it.
 """
@@ -17,7 +17,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class Stability(StrEnum):
-    """Whether replicates agree within the limit, and whether the testbed says that each stood still."""
+    """Whether replicates agree within the limit, and whether the testbed reports each as converged."""
 
     STABLE = "stable"
     UNSTABLE = "unstable"
@@ -34,7 +34,7 @@ class Measurement:
     throughput_mpps: tuple[float, ...]
     #: SLOMO's V: socket-level metrics of the competitors running alone; None for a solo run.
     competition: MetricVector | None
-    #: Socket-level metrics beside the target, less the target's own share; what the equilibrium needs.
+    #: Socket-level metrics beside the target, less the target's own part; the input of the equilibrium.
     beside: MetricVector | None
     #: Core-level metrics of the target beside its competitors.
     contentiousness: MetricVector
@@ -45,7 +45,7 @@ class Measurement:
     stability: Stability
     #: As in `RunRecord`.
     provenance: Mapping[str, Any]
-    #: Standard error of one replicate's throughput [Mpps], where the testbed knows it; median over replicates.
+    #: Standard error of one replicate's throughput [Mpps], if the testbed knows it; median over replicates.
     throughput_error_mpps: float | None = None
 
     @property
@@ -121,9 +121,9 @@ def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
 
 
 def _others(record: RunRecord) -> MetricVector:
-    """Return the socket's vector beside the target less the target's own share.
+    """Return the socket's vector beside the target, less the target's own part.
 
-    Only metrics that add up can be subtracted; the others are taken as the socket shows them.
+    Only additive metrics can be subtracted; the others are the socket's.
     """
     assert record.beside is not None
     socket, own = record.beside.socket, record.target.vector

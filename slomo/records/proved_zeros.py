@@ -1,7 +1,7 @@
-"""Zeros that are true: a tool prints nothing but 0 for a gentle competition, and for a counter that it cannot read.
+"""True zeros: a tool prints 0 both for a mild competition and for a counter that it cannot read.
 
-One recording cannot tell the two apart, so its reader leaves such a metric out and says so; where another run of the
-same campaign reads more than 0, the counter works, and what was left out was 0.
+One recording cannot distinguish the two, so its reader leaves such a metric out and notes it. If another run of the
+same campaign has a positive value, the counter works, and the omitted values were 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from slomo.records.run import Phase, RunRecord
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Where a run on a host says, by phase and scope, which metrics read 0 throughout.
+#: Key under which a host's run lists, by phase and scope, the metrics that were 0 throughout.
 ZERO_THROUGHOUT = "zero_throughout"
 
-#: Read by the same counter: where one works, the other does.
+#: Metrics of the same counter: if one works, so does the other.
 _SAME_COUNTER = {"LMB": "RMB", "RMB": "LMB", "L3MPI": "L3MISS"}
 
 Proved = Mapping[str, frozenset[str]]
 
 
 def with_proved_zeros(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return a campaign's records with 0 for what read 0 throughout, where the counter is proved to work.
+    """Return a campaign's records with 0 for metrics that were 0 throughout, if the counter is known to work.
 
-    `records`: all runs of one campaign; the answer does not depend on their order.
+    `records`: all runs of one campaign; the result does not depend on their order.
     """
     proved = {Scope.CORE.value: _positive(records, Scope.CORE), Scope.SOCKET.value: _positive(records, Scope.SOCKET)}
     return [_mended(record, proved) for record in records]

@@ -1,4 +1,4 @@
-"""What was measured, where and with what, and which of it must agree before two datasets may be merged.
+"""Provenance of measurements, and the parts that must agree before two datasets may be merged.
 
 Refusing to merge unlike measurements with a readable difference follows pyperf's metadata check and DPDK DTS's
 testbed fingerprints.
@@ -14,20 +14,20 @@ from slomo.vocabulary.colocation import Colocation
 
 SCHEMA_VERSION = 1
 
-#: Parts of an environment that must agree wherever both sides state them.
+#: Parts of an environment that must agree if both sides state them.
 MUST_MATCH: tuple[str, ...] = (
     "testbed", "machine", "settings", "environment", "simulator", "noise", "protocol", "source",
     "machines", "network_functions",
 )  # fmt: skip
 
-#: Among them, tables of named things: only names that both sides have are compared.
+#: The parts that are tables of named things: only names on both sides are compared.
 BY_NAME: tuple[str, ...] = ("machines", "network_functions")
 
 _PACKAGES = ("slomo", "numpy", "pandas", "pyarrow", "numba")
 
 
 def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    """Return the versions of the interpreter and of `packages`; one that is not installed is left out.
+    """Return the versions of the interpreter and of the installed ones of `packages`.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
 
 
 def platform_fingerprint() -> dict[str, str]:
-    """Return what identifies the kind of host, without its name or address.
+    """Return properties that identify the kind of host, without its name or address.
 
     Examples
     --------
@@ -116,9 +116,9 @@ def describe_run(
 
 
 def require_felt(environment: Mapping[str, Any]) -> None:
-    """Raise for measurements whose vectors are equivalents of counters, read off laws that did not hold.
+    """Raise an error for older measurements whose vectors were converted from probes to counter units by a refuted law.
 
-    Raises IncompatibleMeasurementsError saying how to repeat them.
+    The IncompatibleMeasurementsError says how to repeat them.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def require_felt(environment: Mapping[str, Any]) -> None:
 
 
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what differs in the parts that must agree, as lines ``key: left | right``; empty where nothing does.
+    """Return the differences in the parts that must agree, as lines ``key: left | right``; empty if there are none.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, 
 
 
 def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> None:
-    """Raise unless measurements from both environments may stand in one dataset.
+    """Raise an error unless measurements from both environments may be in one dataset.
 
     Raises IncompatibleMeasurementsError with the difference.
     """
@@ -172,7 +172,7 @@ def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> Non
 
 
 def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a merged dataset: tables are united, what differs is listed once per side.
+    """Return the environment of a merged dataset: tables are united, differing values listed per side.
 
     Examples
     --------

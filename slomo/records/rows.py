@@ -1,7 +1,7 @@
-"""Measurements and runs turned into rows of a profile dataset.
+"""Conversion of measurements and runs to rows of a profile dataset.
 
-Solo rows carry zero for every metric that adds up (no competitors, no pressure); a run of a mix is read once per
-tenant, each in turn as the target ("rotation"), so that one run of n NFs checks n predictions.
+Solo rows have zero for every additive metric (no competitors, no pressure). A run of a mix gives one row per tenant,
+each in turn as the target ("rotation"), so that one run of n NFs tests n predictions.
 """
 
 import functools
@@ -22,14 +22,14 @@ from slomo.vocabulary.metrics import FELT, METRICS, Rule, Scope, no_pressure
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload, canonical_json
 
-#: NF whose knobs make the pressure; a run in which every competitor is one of it belongs to the pressure plan.
+#: NF with pressure knobs; a run with only such competitors belongs to the pressure plan.
 SYNTHETIC = "synthetic"
 
 Row = dict[str, Any]
 
 
 def plan_of(colocation: Colocation) -> Plan:
-    """Return the plan a co-location belongs to by its competitors.
+    """Return the plan of a co-location, which follows from its competitors.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def _group_rows(group: _Group) -> list[Row]:
 
 
 def rotate(record: RunRecord, slot: int) -> RunRecord:
-    """Return a run as seen by its tenant `slot`; only the first one's competition was measured alone.
+    """Return a run with tenant `slot` as target; only the first tenant's competition was measured alone.
 
     Examples
     --------
@@ -242,5 +242,5 @@ def _json(text: str) -> Any:
         raise InvalidValueError(f"{text[:80]!r} is no JSON: {error}") from None
 
 
-#: Verdict of a row whose replicates are not known.
+#: Verdict of a row with unknown replicates.
 UNREPEATED = str(Stability.STABLE)

@@ -1,7 +1,7 @@
-"""One run of one experiment, raw: what a testbed hands back.
+"""The raw result of one run of one experiment on a testbed.
 
-Two phases, as SLOMO (SIGCOMM'20) measures and its published scripts do: PCM runs once with only the competitors, before
-the target starts (its socket-level columns are the vector V), and again with the target beside them.
+It has two phases, as SLOMO (SIGCOMM'20) and its published scripts: PCM runs once with only the competitors, before the
+target starts (its socket-level columns are the vector V), and again with the target beside them.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,23 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TenantSample(Stored):
-    """What one tenant did during one phase."""
+    """Readings of one tenant during one phase."""
 
     #: Packets served [Mpps].
     throughput_mpps: float
     #: Core-level metrics of the tenant's core.
     vector: MetricVector
-    #: Share of offered packets dropped, 0 to 1; None where input saturates or is not counted.
+    #: Share of offered packets dropped, 0 to 1; None at saturation or if not counted.
     loss: float | None = None
     #: Sojourn time percentiles [us].
     latency_p50_us: float | None = None
     latency_p95_us: float | None = None
     latency_p99_us: float | None = None
-    #: Of the fields above by their name, and of metrics of the vector by theirs, where the testbed knows them.
+    #: Standard errors of the fields above and of the vector's metrics, by name, if the testbed knows them.
     standard_errors: Mapping[str, float] = field(default_factory=dict)
-    #: Independent packets that the percentiles are worth.
+    #: Equivalent number of independent packets behind the percentiles.
     effective_packets: float | None = None
-    #: False where the testbed knows that the tenant's rate did not stand still, or not to its tolerance.
+    #: False if the testbed knows that the tenant's rate did not settle within its tolerance.
     converged: bool = True
 
 
@@ -42,7 +42,7 @@ class TenantSample(Stored):
 class Phase(Stored):
     """One phase of a run: the tenants that ran, and the socket and system they shared."""
 
-    #: In the order of the co-location's tenants that took part.
+    #: In the order of the participating tenants of the co-location.
     tenants: tuple[TenantSample, ...]
     #: Metrics of the socket the target's core belongs to.
     socket: MetricVector
@@ -50,7 +50,7 @@ class Phase(Stored):
     system: MetricVector | None = None
     #: Length of the measured window [s] (simulated time in the simulator).
     duration_s: float = 0.0
-    #: Standard errors of the socket's metrics, where the testbed knows them.
+    #: Standard errors of the socket's metrics, if the testbed knows them.
     socket_errors: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -67,13 +67,13 @@ class RunRecord(Stored, version=SCHEMA_VERSION):
     colocation: Colocation
     #: Seed of everything random in the run.
     seed: int
-    #: Competitors only, before the target starts; None where there are no competitors.
+    #: Competitors only, before the target starts; None without competitors.
     alone: Phase | None
-    #: Everybody; None where the co-location has no target. The first tenant is the target.
+    #: All tenants; None if the co-location has no target. The first tenant is the target.
     beside: Phase | None
-    #: What was measured, where, with which versions (see `records.provenance`).
+    #: Provenance: machine, workloads, versions (see `records.provenance`).
     provenance: Mapping[str, Any]
-    #: The same run without measurement noise, where the testbed knows it.
+    #: The same run without measurement noise, if the testbed knows it.
     truth: "RunRecord | None" = None
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a profile dataset: names, types, and the check every frame passes before it counts as one.
+"""Columns of a profile dataset: names, types, and the check of every frame.
 
 One row per (measurement, target). The vector columns follow SLOMO (SIGCOMM'20) section 4.1: the competition's vector V,
 measured alone and beside the target, and the target's own core-level vector, which is its contentiousness.
@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 
 
 class Plan(StrEnum):
-    """Which plan a row comes from; it decides what the row may be used for."""
+    """Plan of a row, which decides its use."""
 
     SOLO = "solo"
     PRESSURE = "pressure"
@@ -41,10 +41,10 @@ COMPETITORS, COMPETITOR_COUNT, ISOLATION, PLAN, TENANT = (
 THROUGHPUT, THROUGHPUT_CV, REPLICATES, LOSS = "throughput_mpps", "throughput_cv", "replicates", "loss"
 LATENCIES = ("latency_p50_us", "latency_p95_us", "latency_p99_us")
 STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
-#: Standard error of a replicate's throughput [Mpps]; a dataset whose testbed tells none lacks the column.
+#: Standard error of a replicate's throughput [Mpps]; missing if the testbed does not report it.
 THROUGHPUT_SE = "throughput_se_mpps"
 
-#: What makes a row one measurement: the experiment, which of its tenants the row is about, and the seed.
+#: Columns that identify a measurement: the experiment, the tenant that the row is about, the seed.
 IDENTITY = (RUN_KEY, TENANT, SEED)
 
 TEXT_COLUMNS = (MACHINE, NF, TARGET, CONFIGURATION, FLOW_DISTRIBUTION, COMPETITORS, ISOLATION, PLAN, STABILITY, RUN_KEY)
@@ -81,7 +81,7 @@ def metric_column(prefix: str, name: str) -> str:
 def column_kind(name: str) -> str:
     """Return ``'text'``, ``'integer'`` or ``'number'`` for a column.
 
-    Raises UnknownNameError for a column no dataset has, with the nearest one.
+    Raises UnknownNameError, with the nearest name, for an unknown column.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def column_kind(name: str) -> str:
 
 
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
-    """Return `frame` with every column of the schema in order and in its type, or say what is wrong with it.
+    """Return `frame` with every column of the schema in order and type; ConfigurationError if that is impossible.
 
     Raises ConfigurationError for missing or unknown columns, infinite or negative counters, or a row that contradicts
     itself.
@@ -139,7 +139,7 @@ _IMPORT_HINT = "a table measured elsewhere is read with `slomo dataset import` a
 
 
 class _Place:
-    """Says where a row stands: a line of a file, or a row of a frame."""
+    """Position of a row: a line of a file, or a row of a frame."""
 
     def __init__(self, source: str, lines: Sequence[int] | None) -> None:
         self.source, self.lines = source, lines

@@ -1,4 +1,4 @@
-"""Where the datasets and mappings are that ship with slomo: in an installed package, or in a checkout's `datasets`."""
+"""Folder of the shipped datasets and mappings: inside an installed package, or a checkout's `datasets`."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def shipped_folder() -> Path:
 
 
 def mapping_file(name: str | Path) -> Path:
-    """Return the file of a mapping: `name` as a path, or else the shipped mapping of that name.
+    """Return a mapping's file: `name` as a path, or else the shipped mapping of that name.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def load_dataset(path: str | Path) -> ProfileDataset:
 
 
 def _shipped(name: str) -> Path:
-    """Return the folder of a dataset that ships; UnknownNameError where there is none of that name."""
+    """Return the folder of a shipped dataset; UnknownNameError for an unknown name."""
     folder = shipped_folder()
     names = [item.parent.name for item in sorted(folder.glob(f"*/{MEASUREMENTS}"))]
     if name not in names:
@@ -59,7 +59,7 @@ def _shipped(name: str) -> Path:
 def save_dataset(dataset: ProfileDataset, path: str | Path, card: str | None = None) -> None:
     """Write a dataset: ``.parquet`` or ``.csv`` by suffix, else a dataset directory with provenance (and card).
 
-    Raises StoreError where it cannot be written; UsageError for another suffix.
+    Raises StoreError if it cannot be written; UsageError for another suffix.
     """
     place = Path(path)
     if place.suffix == ".parquet":

@@ -1,7 +1,7 @@
-"""Profile datasets as files: parquet with the environment in its metadata, and CSV with it in the first line.
+"""Profile datasets as files: parquet with the environment in its metadata, CSV with it in the first line.
 
-Files are byte for byte the same for the same dataset, and are written beside the target and then renamed, so that a
-reader never sees half a file. Reading one from a stranger is bounded and runs no code.
+Equal datasets give equal files, byte for byte. Files are written beside the target and then renamed, so that a reader
+never sees half a file. Reading an untrusted file is bounded and runs no code.
 """
 
 import csv
@@ -30,9 +30,9 @@ MAX_TEXT_BYTES = 2**28
 MAX_CELLS = 200_000_000
 _METADATA_KEY = b"slomo-dataset"
 _DAMAGED = "the file was damaged or edited after it was written; write it again"
-#: Rows of one group of a parquet file: what a damaged bit costs at most.
+#: Rows per group of a parquet file, the most that one damaged bit can cost.
 _ROW_GROUP = 512
-#: Bytes of a table once it is unpacked.
+#: Largest size of an uncompressed table in bytes.
 MAX_TABLE_BYTES = 2**30
 _RULED = "a dataset is written by `slomo profile` or `slomo dataset import`"
 
@@ -73,7 +73,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read what :func:`write_csv` wrote.
 
-    Raises ConfigurationError for a file that is not such a dataset; names line and column.
+    Raises ConfigurationError, with line and column, for another kind of file.
     """
     text = read_text(path)
     first, _, rest = text.partition("\n")
@@ -148,7 +148,7 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def _row_group(file: Any, group: int) -> Any:
-    """Return the rows of one group; None where a page of it is not what its checksum says."""
+    """Return the rows of one group; None if a page does not match its checksum."""
     import pyarrow as pa
 
     try:
@@ -158,7 +158,7 @@ def _row_group(file: Any, group: int) -> Any:
 
 
 def check_parquet(path: Path, metadata: Any) -> None:
-    """Raise where a parquet file announces more cells or bytes than a table of measurements has."""
+    """Raise an error if a parquet file declares more cells or bytes than a table of measurements has."""
     check_cells(path, metadata.num_rows, metadata.num_columns)
     size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if size > MAX_TABLE_BYTES:
@@ -168,7 +168,7 @@ def check_parquet(path: Path, metadata: Any) -> None:
 
 
 def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
-    """Return the text of a file of bounded size, without byte order mark, with plain line ends.
+    """Return the text of a file of bounded size, without byte order mark and with Unix line ends.
 
     Raises ConfigurationError where the file is missing, unreadable, too large, or no text.
     """
@@ -185,34 +185,34 @@ def _plain_lines(text: str) -> str:
 
 
 def check_cells(path: Path, rows: int, columns: int, most: int = MAX_CELLS) -> None:
-    """Raise where a table announces more cells than anyone measured."""
+    """Raise an error if a table declares more cells than a table of measurements has."""
     if rows * columns > most:
         raise ConfigurationError(f"{path}: holds {rows} x {columns} cells, at most {most} are read")
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file beside `path`, then rename it over `path`; nothing is lost where that fails.
+    """Write a file beside `path`, then rename it over `path`; a failure leaves the old file.
 
-    Raises StoreError on a full disk, a read-only directory, or whatever else the system refuses.
+    Raises StoreError on a full disk, a read-only directory, or any other refusal.
     """
     write_durably(path, write)
 
 
 def _stored(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out vector columns in which nothing was reported."""
+    """Leave out vector columns without values."""
     empty = [name for name in schema.METRIC_COLUMNS if name in frame.columns and frame[name].isna().all()]
     return frame.drop(columns=empty)
 
 
 def _head(environment: Mapping[str, Any], digests: Sequence[str]) -> str:
-    """Return the head of a file: version, environment, their digest, and the digests of rows or row groups."""
+    """Return a file's header: version, environment, their digest, and digests of rows or row groups."""
     said = {name: value for name, value in environment.items() if name != "damaged"}
     head: dict[str, Any] = {"schema_version": schema.SCHEMA_VERSION, "environment": said}
     return canonical_json({**head, "digest": _short(canonical_json(said)), "rows": "".join(digests)})
 
 
 def _environment(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the environment and the digests of rows or row groups; none where an older slomo wrote the file."""
+    """Return the environment and the digests of rows or row groups; none in files of older versions."""
     try:
         head = parse_json(text, str(path))
     except ConfigurationError:
@@ -233,7 +233,7 @@ def _row_digest(header: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _table_digest(table: Any) -> str:
-    """Return the digest of some rows of an arrow table, whatever their columns are encoded as."""
+    """Return the digest of some rows of an arrow table, independent of the columns' encoding."""
     digest = hashlib.sha256("\0".join(table.column_names).encode())
     for column in _plain_frame(table).items():
         name, values = column
@@ -254,12 +254,12 @@ def _plain_frame(table: Any) -> pd.DataFrame:
 
 
 def _damaged_rows(made: Sequence[str], digests: Sequence[str]) -> set[int]:
-    """Return the rows that are not what was written; none where nothing was written about them."""
+    """Return the damaged rows by their digests; none if the file has no digests."""
     return {at for at, digest in enumerate(made) if at < len(digests) and digest != digests[at]}
 
 
 def check_head(source: object, head: Any) -> dict[str, Any]:
-    """Return the environment of a dataset's head after checking its schema version."""
+    """Return the environment from a dataset's header after checking its schema version."""
     version = head.get("schema_version") if isinstance(head, dict) else None
     if version != schema.SCHEMA_VERSION:
         raise ConfigurationError(

@@ -1,1 +1,1 @@
-"""The report room; import its files."""
+"""Figures and reports; import its files."""

@@ -1,4 +1,4 @@
-"""Acting in pictures: throughput before and after, and the report of a noisy-neighbour test."""
+"""Figures about acting on machines: throughput before and after, and the report of a noisy-neighbour test."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def before_after_figure(
     bars: Mapping[str, float], reference: float | None = None, meaning: str = "no noise"
 ) -> "Figure":
-    """Draw one bar per situation, with its value, and a line at what they are held against.
+    """Draw one bar per situation, with its value, and a line at the reference.
 
     Examples
     --------

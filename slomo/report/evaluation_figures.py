@@ -1,4 +1,4 @@
-"""Figures of an honest evaluation: are intervals as wide as they claim, and what do more runs buy.
+"""Figures of an evaluation: do intervals have their nominal coverage, and how do errors fall with more runs.
 
 Reliability diagrams as in Kuleshov et al. (ICML'18), section 3; learning curves at equal budgets for all models.
 """

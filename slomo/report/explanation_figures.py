@@ -1,7 +1,7 @@
-"""The waterfall of a prediction: from throughput alone, step by step per resource, to what is left beside others.
+"""The waterfall of a prediction: from solo throughput, resource by resource, to throughput beside others.
 
-One step per resource, divided by competitor, in the manner of the waterfall plots of SHAP (Lundberg and Lee,
-NeurIPS'17); SLOMO (SIGCOMM'20) asks which metric is behind a slowdown.
+One step per resource, divided by competitor, like SHAP's waterfall plots (Lundberg and Lee, NeurIPS'17); SLOMO
+(SIGCOMM'20) asks which metric is behind a slowdown.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _INK, _GREY, _UNKNOWN = "#222222", "#5B6470", "#B8BEC6"
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
-#: Steps smaller than this share of the throughput alone are too thin to carry a number inside the axes.
+#: Share of solo throughput below which a step is too thin for a number inside it.
 _THIN = 0.004
 
 
 def waterfall(prediction: "Prediction", *, ax: "Axes | None" = None) -> "Figure":
-    r"""Draw how a predicted loss adds up.
+    r"""Draw the parts of a predicted loss.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[s
 
 
 def _ends(axes: "Axes", prediction: "Prediction", last: int) -> None:
-    """Draw throughput alone and predicted, with the interval."""
+    """Draw solo and predicted throughput, with the interval."""
     axes.bar([0, last], [prediction.solo_mpps, prediction.throughput_mpps], width=0.62, color=_GREY, zorder=3)
     low, high = prediction.interval
     middle = prediction.throughput_mpps
@@ -139,7 +139,7 @@ def _labels(
     axes.grid(visible=False, axis="x")
     bottom = min(lowest, prediction.interval[0], prediction.throughput_mpps)
     span = max(prediction.solo_mpps - bottom, 0.02 * prediction.solo_mpps)
-    # a loss of a few percent would not show on an axis from zero; the break is said on the axis
+    # a loss of a few percent would be invisible on an axis from zero; the axis label states the break
     floor = max(0.0, bottom - 0.6 * span)
     axes.set_ylim(floor, max(prediction.solo_mpps, prediction.interval[1]) + 0.28 * span)
     if floor > 0.0:

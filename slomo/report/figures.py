@@ -25,7 +25,7 @@ _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 _INK = "#222222"
 _SEQUENTIAL = "cividis"
 _BANDS_PERCENT = (5.0, 10.0)
-#: Where axes of slowdowns and of errors end, unless values lie beyond: figures can be compared at a glance.
+#: Upper ends of slowdown and error axes, unless values lie beyond, so that figures can be compared.
 _SLOWDOWN_TOP, _ERROR_TOP = 60.0, 30.0
 #: Size of a figure [inch]: on a phone of 390 px its text is still 9 px.
 SIZE = (4.8, 3.8)
@@ -251,7 +251,7 @@ def pair_matrix(
 def axes_of(
     title: str, xlabel: str, ylabel: str, size: tuple[float, float] = SIZE, ax: "Axes | None" = None
 ) -> "tuple[Figure, Axes]":
-    """Return axes in the house's style and their figure: those given, or a figure of its own with one set."""
+    """Return axes in the common style and their figure: the given axes, or those of a new figure."""
     from matplotlib.figure import Figure  # pyplot would keep every figure alive and choose a back end
 
     if ax is None:
@@ -261,7 +261,7 @@ def axes_of(
 
 
 def styled(axes: "Axes", title: str, xlabel: str, ylabel: str) -> None:
-    """Give axes their texts and the house's style."""
+    """Set the texts and common style of axes."""
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK)
     axes.set_xlabel(xlabel, color=_INK)
     axes.set_ylabel(ylabel, color=_INK)
@@ -277,7 +277,7 @@ def legend_below(axes: "Axes", columns: int = 3) -> None:
 
 
 def axis_top(slowdown_percent: ArrayLike) -> float:
-    """Return where an axis of slowdowns ends [%]: at 60, or at 100 if any lies beyond.
+    """Return the upper end of a slowdown axis [%]: 60, or 100 if a value lies beyond.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:
 
 
 def _triangulated(x: NDArray[np.float64], y: NDArray[np.float64], *, logarithmic: bool) -> "Triangulation | None":
-    """Return the surface between points, as the eye sees them; None where they lie on a line."""
+    """Return the interpolated surface between points; None if they lie on a line."""
     from matplotlib.tri import Triangulation
 
     seen = np.log10(x) if logarithmic else x

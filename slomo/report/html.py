@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: headline, text, tables, and figures inside it as SVG with text.
+"""A report as one self-contained HTML file: headline, text, tables, and figures as inline SVG with text.
 
 It opens from a mail or a bug report, without a network, in a light or dark browser, on a phone and on paper.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: A figure's text is 9 points or more: at seven tenths of its size, 8.4 pixels of a browser.
+#: Least scale of a figure: its text of 9 points or more is then 8.4 pixels in a browser.
 _LEAST_SCALE, _PX_PER_INCH = 0.7, 96
 
 
@@ -27,9 +27,9 @@ class Fact:
 
     #: The number with its unit.
     value: str
-    #: What it is, in a few words.
+    #: Its meaning in a few words.
     meaning: str
-    #: One sentence beside it: of what, or why.
+    #: One sentence of detail.
     detail: str = ""
 
 
@@ -76,7 +76,7 @@ class Section:
 
 
 def svg_bytes(figure: "Figure") -> bytes:
-    """Return the figure as SVG whose text is text, the same bytes for the same figure.
+    """Return the figure as SVG with text as text; equal figures give equal bytes.
 
     Examples
     --------

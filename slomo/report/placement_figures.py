@@ -196,7 +196,7 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
 
 
 def _changes(timeline: "Timeline") -> tuple[tuple[float, int], ...]:
-    """Return when the number of requests placed changed, and to what."""
+    """Return the times at which the number of placed requests changed, and the numbers."""
     changes: list[tuple[float, int]] = [(0.0, 0)]
     for sample in timeline.samples:
         if sample.placed != changes[-1][1]:

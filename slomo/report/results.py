@@ -1,4 +1,4 @@
-"""What results draw when asked with ``.plot(ax)``: axes in, axes out (as scikit-learn's displays)."""
+"""Drawings of results by ``.plot(ax)``: axes in, axes out (as scikit-learn's displays)."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
 
-#: Rows a drawing shows at most, the first ones; the axis says so.
+#: Largest number of rows in a drawing, the first ones; the axis says so.
 MOST_ROWS = 30
 
 
 def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax: "Axes | None" = None) -> "Axes":
-    """Draw predicted throughputs as bars with intervals; alone as outlines, promised as lines across.
+    """Draw predicted throughputs as bars with intervals; solo throughput as outlines, promises as lines.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax:
 
 
 def loss(prediction: "Prediction", ax: "Axes | None" = None) -> "Axes":
-    """Draw how a predicted loss adds up."""
+    """Draw the parts of a predicted loss."""
     axes = ax or _new_axes((4.8, 4.2))
     waterfall(prediction, ax=axes)
     return axes

@@ -1,7 +1,8 @@
-"""The sections of a report, each made from the value it shows: a dataset, a library, an evaluation, mixes.
+"""The sections of a report, each from the value that it shows: a dataset, a library, an evaluation, mixes.
 
-They answer, in this order, what SLOMO (SIGCOMM'20) section 8 asks: are predictions right, for whom, compared with what,
-and what do the models say about each network function. The headline says it in three numbers, the worst case included.
+They answer SLOMO's (SIGCOMM'20) section 8 questions in this order: are predictions right, for which functions, compared
+with what, and what do the models say about each network function. The headline says it in three numbers, the worst case
+included.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _CACHE_AXES = ("L2MISS", "L3OCC")
 _KIB_PER_MIB = 1024.0
-#: Families between the default and the baselines: in the table, not among the curves.
+#: Families between the default and the baselines: shown in the table, but not among the curves.
 _TABLE_ALONE = ("slomo-gbr", "slomo-xgb", "slomo-smooth", "slomo-gp", "slomo-additive")
 
 
@@ -68,9 +69,9 @@ def mixes_rows(predictions: "Sequence[Prediction]", measured_mpps: Sequence[floa
 
 
 def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
-    """Return what to read first: how far a model is off, how often its intervals hold, its worst case and why.
+    """Return the headline: a model's error, its interval coverage, its worst case with the reason.
 
-    `evaluation`: predictions beside what was measured. `model`: whose predictions.
+    `evaluation`: predictions with measurements. `model`: whose predictions.
     """
     errors = evaluation.models[model]
     names = tuple(evaluation.rows)
@@ -154,7 +155,7 @@ def sources_section(evaluation: "Evaluation") -> Section:
 
 
 def reliability_section(evaluation: "Evaluation") -> Section:
-    """Show whether intervals hold what they promise."""
+    """Show whether intervals have their nominal coverage."""
     return Section(
         "Reliability of the intervals",
         "Above the diagonal: wider than promised; below: too narrow.",
@@ -164,7 +165,7 @@ def reliability_section(evaluation: "Evaluation") -> Section:
 
 
 def learning_section(curves: Mapping[str, Mapping[int, float]]) -> Section:
-    """Show what more runs buy, the same runs for every model."""
+    """Show the errors over the number of runs, the same runs for every model."""
     return Section(
         "Learning curves",
         "Every model trained on the same runs, judged on the same mixes: mean absolute error of throughput.",
@@ -197,7 +198,7 @@ def surface_section(
 ) -> Section:
     """Show a target's slowdown, as measured, over access rate and occupancy of the synthetic competitor.
 
-    Raises MissingMetricError where the dataset does not report both metrics, or knows no solo throughput.
+    Raises MissingMetricError if the dataset lacks one of the metrics, or solo throughput.
     """
     rows = dataset.select(target=target, plan="pressure")
     vectors = rows.vectors("competition", _CACHE_AXES)
@@ -244,7 +245,7 @@ def pairs_section(predictor: "Predictor", *, instances: int = 1, exclude: Sequen
 
 
 def dataset_section(dataset: "ProfileDataset") -> Section:
-    """Show what was measured: rows per target and plan, solo throughput."""
+    """Show the measurements: rows per target and plan, solo throughput."""
     rows = []
     for target in dataset.profiled_targets:
         plans = dataset.select(target=target).frame["plan"].value_counts()

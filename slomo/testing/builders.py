@@ -1,6 +1,6 @@
-"""Small values for tests of back ends and models: workloads, vectors, plans, and a testbed that is one formula.
+"""Small values for tests of testbeds and models: workloads, vectors, plans, and a toy testbed.
 
-Shipped so that authors of testbeds and models test against the same toys as the library itself.
+They are shipped so that authors of testbeds and models test against the same toys as slomo itself.
 """
 
 import time
@@ -26,7 +26,7 @@ TOY_FUNCTIONS: Mapping[str, tuple[float, float, float]] = {
 
 
 def core_vector(car: float = 10.0, l3occ: float = 1024.0, **others: float) -> MetricVector:
-    """Return a core-level vector with a cache access rate [M/s], LLC occupancy [KiB] and whatever else is given.
+    """Return a core-level vector with a cache access rate [M/s], LLC occupancy [KiB] and further metrics.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def toy_plan(name: str = "toy", competitors: int = 3, replicates: int = 1, seed:
 
 
 class ToyTestbed:
-    """A testbed that is one formula: throughput falls with the competitors' summed cache access rate.
+    """A testbed defined by one formula: throughput falls with the competitors' summed cache access rate.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ToyTestbed:
         return RunRecord(colocation, seed, alone, beside, {"testbed": self.name, "seed": seed})
 
     def environment(self) -> Mapping[str, Any]:
-        """Return what makes toy runs comparable."""
+        """Return the environment of toy runs."""
         return {"testbed": self.name, "settings": {"formula": 1}}
 
     def estimate_s(self, colocation: Colocation) -> float:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What every enforcement backend owes, as tests: subclass it in your test suite and override three methods."""
+"""The contract of every enforcement backend as tests: subclass it in a test suite and override three methods."""
 
 from pathlib import Path
 
@@ -34,20 +34,20 @@ class EnforcerContract:
     __test__ = False
 
     def make_backend(self) -> Backend:
-        """Return the backend to be checked, on a machine that the test may change."""
+        """Return the backend to be checked, on a machine that tests may change."""
         raise NotImplementedError
 
     def plans(self) -> tuple[EnforcementPlan, EnforcementPlan]:
-        """Return two different plans that the machine can do, each of which changes something."""
+        """Return two different plans that the machine supports, each with an effect."""
         raise NotImplementedError
 
     def refused_plan(self) -> EnforcementPlan:
-        """Return a plan that the machine cannot do."""
+        """Return a plan that the machine does not support."""
         raise NotImplementedError
 
     @pytest.fixture
     def backend(self) -> Backend:
-        """Return the backend; skip where it does not work."""
+        """Return the backend; skip the test if it does not work here."""
         backend = self.make_backend()
         able, why = backend.available()
         if not able:
@@ -60,7 +60,7 @@ class EnforcerContract:
         return tmp_path_factory.mktemp("receipts")
 
     def state(self, backend: Backend) -> object:
-        """Return everything that a plan may change; override it to look past the backend."""
+        """Return everything that a plan may change; override it to inspect more than the backend does."""
         knobs = {wish.knob for plan in self.plans() for wish in backend.wishes(plan)}
         return {**show(backend), **{knob: backend.read(knob) for knob in sorted(knobs)}}
 

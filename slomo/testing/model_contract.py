@@ -1,4 +1,4 @@
-"""The contract of model families as tests: subclass, say how to make yours, and pytest runs them all.
+"""The contract of model families as tests: subclass it, say how to make the family, and pytest runs them all.
 
 Shipped with the library, as optuna ships its conformance tests for samplers (optuna/testing): authors
 of a model test it against the same facts as slomo's own.
@@ -32,7 +32,7 @@ SOLO_MPPS = 5.0
 
 
 class ModelContract:
-    """What every model family keeps; override :meth:`make_family`."""
+    """Tests that every model family must pass; override :meth:`make_family`."""
 
     #: Whether the models can be saved by `ModelLibrary.save` (those whose `to_dict` is of a kind slomo can read).
     can_be_saved = True

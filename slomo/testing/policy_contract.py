@@ -1,4 +1,4 @@
-"""What every placement policy owes, as tests: subclass it in your test suite and say which policy is yours.
+"""The contract of every placement policy as tests: subclass it in a test suite and name the policy.
 
 Shipped with the library, as the contracts of models and testbeds are, so that a plug-in is held to the same facts.
 """
@@ -34,7 +34,7 @@ class PolicyContract:
         raise NotImplementedError("override make_policy")
 
     def library(self) -> ModelLibrary:
-        """Return the models to place by; without any, every network function gets a socket for itself."""
+        """Return the models for placement; without any, every network function gets a socket for itself."""
         return ModelLibrary([])
 
     def profiles(self) -> Sequence[InstanceProfile]:

@@ -1,6 +1,6 @@
-"""What every counter reader owes, as tests: subclass it in your test suite and say how to make yours.
+"""The contract of every counter reader as tests: subclass it in a test suite and say how to make the reader.
 
-Where the host does not let the reader read, only its honesty about that is checked.
+On a host where the reader does not work, only its report of that is checked.
 """
 
 import math
@@ -36,7 +36,7 @@ class CounterReaderContract:
         raise NotImplementedError("override make_reader")
 
     def counted(self) -> CounterSample:
-        """Return what the reader counts on one CPU, or skip where it cannot read."""
+        """Return the reader's counts on one CPU; skip the test if it cannot read."""
         reader = self.make_reader()
         usable, why = reader.available()
         if not usable:

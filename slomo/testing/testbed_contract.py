@@ -1,7 +1,7 @@
-"""What every testbed owes, as tests: subclass it in your test suite and override two methods.
+"""The contract of every testbed as tests: subclass it in a test suite and override two methods.
 
-Back ends are checked by the library's own contract (vizier's and scikit-learn's shipped checks), so that what holds for
-the simulator holds for your rack.
+As in vizier and scikit-learn, the library's own checks are shipped, so that other testbeds meet the same contract as
+the simulator.
 """
 
 import math
@@ -35,9 +35,9 @@ class TestbedContract:
     """
 
     __test__ = False
-    #: Slowest co-located run may exceed the solo run by this share of it (noise), 0 to 1.
+    #: Relative excess over the solo run that a co-located run may have by noise, 0 to 1.
     noise = 0.02
-    #: Whether the same seed gives the same record; a real machine cannot promise that.
+    #: Whether equal seeds give equal records; a real machine cannot promise that.
     repeatable = True
 
     def make_testbed(self) -> AnyTestbed:

@@ -1,7 +1,7 @@
-"""Learn what an NF asks of an accelerator from runs beside a competitor that keeps the accelerator busy.
+"""Fit an NF's use of an accelerator from runs beside a competitor that keeps the accelerator busy.
 
-Yala (ASPLOS'25) profiles accelerators apart from memory: the competitor leaves memory alone, its time per request is
-known, and how far the NF slows down tells requests per packet, time per request, and whether the core waits.
+Yala (ASPLOS'25) profiles accelerators apart from memory: the competitor does not press on memory, its time per request
+is known, and the NF's slowdown gives requests per packet, time per request, and whether the core waits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 PLAN, PREFIX = "accelerator", "synthetic-"
 #: An NF that loses less than this share beside the longest requests does not use the accelerator.
 LEAST_LOSS = 0.02
-#: What a competitor that does nothing else takes per packet [ns]; far below any request.
+#: Time per packet of a competitor that does nothing else [ns]; far below any request.
 _COMPETITOR_CORE_NS = 50.0
 _DEFAULT_SERVICE_NS = 500.0
-#: Mean relative errors below this are equally good, and hardly count.
+#: Mean relative errors below this are equally good, and negligible.
 _EQUAL, _SMALL = 1e-4, 1e-3
-#: Requests per packet that the search begins with.
+#: Starting value of requests per packet.
 _REQUESTS = (0.5, 1.0, 2.0, 4.0)
 
 
 def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[NFModel]":
-    """Return the models with what their NFs ask of an accelerator, where that was measured."""
+    """Return the models with their NFs' measured use of an accelerator."""
     uses = accelerator_uses(dataset)
     return [replace(model, accelerator=uses.get((model.machine, model.workload.key))) for model in models]
 
 
 def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
-    """Return what every NF with such runs asks of its accelerator.
+    """Return the accelerator use of every NF with such runs.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def fit_use(
         return None
     fits = [_fitted(accelerator, pattern, services_ns, mpps, solo_mpps) for pattern in PATTERNS]
     line, sum_ = (dict(zip(PATTERNS, fits, strict=True))[name] for name in ("pipeline", "run-to-completion"))
-    # an NF that its accelerator bounds alone looks the same either way; then its core is not worth waiting for
+    # an NF limited by its accelerator alone looks the same with both patterns; assume then that its core does not wait
     return line[1] if line[0] <= 1.1 * sum_[0] + _EQUAL else sum_[1]
 
 
@@ -124,10 +124,11 @@ def _fitted(
         return np.array([_beside(use, core, others) for others in services_ns]) / mpps - 1.0
 
     def cost(numbers: NDArray[np.float64]) -> float:
-        # a few runs in which NFs fall into step must not decide: errors count by their size, not its square
+        # absolute errors, not squares: a few runs in which NFs synchronise must not decide
         return float((np.sqrt(_SMALL**2 + residuals(numbers) ** 2) - _SMALL).mean())
 
-    # the time of an NF that waits has steps: start at the best point of a coarse search, then search without gradients
+    # the time of a waiting NF is a step function: start at the best point of a coarse search, then search without
+    # gradients
     grid = [np.array([np.log(requests), share]) for requests in _REQUESTS for share in np.linspace(0.05, 0.95, 19)]
     starts = sorted(grid, key=cost)[:2]
     bounds = [(np.log(0.05), np.log(50.0)), (0.01, 1.0)]

@@ -1,7 +1,7 @@
-"""How good a model would be if profiling stopped now: held-out error, its uncertainty, and the width of intervals.
+"""Estimate the quality of a model if profiling stopped now: held-out error, its uncertainty, and interval widths.
 
-Every competitor configuration is predicted by a model that never saw it (`slomo.training.cross_validation`), by the
-very family that will be trained, so that a profile can stop as soon as it is good enough.
+Every competitor configuration is predicted by a model of the final family that never saw it
+(`slomo.training.cross_validation`), so that profiling can stop as soon as the model is good enough.
 """
 
 import math

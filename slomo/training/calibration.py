@@ -1,8 +1,8 @@
 """Calibrate intervals on whole mixes: competitors composed, throughput predicted, compared with what was measured.
 
-Mixes are never fitted, so their errors are those a new mix will have: of the sensitivity model, of the contentiousness
-profiles and of composition together. Where errors lie is learned per NF and kind of neighbourhood, the scores that
-remain are pooled over the NFs of a machine (`slomo.training.conformal_fit`).
+Mixes are never fitted, so their errors are those of a new mix: of the sensitivity model, the contentiousness profiles
+and the composition together. Bias is learned per NF and kind of neighbourhood; the remaining scores are pooled over the
+NFs of a machine (`slomo.training.conformal_fit`).
 """
 
 import math
@@ -22,11 +22,11 @@ from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Fewer pooled scores than this say less than cross-validation does.
+#: Least number of pooled scores; with fewer, cross-validation tells more.
 ENOUGH_IN_ALL = 30
-#: Mixes contradict intervals of this coverage where as few or fewer hold with less than this probability.
+#: Mixes contradict intervals of this coverage if as few of them hold as happens with less than this probability.
 _COVERAGE, _RARE = 0.9, 0.05
-#: What a row says about its target, its competitors and the outcome.
+#: Columns of a row: target, competitors, outcome.
 _COLUMNS = (
     "nf", "configuration", "packet_size_b", "flow_count", "flow_distribution", "zipf_exponent", "offered_mpps",
     "competitors", "throughput_mpps",
@@ -54,7 +54,7 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
 
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:
-    """Return calibrations by model index and family; empty where there are too few mixes."""
+    """Return calibrations by model index and family; empty with too few mixes."""
     rows = rows.saturated()  # composition knows full load only
     names = sorted({name for model in models for name in model.sensitivity})
     result: dict[int, dict[str, ConformalCalibration]] = {number: {} for number in range(len(models))}
@@ -67,7 +67,7 @@ def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str
 
 
 def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floats) -> list[ConformalCalibration]:
-    """Return the calibration of each model from predictions of mixes; none where there are too few of them."""
+    """Return each model's calibration from predictions of mixes; none with too few mixes."""
     if np.isfinite(predicted_mpps).sum() < ENOUGH_IN_ALL:
         return []
     rows, predicted_mpps = _once(rows, predicted_mpps)
@@ -79,7 +79,7 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
 
 
 def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
-    """Return the first of equal rows, noise and all: seven NFs alike in one mix are no seven mixes."""
+    """Return equal rows once: seven equal NFs in one mix are not seven mixes."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
     first = np.unique(every, axis=0, return_index=True)[1]
     return MixRows(rows.target[first], rows.members[first], rows.mpps[first]), predicted_mpps[first]
@@ -88,7 +88,7 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
 def contradiction(
     calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
 ) -> str | None:
-    """Say how few measured mixes contradict intervals that were not calibrated on them; None where they do not.
+    """Return how a few measured mixes contradict intervals not calibrated on them; None if they do not.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def contradiction(
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:
-    """Return what the manifest says about the intervals.
+    """Return the manifest's statement about the intervals.
 
     Examples
     --------

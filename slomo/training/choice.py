@@ -1,10 +1,10 @@
-"""Choose, for each network function, the family that answers where none is named.
+"""Choose, for each network function, its default model family.
 
-Errors on calibration mixes say most, for they are errors of model and composition together, and nothing is fitted to
-mixes. Few mixes of one function are drawn towards those of all functions of the machine, and these towards its own
-pressure rows, left out by competitor setting (a hierarchical mean, as in `slomo.training.conformal_fit`): without any
-mixes the rows decide. Families whose throughput falls along every pressure go first, unless they are materially worse.
-Where replicates say that rows are noisy, a family answers only if it surely gains on the mean (`slomo.training.noise`).
+Errors on calibration mixes are the best criterion: they include model and composition, and nothing is fitted to mixes.
+A function's few mixes are shrunk towards those of all functions of the machine, and these towards its own held-out
+pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`): without mixes the rows decide. Families that
+are monotone in every pressure are preferred, unless they are materially worse. If replicates show noisy rows, a family
+is chosen only if it surely gains on the mean (`slomo.training.noise`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,20 +18,20 @@ from slomo.models.nf_model import NFModel
 from slomo.training.noise import noise_aware_defaults
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 
-#: Monotone families before others, smooth ones before those that step.
+#: Order of preference: monotone families before others, smooth ones before step functions.
 ORDER = ("slomo-smooth", "slomo-xgb", "slomo-gp", PUBLISHED_MODEL)
-#: Never chosen where there is anything else: baselines.
+#: Baselines, chosen only if there is nothing else.
 BASELINES = ("dobrescu", "bubbleup", "dobrescu-curve", "bubbleup-curve", "mean", "none")
-#: Where rows are noisy, all families compete, baselines and the mean among them, but the one that learns nothing.
+#: With noisy rows all families compete, including baselines and the mean, but not the one without learning.
 NEVER_BY_NOISE = ("none",)
-#: What an estimate is drawn towards counts as much as this many mixes of its own.
+#: Weight of the prior, in numbers of the function's own mixes.
 PRIOR_MIXES = 20.0
-#: A family this much worse than the best is materially worse, unless it is within so much of solo throughput [%].
+#: Relative excess over the best error that is material, unless the difference is below a share of solo throughput [%].
 MATERIAL, NEGLIGIBLE_PERCENT = 0.1, 0.03
 
 
 def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return the models of one machine, each with the family that answers by default; the manifest says why.
+    """Return the models of one machine, each with its default family; the manifest gives the reason.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         own = rows.target == number
         estimates = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
         errors = {name: error for name, error in estimates.items() if error is not None}
-        # columns of a table have no known shape: no family goes first
+        # columns of a table have no known shape: no family is preferred
         best = min(errors, key=errors.__getitem__, default="") if model.manifest.get("table") else chosen_of(errors)
         chosen = best or next(iter(candidates(model)), "")
         if model.manifest.get("noise"):
@@ -66,7 +66,7 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 
 
 def candidates(model: NFModel) -> list[str]:
-    """Return the families that may be the default, preferred ones first; baselines only where there is nothing else."""
+    """Return the candidate default families, preferred ones first; baselines only if there is nothing else."""
     ours = [name for name in model.sensitivity if name not in BASELINES]
     preferred = [name for name in ORDER if name in ours]
     return [*preferred, *(name for name in ours if name not in ORDER)] or list(model.sensitivity)
@@ -93,7 +93,7 @@ def chosen_of(errors: Mapping[str, float]) -> str:
 
 
 def _estimate(away: Any, own: Any, on_rows: float | None) -> float | None:
-    """Return the mean error of a family [% of solo]: own mixes, drawn to those of all, drawn to its pressure rows."""
+    """Return a family's mean error [% of solo]: own mixes, shrunk to all mixes, shrunk to its pressure rows."""
     judged = np.isfinite(away)
     total, count = float(away[judged].sum()), int(judged.sum())
     if on_rows is not None:

@@ -1,14 +1,14 @@
-"""Fit where errors lie and how far they reach, per NF, predicted loss and kind of neighbourhood, from few mixes.
+"""Fit bias and size of errors, per NF, predicted loss and kind of neighbourhood, from few mixes.
 
-Errors are first counted in what is usual at the predicted loss. Losses are counted in shares of the worst that was
-predicted for the NF, so that all NFs have their knots where their throughput is flat or steep. Where errors lie is
-learned of each NF alone, drawn towards nowhere; how far they reach is drawn towards what this NF and all NFs at this
-share of their worst loss say together. Knots and prior were chosen by the pinball loss of bounds at 0.6, 2.5, 5, 95 and
-97.5 % on the shipped calibration mixes, runs left out in six folds, over other floors and powers of the loss.
+Errors are first divided by the usual error at the predicted loss. Losses are relative to the NF's largest predicted
+loss, so that every NF's knots lie where its throughput is flat or steep. Bias is learned for each NF alone, without a
+prior; size is shrunk towards the joint estimate of this NF and of all NFs at this relative loss. Knots and prior were
+chosen by the pinball loss of bounds at 0.6, 2.5, 5, 95 and 97.5 % on the shipped calibration mixes in six folds of
+held-out runs, among other floors and powers of the loss.
 
-Every cell of NF and neighbourhood is then drawn towards what both say together, and these towards all rows (a
-hierarchical mean in the manner of James and Stein, 1961), so that a cell of three rows is no cell of its own. The
-scores that remain are of rows whose run was left out of all that, and are pooled over all NFs of a machine.
+Every cell of NF and neighbourhood is then shrunk towards their joint estimate, and that towards all rows (a
+hierarchical mean in the manner of James and Stein, 1961), so that a cell of three rows does not stand alone. The
+remaining scores are of rows whose run was held out from all that, and are pooled over all NFs of a machine.
 """
 
 from collections.abc import Sequence
@@ -24,28 +24,29 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 from slomo.training.cross_validation import folds
 
-#: What a cell is drawn towards counts as much as this many rows of its own. Chosen on calibration mixes.
+#: Weight of a cell's prior, in numbers of its own rows. Chosen on calibration mixes.
 PRIOR_ROWS = 8.0
-#: Least spread, as a share of that over all rows: an NF that never was off is not sure to be never.
+#: Least spread, as a share of that over all rows: an NF without errors so far may have some later.
 LEAST_SPREAD = 0.05
-#: Shares of the worst predicted loss between which shapes are linear.
+#: Relative losses between which shapes are linear.
 KNOTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0])
-#: What is drawn towards counts as much as this many rows of its own.
+#: Weight of the shape's prior, in numbers of rows.
 SHAPE_PRIOR_ROWS = 4.0
 #: Least size of errors, and least worst loss, as shares of solo throughput.
 LEAST_SIZE, LEAST_WORST = 2e-4, 5e-3
-#: Risk at which servers are counted, and how many are needed to tell. A quarter of some 150 is enough to count; what
-#: follows for a tenth and a twentieth is as near as from other shares (mixes of both shipped datasets, parts left out).
+#: Risk at which broken servers are counted, and least number of servers for that. A quarter of some 150 is enough to
+#: count; the result for a tenth and a twentieth is as accurate as from other shares (mixes of both shipped datasets,
+#: parts left out).
 ASKED, FEWEST_SERVERS = 0.25, 20
-#: The least and most that tenants' risks may be off.
+#: Limits of the correction of tenants' risks.
 POWERS = (0.5, 2.0)
-#: Folds in which runs are left out.
+#: Folds for holding out runs.
 _FOLDS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutMixes:
-    """Predictions of mixes that nothing was fitted to.
+    """Predictions of mixes to which nothing was fitted.
 
     Attributes
     ----------
@@ -114,10 +115,10 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
 
 
 def _together(risks: Floats, mixes: HeldOutMixes) -> float:
-    """Return the power that turns what a server's tenants were asked for into how often servers break.
+    """Return the power that converts the tenants' risk to the frequency of broken servers.
 
-    A server breaks where its worst tenant does. `risks` says at which risk each tenant's bound breaks; where tenants
-    err independently, and bounds break as often as asked, a quarter of the servers breaks when a quarter is asked for.
+    A server breaks if its worst tenant does. `risks` gives the risk at which each tenant's bound breaks. If tenants err
+    independently and bounds break as often as set, a quarter of the servers breaks at a setting of a quarter.
     """
     worst = []
     for run in np.unique(mixes.run):
@@ -131,7 +132,7 @@ def _together(risks: Floats, mixes: HeldOutMixes) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Usual:
-    """Where errors lie and how far they reach: shapes by NF, centre and spread by NF and neighbourhood."""
+    """Bias and size of errors: shapes by NF, centre and spread by NF and neighbourhood."""
 
     shapes: list[ErrorShape]
     centre: Floats
@@ -157,7 +158,7 @@ def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
 
 
 def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int) -> tuple[Floats, Floats]:
-    """Return centre and spread of errors, shape (owners, neighbourhoods), each drawn towards what it belongs to."""
+    """Return centre and spread of errors, shape (owners, neighbourhoods), each shrunk towards its prior."""
     centre = _drawn(errors, owner, kind, owners, multiply=False)
     away = np.abs(errors - centre[owner, kind])
     spread = _drawn(away, owner, kind, owners, multiply=True)
@@ -165,7 +166,7 @@ def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], o
 
 
 def _drawn(values: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int, *, multiply: bool) -> Floats:
-    """Return hierarchical means by owner and kind; effects of both add up, or multiply."""
+    """Return hierarchical means by owner and kind; the two effects add up, or multiply."""
     whole = float(values.mean()) if len(values) else 0.0
     by_owner = _means(values, [owner], (owners,), np.full(owners, whole))
     by_kind = _means(values, [kind], (len(NEIGHBOURHOODS),), np.full(len(NEIGHBOURHOODS), whole))
@@ -188,7 +189,7 @@ def _means(values: Floats, keys: Sequence[NDArray[np.int64]], shape: tuple[int, 
 
 
 def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: int) -> list[ErrorShape]:
-    """Return the shape of the errors of each of `owners` NFs.
+    """Return each NF's shape of errors.
 
     Parameters
     ----------
@@ -214,13 +215,13 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
 
 
 def _hats(share: Floats) -> Floats:
-    """Return what each row counts at each knot: linear between the two beside it, 1 in all, shape ``(n, knots)``."""
+    """Return each row's weight at each knot: linear between its two neighbours, sum 1, shape ``(n, knots)``."""
     weights = [np.interp(share, KNOTS, one) for one in np.eye(len(KNOTS))]
     return np.column_stack(weights)
 
 
 def _sizes(away: Floats, hats: Floats, owner: NDArray[np.int64], owners: int) -> Floats:
-    """Return mean sizes, shape (owners, knots): an NF's own, drawn towards its mean times everybody's curve."""
+    """Return mean sizes, shape (owners, knots): an NF's own, shrunk towards its mean times the common curve."""
     whole = float(away.mean()) if len(away) else 0.0
     count = np.bincount(owner, minlength=owners)
     of_owner = (np.bincount(owner, away, owners) + SHAPE_PRIOR_ROWS * whole) / (count + SHAPE_PRIOR_ROWS)
@@ -238,7 +239,7 @@ def _drawn_at_knots(values: Floats, hats: Floats, owner: NDArray[np.int64], prio
 
 
 def _shape(loss: Floats, middle: Floats, size: Floats) -> ErrorShape:
-    """Return a shape whose sizes grow beyond the worst loss that was seen, as far as they reach for each as much."""
+    """Return a shape whose sizes grow in proportion beyond the largest loss seen."""
     if loss[-1] >= 1.0:
         return ErrorShape(loss, middle, size)
     beyond = size[-1] + (1.0 / loss[-1] - 1.0) * size.max()

@@ -1,7 +1,7 @@
-"""Held-out predictions: every row predicted by a model that never saw its competitor configuration.
+"""Held-out predictions: every row is predicted by a model that never saw its competitor configuration.
 
-Leaving whole configurations out is what predicting a mix asks for; leaving single rows out flatters (a row's twin with
-one instance more stays in).
+Leaving out whole configurations corresponds to predicting a mix; leaving out single rows is too optimistic, as a row
+with one more instance stays in.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from slomo.models.base import Floats
 
-#: Folds of the cross-validation, fewer where there are fewer groups.
+#: Folds of the cross-validation; fewer if there are fewer groups.
 FOLDS = 5
 
 
@@ -32,7 +32,7 @@ def folds(groups: NDArray[np.int64], seed: int, count: int = FOLDS) -> NDArray[n
 def held_out(
     fit: Callable[[NDArray[np.bool_]], Callable[[NDArray[np.bool_]], Floats]], fold: NDArray[np.int64]
 ) -> Floats:
-    """Return each row's prediction by the fit on the other folds.
+    """Return each row's prediction by the model fitted on the other folds.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def held_out(
 def relative_errors(measured: Floats, predicted: Floats, solo_mpps: float) -> dict[str, float]:
     """Return mean and 95th percentile of the relative error, the signed bias, and the mean error over solo [%].
 
-    The last one says more where some settings starve an NF: a relative error has no bound there.
+    The last one is more robust if some settings starve an NF: a relative error is then unbounded.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""From a dataset's rows to what is fitted: one subject per machine and NF, with its pressures and its responses.
+"""Convert a dataset's rows to training data: one subject per machine and NF, with pressures and responses.
 
-SLOMO (SIGCOMM'20) section 4.1: pairs (V, P) train the sensitivity; the core-level vectors measured beside them are the
-contentiousness. In tables measured elsewhere, traffic attributes are further features (Yala, ASPLOS'25, section 5).
+SLOMO (SIGCOMM'20) section 4.1: pairs (V, P) train the sensitivity; the core-level vectors measured in the same runs are
+the contentiousness. In tables measured elsewhere, traffic attributes are further features (Yala, ASPLOS'25, section 5).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
     from slomo.records.dataset import ProfileDataset
 
-#: A metric counts as measured where at least this share of the rows with competitors reports it.
+#: Share of the rows with competitors from which a metric counts as measured.
 REPORTED = 0.95
 #: Columns of the schema that describe traffic by a number.
 _TRAFFIC_COLUMNS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
-#: Ports that carry this share of what they can are full; who has this share of what others have, has as much.
+#: Utilisation from which ports count as full; share of the others' part from which a tenant's counts as equal.
 FULL = 0.97
 #: Of a cache [B].
 LINE_B = 64.0
 FITTED_PLANS = ("solo", "pressure", "imported")
-#: Of what was offered; who serves less was not idle.
+#: Served share of the offered load below which a tenant was not idle.
 SERVED = 0.985
 
 
@@ -61,7 +61,7 @@ class PartLoadRows:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """All rows that one NF on one machine is fitted on.
+    """All training rows of one NF on one machine.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Subject:
 
 
 def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> Iterator[Subject]:
-    """Yield one subject per machine and NF that has rows to fit.
+    """Yield one subject per machine and NF with training rows.
 
     Parameters
     ----------
@@ -176,11 +176,11 @@ def _part_load(subject: Subject, rows: "pd.DataFrame") -> PartLoadRows | None:
 
 
 def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return the runs whose target had what full ports leave it, and not what it can do beside its competitors.
+    """Return the runs whose target was limited by full ports, not by its competitors.
 
-    Shared ports are divided max-min: a tenant that wants more than its share gets as much as any other. What
-    competitors want is the rate they are sent, dropped packets included; without a rate it is what their cards move,
-    in lines in and out, and where that is not known either, no run is meant.
+    Shared ports are divided max-min: a tenant that wants more than its share gets as much as any other. A competitor's
+    demand is its sending rate including drops; without a rate it is the traffic of its card, in lines in and out. If
+    that is unknown too, the run is not selected.
     """
     limited, columns = np.zeros(len(frame), dtype=bool), ["beside.PCIEHIT", "beside.PCIEMISS"]
     senders = {text: [_sent(each) for each in competitors_from_cell(text)] for text in set(frame["competitors"])}
@@ -208,13 +208,13 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
 
 
 def _sent(competitor: Workload) -> tuple[int, float | None]:
-    """Return the size of a competitor's packets [B] and the rate they are sent at [Mpps]; None for all it can take."""
+    """Return a competitor's packet size [B] and sending rate [Mpps]; None if saturated."""
     rate = competitor.traffic.offered_mpps or competitor.configuration.get("rate_mpps")
     return competitor.traffic.packet_size_b, float(rate) if rate else None
 
 
 def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the runs, alone or under pressure, that offered an NF less than was also measured at full load."""
+    """Return the runs, alone or under pressure, with a load below the throughput measured at full load."""
     measured = frame[frame["plan"].isin(["solo", "pressure"]) & frame["isolation"].isin(["null", "", "None"])]
     full = measured[measured["offered_mpps"].isna()]
     full_pairs = set(zip(full["machine"], full["target"], strict=True))
@@ -224,7 +224,7 @@ def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
-    """Return the key of every row's target with no bound on what is offered."""
+    """Return every row's target key without a limit of the offered load."""
     saturated_keys: dict[str, str] = {}
     for row in frame.drop_duplicates("target").to_dict("records"):
         workload = workload_from_columns({str(name): value for name, value in row.items()})
@@ -251,7 +251,7 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
     beside_names = _reported(contended, "beside") if not imported else ()
     metrics = _reported(contended, "competition")
     if not imported:
-        # what no competitor reports about itself cannot be composed for a mix
+        # a metric that no competitor reports about itself cannot be composed for a mix
         metrics = tuple(name for name in metrics if name in own_names)
     traffic = _traffic(rows) if imported else {}
     vectors = [rows[f"competition.{name}"].to_numpy(dtype=float) for name in metrics]
@@ -283,7 +283,7 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
 def _solo(
     dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool
 ) -> tuple[float, str]:
-    """Return solo throughput and its source; of an imported table without solo runs, the best over all traffic."""
+    """Return solo throughput and its source; for an imported table without solo runs, the best over all traffic."""
     if imported and rows["target"].nunique() > 1:
         solo, source = float(rows["throughput_mpps"].max()), "best measured"
     else:
@@ -302,7 +302,7 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 
 def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:
-    """Return the columns of an imported table that no model reads, and why."""
+    """Return the columns of an imported table that no model uses, with reasons."""
     reasons: dict[str, str] = {}
     for name in METRICS:
         told = float(rows[f"competition.{name}"].notna().mean())
@@ -319,13 +319,13 @@ def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:
 def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
     """Return the traffic attributes that vary, by feature name."""
     traffic_columns = {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
-    # A feature of the same name says what the row had; the schema's column then only names the workload.
+    # a feature of the same name has the row's value; the schema's column then only names the workload
     traffic_columns |= {name: rows[name] for name in rows.columns if name.startswith(TRAFFIC_PREFIX)}
     return {name: column for name, column in traffic_columns.items() if column.notna().all() and column.nunique() > 1}
 
 
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
-    """Return a number per competitor configuration; every row of an imported table stands for itself."""
+    """Return a number per competitor configuration; every row of an imported table has its own."""
     if imported:
         return np.arange(len(rows))
     group_numbers: dict[str, int] = {}
@@ -334,12 +334,12 @@ def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
 
 
 def _kind(competitors: str) -> str:
-    """Return which competitors these are, however many of each."""
+    """Return the kinds of the competitors, without their numbers."""
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
 
 
 def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the pressures that add up, and all traffic attributes: what `family` reads of what was measured.
+    """Return the pressures that add up, and all traffic attributes, as far as `family` uses them.
 
     Raises
     ------
@@ -362,9 +362,9 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
 
 
 def typical_values(vectors: Floats) -> Floats:
-    """Return the median of what is above 0 in each column; 1 where nothing is.
+    """Return the median of the positive values of each column; 1 if there are none.
 
-    Where a scale turns from linear to logarithmic, ``log1p(value / typical)``.
+    It is the point where a scale turns from linear to logarithmic, ``log1p(value / typical)``.
 
     Examples
     --------

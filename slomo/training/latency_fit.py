@@ -1,7 +1,7 @@
-"""Fit latency over load and pressure from the runs of a profile that offered less than the NF could serve.
+"""Fit latency over load and pressure from a profile's runs below saturation.
 
-ResQ (NSDI'18) section 5.2 for the runs. The load of a run is what was offered over what the NF served beside the same
-competitors with as much offered as it could take; how busy that kept it follows from how it answers pressure.
+ResQ (NSDI'18) section 5.2 for the runs. The load of a run is offered over possible throughput, the latter measured
+beside the same competitors at saturation; utilisation follows from the NF's response to pressure.
 """
 
 from collections.abc import Sequence
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
     from slomo.records.dataset import ProfileDataset
 
-#: Fewer runs or loads than this make no curve.
+#: Least numbers of runs and of loads for a curve.
 FEWEST_RUNS, FEWEST_LOADS = 8, 3
-#: A run that lost more than this share of its packets had no stable queue.
+#: Share of lost packets above which a run had no stable queue.
 MOST_LOSS = 0.01
-#: Most pieces of a curve; fewer where fewer loads were measured.
+#: Largest number of pieces of a curve; fewer with fewer loads.
 _PIECES = 7
-#: Two loads closer than this are one load measured under two pressures.
+#: Distance below which two loads count as one, measured under two pressures.
 _APART = 0.04
-#: Errors below this share are beyond what percentiles of a finite run can tell.
+#: Relative errors below this are beyond the precision of percentiles of a finite run.
 _LEAST_ERROR = 0.005
 
 
 @dataclass(frozen=True, eq=False)
 class LatencyRows:
-    """Runs at reduced load, ``(n,)`` each: time share busy, packets per time busy [Mpps], latencies [us], setting."""
+    """Runs at reduced load, ``(n,)`` each: utilisation, packets per busy time [Mpps], latencies [us], setting."""
 
     busy: Floats
     mpps: Floats
@@ -54,7 +54,7 @@ class LatencyRows:
 
 
 def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int = 0) -> list[NFModel]:
-    """Return the models with a latency model each, where the dataset has runs at several loads.
+    """Return the models, each with a latency model if the dataset has runs at several loads.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int
 
 
 def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
-    """Return the runs of a model's NF at reduced load, and how busy it was."""
+    """Return a model's runs at reduced load, with the NF's utilisation."""
     here = (everything["machine"] == model.machine) & (everything["target"] == model.workload.key)
     here &= everything["plan"].isin(["solo", "pressure"]) & everything["isolation"].isin(["null", "", "None"])
     possible = everything[here].groupby("competitors")["throughput_mpps"].median()
@@ -97,7 +97,7 @@ def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFM
 
 
 def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyModel | None:
-    """Return the latency model of one NF; None where there are too few runs or loads.
+    """Return the latency model of one NF; None with too few runs or loads.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64])
 
 
 def _weights(basis: Floats, response: Floats) -> Floats:
-    """Return least-squares weights whose curve never falls with load, nor latency with slowness."""
+    """Return least-squares weights of a curve that falls neither with load nor with slowness."""
     columns = basis.shape[1]
     low = np.concatenate([[-np.inf], np.zeros(columns - 2), [-1.0]])
     if basis[:, -1].std() < 1e-9:  # alone only: nothing says how pressure changes the curve

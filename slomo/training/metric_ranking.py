@@ -1,9 +1,9 @@
-"""Rank the metrics that could tell how contended a server is: how much each says alone, and what it adds to others.
+"""Rank the metrics of contention: the information of each alone, and its addition to others.
 
-SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps what explains throughput. Each set of
-metrics is judged alike: a ridge regression over 1, u and u u' (u = p / (p + median), as in
-`slomo.models.contentiousness`), errors of competitor settings left out. Forward selection says what a metric adds,
-leaving one out of all says what it alone knows.
+SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps those that explain throughput. Each set
+of metrics is judged by the held-out error of a ridge regression over 1, u and u u' (u = p / (p + median), as in
+`slomo.models.contentiousness`). Forward selection gives what a metric adds; leaving one out gives what only it
+contains.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 #: Strength of the ridge; with all candidates the basis has some 150 columns.
 _STRENGTH = 1e-3
-#: Metrics taken one by one; what those behind them would add is said of each as if it were next.
+#: Number of metrics selected one by one; later ones are each rated as if next.
 _STEPS = 7
-#: Fewer rows than this and nothing is told apart.
+#: Least number of rows for a ranking.
 _FEWEST_ROWS = 24
 
 
 @dataclass(frozen=True)
 class RankedMetric:
-    """What one metric says, as mean errors of throughput over solo of settings left out, over all functions [%].
+    """A metric's ratings: mean held-out errors of throughput over solo, over all functions [%].
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RankedMetric:
 def rank_metrics(
     dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, seed: int = 0
 ) -> tuple[RankedMetric, ...]:
-    """Rank the metrics that all network functions of a dataset were measured with, in the order of selection.
+    """Rank the metrics measured for all network functions of a dataset, in the order of selection.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""How noisy each row is, from its replicates, and whether a model is better than the mean beyond that noise.
+"""Noise of each row from its replicates, and whether a model beats the mean beyond that noise.
 
-Two or three replicates say little about one row and much about all of them: each row's variance is drawn towards the
-pooled one (a scaled inverse chi-squared prior; Gelman et al., Bayesian Data Analysis, section 5.4, for the idea).
+Two or three replicates say little about one row and much about all: each row's variance is shrunk towards the pooled
+one (a scaled inverse chi-squared prior; Gelman et al., Bayesian Data Analysis, section 5.4, for the idea).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from slomo.models.base import Floats, ModelFamily, SensitivityModel
 from slomo.models.nf_model import NFModel
 
-#: The pooled variance counts as much as this many replicates of a row's own.
+#: Weight of the pooled variance, in replicates of a row.
 _PRIOR = 4.0
-#: Rows with replicates from which noise is pooled, at least; and the noise that is none.
+#: Least number of rows with replicates for pooling; noise that counts as none.
 _FEWEST, _NOTHING = 3, 1e-6
-#: How much more one row may count than another.
+#: Largest ratio of two rows' weights.
 _SPREAD = 5.0
 MEAN = "mean"
 
 
 def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | None:
-    """Return the relative variance of every row's throughput; None where replicates do not tell.
+    """Return the relative variance of every row's throughput; None without informative replicates.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
     >>> row_variance(np.zeros(3), np.ones(3, dtype=int)) is None
     True
     """
-    # replicates that agree to the last bit were not measured apart: a solo speed is one by definition
+    # replicates equal to the last bit were not measured separately: a common solo speed, for instance
     degrees = np.where(np.isfinite(dispersion) & (dispersion > 0.0), replicates - 1.0, 0.0)
     if (degrees > 0).sum() < _FEWEST:
         return None
@@ -51,7 +51,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
 
 
 def weights_of(variance: Floats | None) -> Floats | None:
-    """Return how much each row counts, 1 on average; within bounds, as a variance is only estimated.
+    """Return the weight of each row, 1 on average, within bounds since variances are only estimated.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def fit_rows(
     solo_mpps: float,
     seed: int,
 ) -> SensitivityModel:
-    """Fit a family to vectors, throughputs [Mpps] and weights; one that cannot weigh its rows counts them alike."""
+    """Fit a family to vectors, throughputs [Mpps] and weights; a family without weights ignores them."""
     vectors, mpps, weights = rows
     weighing = getattr(family, "fit_weighted", None)
     if weights is None or weighing is None:
@@ -85,7 +85,7 @@ def fit_rows(
 def against_mean(
     measured: Floats, guesses: Mapping[str, Floats], solo_mpps: float, weights: Floats | None
 ) -> dict[str, dict[str, float]]:
-    """Return by how much each family errs less than `mean` on rows it never saw, and how sure that is [% of solo].
+    """Return each family's reduction of the held-out error against `mean`, with its standard error [% of solo].
 
     Parameters
     ----------
@@ -122,10 +122,10 @@ def against_mean(
 
 
 def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float]]]:
-    """Return each model's gain of each family on `mean`, drawn towards that of the machine's others [% of solo].
+    """Return each family's gain on `mean` per model, shrunk towards the machine's other models [% of solo].
 
-    Eight noisy rows of one network function say little about a family, those of all functions much: gains are taken for
-    draws around a common one, with the spread that DerSimonian and Laird (1986) estimate.
+    Eight noisy rows of one network function say little about a family, those of all functions much: gains are treated
+    as draws around a common one, with the spread estimated by DerSimonian and Laird (1986).
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
 
 
 def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
-    """Return every gain and its error, drawn towards the mean of the others as far as they agree."""
+    """Return every gain and its error, shrunk towards the mean of the others as far as they agree."""
     weights, count = 1.0 / error**2, len(gain)
     if count == 1:
         return [(float(gain[0]), float(error[0]))]
@@ -168,10 +168,10 @@ def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
 
 
 def noise_aware_defaults(models: Sequence[NFModel], baselines: Sequence[str]) -> list[str]:
-    """Return, per model of one machine, the family that answers by default where rows are noisy.
+    """Return the default family per model of one machine with noisy rows.
 
-    On noisy rows the family with the smallest error is often the luckiest: it answers only where it gains more on the
-    mean than the standard error of that gain; of several the one that gains most; where none does, `mean` answers.
+    On noisy rows the family with the smallest error is often the luckiest. A family is therefore chosen only if its
+    gain on the mean exceeds the gain's standard error; of several, the one with the largest gain; of none, `mean`.
 
     Parameters
     ----------

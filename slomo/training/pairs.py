@@ -1,10 +1,10 @@
-"""Fit what co-locations by name tell where no counters were read: unseen pressures and sensitivities, of low rank.
+"""Fit co-locations by name, without counters: unobserved pressures and sensitivities of low rank.
 
 The logarithm of the share that a target keeps is the product of its sensitivity and the sum of its competitors'
-pressures (Bubble-Up, MICRO'11, section 3, with pressures that nobody measured). Both are found in turns by ridge
-regression, drawn towards the mean of all functions, so that one that was measured seldom is taken for an average one;
-rank and strength by runs left out. Of a co-location whose members' rates are all known, every member is read. What is
-left of competitions that were measured is kept beside them. Intervals are conformal, on runs left out.
+pressures (Bubble-Up, MICRO'11, section 3, with unobserved pressures). Both are fitted alternately by ridge regression,
+shrunk towards the mean of all functions, so that a rarely measured function counts as average; held-out runs choose
+rank and strength. Of a co-location with all rates known, every member is used as target. Residuals of measured
+competitions are stored with the model. Intervals are conformal, from held-out runs.
 """
 
 import hashlib
@@ -33,20 +33,20 @@ from slomo.vocabulary.vector import MetricVector
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Ranks, and strengths of the ridge in rows of an average function, among which runs left out choose.
+#: Ranks, and ridge strengths in rows of an average function, among which held-out runs choose.
 _RANKS, _STRENGTHS = (1, 2), (0.08, 0.25, 0.8, 2.5)
 _TURNS, _FOLDS = 25, 5
-#: Folds whose errors set the width of intervals: of fits to nearly all runs.
+#: Folds whose errors set the width of intervals, with fits to nearly all runs.
 _MORE_FOLDS = 10
-#: Shares kept below this are as good as nothing.
+#: Kept shares below this count as this.
 _LEAST_SHARE = 0.01
-#: Fewer rows than this and nothing is fitted.
+#: Least number of rows for a fit.
 FEWEST = 12
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Runs as the fit reads them: target, how many of each function beside it, logarithm of the loss, and weight."""
+    """Runs in the form of the fit: target, counts of competitors, logarithm of the loss, weight."""
 
     target: NDArray[np.int64]
     counts: Floats
@@ -70,7 +70,7 @@ class _Latent:
 
 
 def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
-    """Return models that answer from named co-locations, on machines where nothing else was measured under pressure.
+    """Return models from named co-locations, for machines without other measurements under pressure.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFM
 
 
 def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
-    """Return models without a family of functions that only ran beside others: the best rate stands for solo."""
+    """Return models without a family for functions that never ran alone: their best rate replaces solo throughput."""
     frame = dataset.frame
     frame = frame[(frame["machine"] == machine) & (frame["plan"] == "mix") & frame["offered_mpps"].isna()]
     workloads = {key: dataset.workload(str(key)) for key in frame["target"].unique()}
@@ -129,7 +129,7 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
 
 
 def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return the models of one machine with the family ``pairs``, fitted to the runs and calibrated on runs left out.
+    """Return one machine's models with the family ``pairs``, fitted to the runs and calibrated on held-out ones.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         }
         told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
         doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside anybody"}
-        # what needs counters is no lack of a table that has none
+        # a table without counters does not lack what needs counters
         manifest = {
             **model.manifest,
             "left_out": {},
@@ -190,12 +190,12 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
     for place in rows.members.T:
         np.add.at(counts, (np.arange(len(place)), place), 1.0)
     share = np.clip(rows.mpps / solo[rows.target], _LEAST_SHARE, None)
-    # what matters is the error of the share: an error of its logarithm counts less where little is kept
+    # the error of the share matters: an error of its logarithm counts less if little is kept
     return _Rows(rows.target, counts[:, :-1], -np.log(share), np.minimum(share, 1.0))
 
 
 def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
-    """Say why nothing can be judged: fewer runs than numbers to find."""
+    """Return why nothing can be judged: fewer runs than parameters."""
     unknown = 2 * len(models) * chosen[0]
     if len(rows.loss) >= unknown:
         return {}
@@ -203,7 +203,7 @@ def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -
 
 
 def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) -> Floats:
-    """Return the shares kept that are predicted for runs left out."""
+    """Return the predicted kept shares of held-out runs."""
     share = np.full(len(fold), np.nan)
     for number in np.unique(fold):
         out = fold == number
@@ -212,11 +212,11 @@ def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) 
 
 
 def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
-    """Return sensitivities and pressures by ridge regressions in turns, each drawn towards its mean."""
+    """Return sensitivities and pressures from alternating ridge regressions, each shrunk towards its mean."""
     functions, generator = rows.counts.shape[1], np.random.default_rng(0)
     neighbours = np.maximum(rows.counts.sum(axis=1), 1.0)
     level = np.sqrt(max(float(np.average(rows.loss / neighbours, weights=rows.weight)), 1e-4) / rank)
-    # all alike but for what tells ranks apart
+    # equal for all functions, except for what distinguishes ranks
     spread = 0.0 if rank == 1 else 0.3
     weights, pressure = (level * (1.0 + spread * generator.standard_normal((functions, rank))) for _ in range(2))
     eye = np.eye(rank)
@@ -242,7 +242,7 @@ def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
 def _sensitivity(
     model: NFModel, latent: _Latent, own: _Rows, number: int, identity: Floats, pressing: NDArray[np.bool_]
 ) -> LatentSensitivity:
-    """Return one function's part, with what is left of the competitions that it was measured beside."""
+    """Return one function's part, with the residuals of its measured competitions."""
     left, codes = own.loss - latent.losses(own), own.counts @ identity
     known, place = np.unique(codes, return_inverse=True)
     residuals = np.bincount(place.ravel(), left, len(known)) / np.maximum(
@@ -261,10 +261,10 @@ def _sensitivity(
 
 
 def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) -> str | None:
-    """Return the function beside which one should be measured next: where the loss is least certain.
+    """Return the neighbour to measure next: the one with the most uncertain loss.
 
-    The variance of the predicted product for pairs that were not measured: that of the target's sensitivity times the
-    other's pressure, plus the reverse, in units of the ridge's posterior.
+    The criterion is the variance of the predicted product for unmeasured pairs, in units of the ridge's posterior: that
+    of the target's sensitivity times the other's pressure, plus the reverse.
     """
     own = rows.target == number
     measured = rows.counts[own & (rows.counts.sum(axis=1) == 1)].sum(axis=0) > 0
@@ -280,5 +280,5 @@ def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) 
 
 
 def _identity(key: str) -> int:
-    """Return a number that stands for a workload, the same wherever it is trained."""
+    """Return a workload's number, the same wherever it is trained."""
     return 1 + int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % (MOST_IDENTITY - 1)

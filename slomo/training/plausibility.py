@@ -1,8 +1,8 @@
-"""Rows that no machine can have measured are named and kept out of training.
+"""Find physically impossible rows, and exclude them from training.
 
-Robust as pyperf's checks of a benchmark are: bounds by physics (no port carries more, packets take instructions), by
-medians of the same network function (neighbours do not make it half as fast again, nor its code half as long), and
-counters that stood still or contradict each other.
+As in pyperf's checks, bounds are physical (port rates, instructions per packet), relative to medians of the same
+network function (neighbours do not speed it up by half or halve its instructions), or detect frozen and contradictory
+counters.
 """
 
 import warnings
@@ -20,15 +20,15 @@ from slomo.records.importing.plausible import MOST_MPPS
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Rule
 
-#: Throughput beside others over the median of solo runs that noise and turbo do not explain.
+#: Ratio of throughput beside others to the median of solo runs above which noise and turbo are no explanation.
 MOST_OF_SOLO = 1.5
-#: Factor by which numbers that follow from each other may differ: instructions of a packet, misses of an instruction.
+#: Largest factor between dependent numbers: instructions per packet, misses per instruction.
 MOST_APART = 2.0
-#: Throughputs that differ by more than noise: counters that are the same to the last bit were not read twice.
+#: Relative difference of throughputs beyond noise: equal counters at different throughputs were not read twice.
 _DIFFERENT = 1.05
-#: A vector of fewer counters may well be all zeros; one of fewer than the second number twice the same.
+#: Least numbers of counters for which all zeros, or exact repetition, are suspicious.
 _FEWEST_COUNTERS, _FEWEST_ALIKE = 3, 8
-#: Counters above 0 on a core that executes anything at all.
+#: Counters that are positive on any core that executes instructions.
 _ACTIVITY = ("INST", "FREQ", "AFREQ")
 _QUOTIENTS = {name: str(metric.weight).split("/") for name, metric in METRICS.items() if metric.rule is Rule.QUOTIENT}
 _Mask = NDArray[np.bool_]
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def plausible_rows(dataset: ProfileDataset) -> ProfileDataset:
-    """Return a dataset without rows that cannot be; a warning names each with the reason."""
+    """Return a dataset without impossible rows; a warning names each with its reason."""
     frame, mpps = dataset.frame, dataset.throughput
     reasons = {**_by_counters(frame, mpps), **_by_throughput(frame, mpps, dataset.environment)}
     absurd = np.logical_or.reduce(list(reasons.values()))
@@ -84,7 +84,7 @@ def _by_throughput(
 
 
 def _line_rates(frame: "pd.DataFrame", environment: Mapping[str, object]) -> NDArray[np.float64]:
-    """Return what a port of each row's machine carries [Mpps]; NaN where packets need no port or it is not known."""
+    """Return the line rate of each row's machine [Mpps]; NaN without a port or if unknown."""
     rates, described = np.full(len(frame), np.nan), environment.get("machines")
     if environment.get("testbed") != "simulated" or not isinstance(described, Mapping):
         return rates
@@ -121,7 +121,7 @@ def _by_counters(frame: "pd.DataFrame", mpps: NDArray[np.float64]) -> dict[str, 
 
 
 def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Series[float]", prefix: str) -> _Mask:
-    """Return rows whose counters are those of an earlier row, though others ran, or the target ran at another rate."""
+    """Return rows with an earlier row's counters despite other tenants or another throughput."""
     if prefix == "own":
         first = (
             frame[schema.THROUGHPUT].groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")

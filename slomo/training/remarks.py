@@ -1,14 +1,14 @@
-"""Remarks on a trained model, to read before it is asked: too few scores, nothing to learn, no mixes."""
+"""Remarks on a trained model: too few scores, nothing to learn, no mixes."""
 
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
-#: Coverage that predictions have where none is asked for.
+#: Default coverage of predictions.
 USUAL_COVERAGE = 0.9
 
 
 def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]:
-    """Return what is to be said about a model, one sentence each; nothing where all is well.
+    """Return the remarks on a model, one sentence each; empty if there are none.
 
     Parameters
     ----------

@@ -17,11 +17,11 @@ from slomo.training.features import Subject
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Pressures a neighbour responds to, all of which add up: what the cache holds and how often it is asked, what its DDIO
-#: ways hold, and all that memory moves, reads and writes, of cores and of devices.
+#: Pressures to which neighbours respond, all additive: cache occupancy and accesses, occupancy of the DDIO ways, and
+#: all memory traffic, read and write, of cores and devices.
 PRESSURES = ("L3OCC", "L2MISS", "LMB", "DDIOOCC")
 _STRENGTHS = (1e-4, 1e-2, 1.0)
-#: Fewer rows than this and no function is worth fitting.
+#: Least number of rows for fitting a function.
 _FEWEST_ROWS = 12
 
 
@@ -44,7 +44,7 @@ def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
 
 
 def solo_vector(subject: Subject) -> MetricVector:
-    """Return the median core-level vector without competitors; empty where there are no solo rows."""
+    """Return the median core-level vector without competitors; empty without solo rows."""
     alone = subject.counts == 0
     return _median(subject, alone) if alone.any() else MetricVector({}, scope=Scope.CORE)
 
@@ -55,7 +55,7 @@ def _median(subject: Subject, rows: NDArray[np.bool_]) -> MetricVector:
 
 
 def half_saturation(pressure: Floats) -> Floats:
-    """Return the median of each pressure where there is any; 1 where there never is.
+    """Return the median of the positive values of each pressure; 1 if there are none.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Fit how an NF answers running neighbours, from the pressure rows of its profile.
+"""Fit an NF's responses to running neighbours, from the pressure rows of its profile.
 
-SLOMO (SIGCOMM'20) section 4.1 for the runs; the pressure is the competition measured beside the target. Metrics that
-add up are smooth in it (ridge over a saturating basis), throughput is read from a smooth monotone network, which was
-chosen over trees on calibration mixes (0.35 and 0.30 % against 0.44 and 0.32 % on SLOMO's two machines).
+SLOMO (SIGCOMM'20) section 4.1 for the runs; the pressure is the competition measured beside the target. Additive
+metrics are smooth functions of it (ridge over a saturating basis). Throughput comes from a smooth monotone network,
+which was better than trees on calibration mixes (0.35 and 0.30 % against 0.44 and 0.32 % on SLOMO's two machines).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,25 +37,27 @@ from slomo.training.waiting import with_waiting
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Ridge of everything but occupancy; weaker ones fit single rows better, and some servers then find no rest.
+#: Ridge strength for all but occupancy; weaker ones fit single rows better, but some servers then do not converge.
 STRENGTH = 3e-4
-#: In a full cache an NF holds what the others leave: a slope of -1 in occupancy would leave the split open. This ridge
-#: keeps it determined; that the cache is full is added afterwards (`full_kib`). Chosen on calibration mixes.
+#: In a full cache an NF holds what the others leave: with a slope of -1 in occupancy the division would be
+#: undetermined. This ridge keeps it determined; that the cache is full is enforced afterwards (`full_kib`). Chosen on
+#: calibration mixes.
 OCCUPANCY_STRENGTH = 5e-2
-#: A cache fuller than this is taken for a full one, and this quantile of such rows for the least a full one holds.
+#: Share from which a cache counts as full, and the quantile of such rows' total occupancy taken as the least of a full
+#: cache.
 _FULL, _FULL_QUANTILE = 0.9, 0.25
-#: Fewer rows than this and no function is worth fitting, at full and at part load.
+#: Least numbers of rows for fitting a function, at full and at part load.
 _FEWEST_ROWS, _FEWEST_IDLE = 24, 10
-#: One in so many rows, and at least so many, lose little.
+#: One in this many rows, but at least this number, counts as losing little.
 _MILD, _FEWEST_MILD = 8, 12
 
 
 def fit_server_response(
     subject: Subject, seed: int, channel: tuple[float, float] = (0.0, np.inf)
 ) -> ServerResponse | None:
-    """Return a subject's answer to running neighbours; None where they were not measured beside it.
+    """Return a subject's response to running neighbours; None if the competition beside it was not measured.
 
-    `channel` is the memory channel's as `slomo.training.waiting` has it.
+    `channel` describes the memory channel as in `slomo.training.waiting`.
     """
     names = tuple(name for name in PRESSURES if name in subject.beside_names and name in subject.own_names)
     if not names or not subject.own_names:
@@ -97,15 +99,15 @@ def fit_server_response(
 def pressures_of(
     subject: Subject, names: tuple[str, ...], beside: Floats, stretch: Floats | float, channel: tuple[float, float]
 ) -> Floats:
-    """Return the pressures `names` in rows of `beside`: rates stretched, then what waiting adds."""
+    """Return the pressures `names` in rows of `beside`: scaled rates, plus waiting."""
     pressure = beside[:, [subject.beside_names.index(name) for name in names]]
     return with_waiting(names, pressure * np.where(flows_and_polled(names)[0], stretch, 1.0), subject, beside, channel)
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
-    """Return how far measurements stray where little is lost, as scores of arrivals.
+    """Return the variation of measurements with little loss, as scores of arrivals.
 
-    They stand in for mixes at reduced load, whose NFs lose nothing: what such a measurement strays is at most that.
+    They replace mixes at reduced load, whose NFs lose nothing: variation there is at most this.
     """
     known = np.flatnonzero(np.isfinite(guess) & (guess > 0.0))
     mild = known[np.argsort(-guess[known], kind="stable")][: max(_FEWEST_MILD, len(known) // _MILD)]
@@ -113,7 +115,7 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
 
 
 def _strays(subject: Subject, repeats: Floats) -> Floats:
-    """Return how far its own runs at part load strayed from what they were offered; `repeats` where there are few."""
+    """Return the deviation of its part-load runs from their offered loads; `repeats` with few such runs."""
     rows = subject.part_load
     if rows is None or (known := np.isfinite(rows.offered_mpps)).sum() < _FEWEST_IDLE:
         return repeats
@@ -123,7 +125,7 @@ def _strays(subject: Subject, repeats: Floats) -> Floats:
 def _part_load(
     subject: Subject, names: tuple[str, ...], fastest_mpps: float, channel: tuple[float, float]
 ) -> ContentiousnessProfile | None:
-    """Return the vector at part load; None where too few runs were made there."""
+    """Return the vector at part load; None with too few runs."""
     rows = subject.part_load
     if rows is None or len(rows.mpps) < _FEWEST_IDLE:
         return None
@@ -142,7 +144,7 @@ def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
-    """Return what a full cache holds at the least [KiB]; an inclusive one is full to the last line, others are not."""
+    """Return the least total occupancy of a full cache [KiB]; an inclusive cache is full to the last line."""
     if "L3OCC" not in names:
         return 0.0
     held = pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")]
@@ -173,7 +175,7 @@ def _held_out(
 
 
 def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return the models with intervals of whole servers calibrated on mixes, where there are enough.
+    """Return the models with whole-server intervals calibrated on mixes, if there are enough.
 
     Parameters
     ----------
@@ -199,7 +201,7 @@ def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 
 
 def _calibrated(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return models that all answer for whole servers, calibrated on mixes of theirs."""
+    """Return models that all predict whole servers, calibrated on their mixes."""
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
@@ -218,9 +220,9 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:
-    """Return, per model, which of its families too few mixes to calibrate on contradict, and how.
+    """Return, per model, the families contradicted by mixes too few to calibrate on, with reasons.
 
-    The response to running neighbours is named as an answer names it; it is judged on mixes of NFs that all have one.
+    The response to running neighbours has its usual name; it is judged on mixes whose NFs all have one.
     """
     rows = rows.saturated()
     told: list[dict[str, str]] = [{} for _ in models]
@@ -247,7 +249,7 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
 def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:
     """Return a library whose intervals of whole servers are calibrated on the mixes of `dataset` alone.
 
-    For models shipped or trained before, where mixes like those to be predicted, some at reduced load, are at hand.
+    For shipped or older models, given mixes like those to be predicted, some at reduced load.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fit an accelerator's time per packet as a line over the match density, from runs of the accelerator alone.
+"""Fit an accelerator's time per packet as a line over match density, from runs of the accelerator alone.
 
 Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in its match-to-byte ratio.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "regex") -> ServiceTime:
-    """Fit the line through runs of an accelerator that nobody else uses, by least squares of the time per packet.
+    """Fit the line through runs of an accelerator with one user, by least squares of time per packet.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
 
 
 def service_time_of(dataset: "ProfileDataset", feature: str = DENSITY) -> ServiceTime:
-    """Fit the line to an imported table whose network function is the accelerator.
+    """Fit the line to an imported table whose network function is the accelerator itself.
 
     Parameters
     ----------

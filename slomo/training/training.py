@@ -1,4 +1,4 @@
-"""Train: a profile dataset in, a library of models out, one per NF and machine.
+"""Train models from a profile dataset, one per NF and machine.
 
 SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic competitor only; no mix is ever fitted.
 """
@@ -43,9 +43,9 @@ from slomo.vocabulary.metrics import METRICS
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Fewer rows than this and a family that reads features is not fitted.
+#: Least number of rows for families with features.
 FEWEST_ROWS = 8
-#: Rows of a table from which the shape of its errors is learned.
+#: Number of rows of a table from which the shape of its errors is learned.
 _MANY_ROWS = 200
 
 
@@ -171,10 +171,10 @@ def _fit_subject(
 
 
 def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCalibration:
-    """Return the interval of runs left out.
+    """Return the calibration from held-out runs.
 
-    Errors on a table need not grow with the loss: equally wide intervals (split conformal), or of a shape learned from
-    many rows, whichever are narrower on average.
+    On a table, errors need not grow with the loss: intervals have constant width (split conformal), or a shape learned
+    from many rows, whichever is narrower on average.
     """
     known = np.isfinite(guess)
     if not subject.imported or not known.any():
@@ -190,7 +190,7 @@ def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCali
 
 
 def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], Any]:
-    """Return the features a family reads and the mask of rows that have them all."""
+    """Return a family's features, and the mask of rows that have all of them."""
     names = family.select_features(subject.names)
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.mpps > 0.0)
     if names and rows.sum() < FEWEST_ROWS:
@@ -216,12 +216,12 @@ def _held_out(family: ModelFamily, subject: Subject, names: tuple[str, ...], row
 
 
 def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return held-out predictions of rows with competitors only: alone, everybody is right but the mean."""
+    """Return held-out predictions of rows with competitors only, as solo rows are trivial."""
     return {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
 
 
 def _noise(subject: Subject) -> dict[str, float]:
-    """Return the noise of one row's throughput and of the next single measurement, relative; empty where unknown."""
+    """Return the relative noise of a row's throughput and of a single measurement; empty if unknown."""
     if subject.variance is None:
         return {}
     row = float(np.sqrt(np.median(subject.variance)))
@@ -229,7 +229,7 @@ def _noise(subject: Subject) -> dict[str, float]:
 
 
 def _covered(subject: Subject) -> Applicability:
-    """Return the range of the pressures that add up (of whatever there is, in tables without any)."""
+    """Return the range of the additive pressures (of all columns, in tables without any)."""
     names = tuple(name for name in subject.metric_names if METRICS[name].pressure) or subject.metric_names
     names = (*names, *(name for name in subject.names if name.startswith(TRAFFIC_PREFIX)))
     vectors = subject.columns(names)
@@ -238,7 +238,7 @@ def _covered(subject: Subject) -> Applicability:
 
 
 def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
-    """Replace cross-validated interval widths by those of mixes, where there are enough."""
+    """Replace cross-validated interval widths by those from mixes, if there are enough."""
     finished = []
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
@@ -253,7 +253,7 @@ def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> lis
 
 
 def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | None:
-    """Return what the machine has: as the dataset says, or as its shipped description says."""
+    """Return the machine's capacities from the dataset, or else from its shipped description."""
     described = environment.get("machines")
     try:
         if isinstance(described, Mapping) and isinstance(described.get(machine), Mapping):
@@ -264,7 +264,7 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
 
 
 def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:
-    """Return capacities with what the cache's reporter feels where it never hits, where that was calibrated."""
+    """Return capacities with the calibrated extra time of the cache's reporter without hits, if known."""
     full = environment.get("settings", {}).get("reporters", {}).get("full")
     return capacities if full is None else replace(capacities, llc_reporter=float(full))
 

@@ -1,4 +1,4 @@
-"""Models of one machine as prior for another: carried over by physics, then corrected by few runs there.
+"""Models of one machine as prior for another: carried over by physics, then corrected by a few runs there.
 
 What `slomo.adaptation.machines` says of the new machine is off by a factor that changes slowly with the pressure, in
 throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian processes from the
@@ -41,27 +41,29 @@ from slomo.vocabulary.vector import MetricVector
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: From so many runs beside others on, a function's own runs say more than a prior.
+#: Number of runs beside others from which a function's own runs tell more than a prior.
 ENOUGH_RUNS = 40
-#: Situations on the new machine from which its models are made.
+#: Number of situations on the new machine from which its models are made.
 _SAMPLES = 640
-#: Standard deviations of the correction's logarithm: the same everywhere, along each pressure, and local; how far local
-#: reaches (shares of pressures from 0 to 1), and the noise of a run. Chosen on the shipped machines, either way.
+#: Standard deviations of the correction's logarithm: constant, linear in each pressure, and local; the range of the
+#: local part (in shares of pressures, 0 to 1), and the noise of a run. Chosen on the shipped machines, in both
+#: directions.
 _EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.1, 0.05, 0.05, 0.5, 0.015
-#: Noise of a run beside a full memory channel, per channel's traffic that waits: the prior knows least there.
+#: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
+#: there.
 _WAITING_NOISE = 0.2
 #: Of a function's own vector: noise of a run's logarithm, and the share of its largest value that is added to both.
 _OWN_NOISE, _LEAST = 0.05, 0.03
 #: Where a pressure counts half, as a share of the largest.
 _HALF = 0.2
-#: Runs that everybody's usual error counts as, beside a function's own.
+#: Weight of the common error size, in a function's own runs.
 _SIZE_RUNS = 4.0
-#: Pressures, from none to the most, at which it is asked how much is known.
+#: Number of pressures, from none to the largest, at which the uncertainty is evaluated.
 _STEPS = 12
 #: Channels' traffic that may wait.
 _MOST_WAITING = 2.0
-#: Of what is carried without a run: quantiles of the size of its errors on mixes (in the units of
-#: `intervals.calibrate`), from the E5-2620 v4 to the Silver 4110 and back, twelve functions.
+#: For functions carried without a run: quantiles of the size of errors on mixes (in units of `intervals.calibrate`),
+#: from the E5-2620 v4 to the Silver 4110 and back, twelve functions.
 _UNSEEN = np.array([
     0.0, 0.002, 0.004, 0.008, 0.012, 0.016, 0.02, 0.024, 0.028, 0.033, 0.037, 0.042, 0.047, 0.051,
     0.055, 0.06, 0.067, 0.073, 0.079, 0.083, 0.089, 0.095, 0.102, 0.11, 0.117, 0.127, 0.138, 0.147,
@@ -125,7 +127,7 @@ def transfer(
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
-    """Return the one machine that a library was measured on, which is not the new one."""
+    """Return the one machine of a library's measurements, which must not be the new one."""
     if len(library.machines) != 1:
         told = ", ".join(library.machines) or "none"
         raise ConfigurationError(f"models of one machine can be carried to {machine.name}, got those of: {told}")
@@ -171,18 +173,18 @@ class _Fitted:
     model: NFModel
     carried: Carried
     runs: Subject | None
-    #: Situations in which it was run, what they say of the carried one (logarithms), and the noise of each.
+    #: Situations of its runs, their ratio to the carried prediction (logarithms), and their noise.
     places: Floats
     residuals: Floats
     noise: Floats
-    #: Error of each run left out, over the correction's standard deviation there.
+    #: Error of each held-out run, divided by the correction's standard deviation.
     scores: Floats
     #: By metric of its own vector, what each run says of the carried one (logarithms).
     own: Mapping[str, Floats]
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "_Fitted":
-        """Carry a model over, and learn from runs, where there are any."""
+        """Carry a model over, and correct it by runs if there are any."""
         carried = Carried(model, before, machine)
         none = np.zeros(0)
         fitted = cls(model, carried, runs, np.zeros((0, len(carried.names) + 1)), none, none, none, {})
@@ -220,13 +222,13 @@ class _Fitted:
         return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
 
     def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
-        """Return where situations lie, for the correction: shares of pressures, and the loss carried over."""
+        """Return the coordinates of situations for the correction: relative pressures, and the carried loss."""
         half = _HALF * self.carried.limit()
         alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
         return np.column_stack([pressure / (pressure + half), 2.0 * np.log(state.time_ns / alone)])
 
     def correction(self, places: Floats) -> Floats:
-        """Return the logarithm of what the function does over what was carried."""
+        """Return the logarithm of actual over carried throughput."""
         if not len(self.residuals):
             return np.zeros(len(places))
         weights = np.linalg.solve(self._covariance(), self.residuals)
@@ -304,13 +306,13 @@ def _own_sizes(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
 
 
 def _usual_size(fitted: _Fitted, everybody: float) -> float:
-    """Return how far a function's runs left out are off, drawn towards all functions'."""
+    """Return the size of a function's held-out errors, shrunk towards all functions'."""
     total = float(np.square(fitted.scores).sum()) + _SIZE_RUNS * everybody**2
     return float(np.sqrt(total / (len(fitted.scores) + _SIZE_RUNS)))
 
 
 def _of_usual_size(fitted: Sequence[_Fitted]) -> "_Scores":
-    """Return the errors of all runs left out, each over what is usual for its function."""
+    """Return the held-out errors of all runs, each divided by its function's usual size."""
     every = np.concatenate([each.scores for each in fitted] or [np.zeros(0)])
     size = max(float(np.sqrt(np.square(every).mean())), 1e-4) if len(every) else 1.0
     parts = [each.scores / _usual_size(each, size) for each in fitted]
@@ -319,14 +321,14 @@ def _of_usual_size(fitted: Sequence[_Fitted]) -> "_Scores":
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Errors of runs left out, of all functions, in what is usual for each; and what is usual for all."""
+    """Held-out errors of all functions relative to each one's usual size, and the common size."""
 
     each: Floats
     size: float
 
 
 def _likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of corrections in two places."""
+    """Return the covariance of corrections at two points."""
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
     answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
     return answer
@@ -413,7 +415,7 @@ def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
 
 
 def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
-    """Return vectors that the machine's caches can hold, with shares of at most 1."""
+    """Return vectors within the machine's cache sizes, with ratios of at most 1."""
     capacities, answer = machine.capacities(), own.copy()
     for number, name in enumerate(names):
         most = {"L3OCC": capacities.llc_kib, "DDIOOCC": capacities.ddio_kib, "L2HIT": 1.0, "L3HIT": 1.0}.get(name)
@@ -423,10 +425,10 @@ def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
 
 
 def _calibration(fitted: _Fitted, scores: _Scores) -> ConformalCalibration:
-    """Return the intervals: errors of runs left out, of all functions; of what is only carried, those once measured.
+    """Return the intervals: from held-out runs of all functions; without runs, from stored quantiles.
 
-    How far they reach over the loss follows from how much the correction knows there; what composing competitors adds
-    is taken from the first machine.
+    Their width over the loss follows from the correction's uncertainty; the error of composition is taken from the
+    first machine.
     """
     if len(scores.each) < FEWEST_OF_TRANSFER or not len(fitted.scores):
         return symmetric(_UNSEEN, CARRIED)

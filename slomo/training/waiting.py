@@ -1,8 +1,8 @@
-"""How long requests wait before a full memory channel, from the memory's latency beside a target.
+"""Waiting time of requests at a full memory channel, from the memory latency measured beside a target.
 
-Traffic alone does not tell: whatever is asked for, a full channel moves what it can, and what each function has of it
-depends on how many requests of the others wait before its own. The latency tells, and is the same for all of them. It
-is put on one scale with traffic: a latency twice that of a channel just full counts as one more channel's traffic.
+Traffic does not show it: a full channel moves its maximum whatever the demand, and each function's part depends on how
+many requests of others wait before its own. Latency shows it, and is the same for all functions. It is put on the scale
+of traffic: a latency twice that of a just full channel counts as one additional channel's traffic.
 """
 
 from typing import TYPE_CHECKING
@@ -17,15 +17,15 @@ from slomo.vocabulary.metrics import METRICS
 if TYPE_CHECKING:
     import pandas as pd
 
-#: A channel that moves this share of what it can is full.
+#: Utilisation from which a channel counts as full.
 FULL = 0.985
-#: So many runs with a full channel tell its latency, which is this quantile of theirs: just full, hardly waiting.
+#: Least number of runs with a full channel, and the quantile of their latency taken as that of a just full one.
 _FEWEST, _JUST_FULL = 5, 0.1
 _TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
 
 
 def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
-    """Return the memory latency at which a machine's channel is just full [ns]; 0 if too few runs fill it.
+    """Return the memory latency at which a machine's channel is just full [ns]; 0 with too few such runs.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> flo
 def with_waiting(
     names: tuple[str, ...], pressure: Floats, subject: Subject, beside: Floats, channel: tuple[float, float]
 ) -> Floats:
-    """Return pressures, shape ``(n, len(names))``, with waiting as so much more traffic.
+    """Return pressures, shape ``(n, len(names))``, with waiting added as traffic.
 
     Parameters
     ----------

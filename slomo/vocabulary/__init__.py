@@ -1,1 +1,1 @@
-"""The words everything else is said in: metrics, vectors, workloads, machines, co-locations."""
+"""Basic types: metrics, vectors, workloads, machines, co-locations."""

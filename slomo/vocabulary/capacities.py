@@ -1,4 +1,4 @@
-"""What a machine has of each shared resource: the caps of composition, free of any testbed or simulator."""
+"""A machine's shared resources, the caps of composition; independent of testbeds and the simulator."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Capacities:
 
     #: Cores per socket; EXEC and FREQ of the socket are means over them.
     cores: PositiveCount
-    #: Last-level cache and the part devices may allocate in [KiB].
+    #: Capacities of the last-level cache and of its DDIO ways [KiB].
     llc_kib: _Most = math.inf
     ddio_kib: _Most = math.inf
     #: Peak bandwidth of the memory channels and of the inter-socket links [GB/s].
@@ -35,11 +35,11 @@ class Capacities:
     link_gb_s: _Most = math.inf
     #: Summed line rate of the ports that network functions share [Gbit/s].
     ports_gbps: _Most = math.inf
-    #: Extra time of the shared cache's reporter where it never hits, relative to its time alone.
+    #: Extra time of the shared cache's reporter without hits, relative to its solo time.
     llc_reporter: _Most = math.inf
 
     def limit(self, metric: Metric) -> float:
-        """Return the cap of `metric` on this socket in the metric's unit; infinite where nothing bounds it."""
+        """Return the cap of `metric` on this socket in the metric's unit; infinite if unbounded."""
         scale = 1e9 / 2**20 if metric.unit == "MiB/s" else 1.0
         bounds = {Cap.ONE: 1.0, Cap.LLC: float(self.llc_kib), Cap.DDIO: float(self.ddio_kib)}
         bounds |= {Cap.MEMORY: self.memory_gb_s * scale, Cap.LINK: self.link_gb_s * scale}

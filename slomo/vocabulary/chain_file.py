@@ -1,4 +1,4 @@
-"""What the YAML file of service chains on shared cores may say, with ranges and defaults."""
+"""Types of the YAML file of service chains on shared cores, with ranges and defaults."""
 
 from typing import Annotated, Literal
 
@@ -23,7 +23,7 @@ class QueueEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WritesEntry(Struct, forbid_unknown_fields=True):
-    """What a stage writes to storage."""
+    """A stage's writes to storage."""
 
     bytes_per_packet: Annotated[int, Meta(ge=1, le=65_536, description="bytes logged per packet")]
     mode: Annotated[
@@ -52,14 +52,14 @@ class StageEntry(Struct, forbid_unknown_fields=True):
 
 
 class DeviceEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """The device all stages write to."""
+    """The storage device of all stages."""
 
     mb_per_s: Annotated[_Positive, Meta(description="MB/s")] = 500.0
     latency_us: Annotated[float, Meta(ge=0.0, description="us per write")] = 50.0
 
 
 class ChainEntry(Struct, forbid_unknown_fields=True):
-    """A path of stages, and what is sent through it."""
+    """A path of stages, and its traffic."""
 
     stages: Annotated[
         tuple[str, ...], Meta(min_length=1, max_length=64, description="names of stages in order, none twice")

@@ -1,7 +1,7 @@
-"""A co-location: which workloads share which machine, and how they are kept apart.
+"""A co-location: the workloads that share a machine, and their isolation.
 
-One co-location is one experiment of SLOMO (SIGCOMM'20, section 4.1): a target, its competitors, and a machine. Run
-with the competitors alone it yields the vector V; run with the target it yields the throughput P.
+One co-location is one experiment of SLOMO (SIGCOMM'20, section 4.1): a target, its competitors, and a machine. With the
+competitors alone it yields the vector V; with the target the throughput P.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Isolation:
-    """Partitioning applied to one tenant; ``None`` means not restricted.
+    """Partitioning of one tenant; ``None`` means unrestricted.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Isolation:
             raise InvalidValueError(f"memory bandwidth throttle is {percent} %, needed 10 to 100 %")
 
     def to_list(self) -> list[int | None]:
-        """Return a JSON-ready list, without what was not restricted at its end."""
+        """Return a JSON-ready list, without unrestricted fields at its end."""
         fields = [self.llc_way_mask, self.memory_bandwidth_percent, self.packet_buffers]
         return fields if self.packet_buffers is not None else fields[:2]
 
@@ -127,7 +127,7 @@ class Colocation:
         return f"{target}{f' + {beside}' if beside else ' alone'} on {self.machine}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back; seats are left out where nothing is said."""
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back; default cores are left out."""
         seats = {
             "sockets": None if self.sockets is None else list(self.sockets),
             "memory_node": self.memory_node,

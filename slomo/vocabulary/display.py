@@ -1,7 +1,7 @@
-"""How values show themselves: one HTML table for all in which every text is escaped, data frames, and drawings.
+"""Display of results: one HTML table with all text escaped, data frames, and drawings.
 
-Names come from files that others wrote (datasets, models, requests); none of them may become markup. pandas and
-matplotlib are loaded when somebody asks for a frame or a drawing; predicting needs neither.
+Names come from files of others (datasets, models, requests) and must not become markup. pandas and matplotlib are
+imported on first use; predicting needs neither.
 """
 
 from abc import abstractmethod
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes  # others take the names from here
     from pandas import DataFrame as DataFrame
 
-#: Rows a table shows at most; the rest is counted.
+#: Largest number of table rows shown; the rest is counted.
 MOST_ROWS = 30
 
 
 def html_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return an HTML table, its first column the name of the row.
+    """Return an HTML table whose first column names the rows.
 
     Examples
     --------
@@ -57,16 +57,16 @@ class Result:
 
     @abstractmethod
     def row_labels(self) -> Sequence[str]:
-        """Return what each entry is about, for the axis of a drawing."""
+        """Return the label of each entry, for the axis of a drawing."""
 
     def to_frame(self) -> "DataFrame":
         """Return the result as a data frame, one row per throughput; MissingExtraError without pandas."""
         return frame_of(self.columns())
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw throughputs with their intervals, beside those alone and those promised.
+        """Draw throughputs with intervals, beside solo and promised throughputs.
 
-        `ax`: where to draw; new axes by default. Raises MissingExtraError without matplotlib.
+        `ax`: axes to draw on; new ones by default. Raises MissingExtraError without matplotlib.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class Result:
 
 
 def drawn(drawing: str, *given: object) -> "Axes":
-    """Return the axes that a function of `slomo.report.results` drew on, found by name: drawings lie floors above.
+    """Return the axes drawn by a function of `slomo.report.results`, which is found by name.
 
     Raises
     ------

@@ -7,7 +7,7 @@ import yaml
 
 
 def to_yaml(table: Mapping[str, Any], comment: str) -> str:
-    """Return the fields of a document as YAML that loads again, without those that say nothing.
+    """Return a document's fields as YAML that loads again, without default fields.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the `host:` section of a network function may say: how it is started, watched, read and stopped."""
+"""Types of the `host:` section of a network function: how it is started, read and stopped."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 _Text = Annotated[str, Meta(min_length=1)]
 _Pattern = Annotated[str, Meta(max_length=500)]
 _Limit = Annotated[float, Meta(gt=0.0, le=3600.0)]
-#: What a source cannot be read without.
+#: Required fields of each source.
 _NEEDED = {
     "json-lines": ("packets",),
     "click": ("packets", "port"),
@@ -18,7 +18,7 @@ _NEEDED = {
 
 
 class TrafficSection(Struct, forbid_unknown_fields=True):
-    """Where ``{pcap}`` comes from, and whether a generator sends."""
+    """Source of ``{pcap}``, and whether a generator sends."""
 
     pcap: (
         Annotated[str, Meta(description="a capture of your own; generated from the workload's traffic if not given")]
@@ -31,7 +31,7 @@ class TrafficSection(Struct, forbid_unknown_fields=True):
 
 
 class ReadySection(Struct, forbid_unknown_fields=True):
-    """What shows that it is serving: one of these, and how long to wait for it."""
+    """The sign of readiness: one of these, and a time limit."""
 
     json: (
         Annotated[dict[str, Any], Meta(min_length=1, description="a JSON line on its output that holds these fields")]
@@ -115,7 +115,7 @@ class ThroughputSection(Struct, forbid_unknown_fields=True):
 
 
 class StopSection(Struct, forbid_unknown_fields=True):
-    """How it is asked to end."""
+    """How to stop it."""
 
     signal: (
         Annotated[
@@ -128,7 +128,7 @@ class StopSection(Struct, forbid_unknown_fields=True):
 
 
 class SteadySection(Struct, forbid_unknown_fields=True):
-    """When its throughput counts as steady."""
+    """Criteria of a steady throughput."""
 
     limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] | UnsetType = UNSET
     tolerance: (

@@ -1,7 +1,7 @@
-"""The knobs of the synthetic competitor, read from their single truth: ``synthetic_nf/knobs.yaml``.
+"""Knobs of the synthetic competitor, read from their only definition, ``synthetic_nf/knobs.yaml``.
 
-SLOMO (SIGCOMM'20) section 4.1 trains on a synthetic NF whose pressure is dialled by the size of its data, its accesses
-per packet and its packet buffers.
+SLOMO (SIGCOMM'20) section 4.1 trains on a synthetic NF whose pressure is set by the size of its data, its accesses per
+packet and its packet buffers.
 """
 
 import functools
@@ -19,7 +19,7 @@ from slomo.vocabulary.workload import Setting
 class Knob:
     """One knob."""
 
-    #: Unit is empty for a choice.
+    #: The unit is empty for a choice.
     name: str
     unit: str
     #: ``"real"``, ``"integer"`` or ``"choice"``.
@@ -31,7 +31,7 @@ class Knob:
     description: str
 
     def check(self, value: Setting) -> Setting:
-        """Return `value` as this knob's kind; InvalidValueError if it is outside the knob's range or of another kind.
+        """Return `value` as this knob's type; InvalidValueError for another type or a value out of range.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""A machine: what its cores share, in numbers with sources.
+"""A machine: its shared resources in numbers, with sources.
 
 One YAML file per machine in ``machines/``; the fields are those a line-level simulation needs (SLOMO, SIGCOMM'20,
 section 3, lists the shared resources: last-level cache, DDIO space, memory bandwidth).
@@ -24,7 +24,7 @@ from slomo.vocabulary.machine_file import MachineFile
 from slomo.vocabulary.wire import mpps_of_gbps
 
 SCHEMA_VERSION = 1
-#: Fields that machines had not from the first.
+#: Fields that older machine files lack.
 _NEWER_FIELDS = ("llc_insertion", "l2_prefetcher", "threads_per_core", "issue_width")
 #: Ways of a cache.
 MOST_WAYS = 32
@@ -191,17 +191,17 @@ class Machine(Stored, version=SCHEMA_VERSION):
 
     @property
     def ddio_way_mask(self) -> int:
-        """Mask of the LLC ways in which devices allocate: the highest ones, as Intel ships them."""
+        """Mask of the LLC ways in which devices allocate: the highest ones, Intel's default."""
         return self.full_way_mask & ~((1 << (self.llc_ways - self.ddio_ways)) - 1)
 
     @property
     def ddio_moved_way_mask(self) -> int:
-        """Mask of the LLC ways to which lines move from the DDIO ways when cores read them; 0 where they stay."""
+        """Mask of the LLC ways to which lines move from the DDIO ways when cores read them; 0 if they stay."""
         return 0b11 if self.ddio_policy == "migrate" and self.ddio_ways else 0
 
     @property
     def usable_memory_gb_s(self) -> float:
-        """Memory bandwidth of one socket that mixed traffic can reach [GB/s]."""
+        """Memory bandwidth of one socket available to mixed traffic [GB/s]."""
         return self.memory_peak_gb_s * self.memory_efficiency
 
     def socket_of(self, core: int) -> int:
@@ -223,7 +223,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return socket * self.llc_domains_per_socket + inside
 
     def line_rate_mpps(self, packet_size_b: int) -> float:
-        """Return the packets per second a port carries [Mpps].
+        """Return a port's packet rate at line rate [Mpps].
 
         Examples
         --------
@@ -233,7 +233,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return mpps_of_gbps(self.nic_gbps, packet_size_b)
 
     def shared_wire_gbps(self, port_gbps: float | None = None) -> float:
-        """Return what all network functions' frames share [Gbit/s]: all ports, or one of another rate; at most the IIO.
+        """Return the line rate shared by all network functions [Gbit/s]: all ports', or a given one; at most the IIO's.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return rate if self.iio_gbps is None else min(rate, self.iio_gbps)
 
     def capacities(self) -> Capacities:
-        """Return what one socket has of each shared resource, the caps of composition."""
+        """Return the capacities of one socket, the caps of composition."""
         llc_kib = self.llc_mib * 1024 * self.llc_domains_per_socket
         return Capacities(
             cores=self.cores_per_socket,
@@ -258,7 +258,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """What the machine is, whatever it is called: 16 hexadecimal digits of a hash over its numbers.
+        """Hash of the machine's numbers, independent of its name: 16 hexadecimal digits.
 
         Examples
         --------
@@ -295,7 +295,7 @@ def machine_names() -> tuple[str, ...]:
 
 
 def load_machine(name_or_path: str) -> Machine:
-    """Load a shipped machine by name, or one of your own from a YAML file.
+    """Load a shipped machine by name, or the user's own from a YAML file.
 
     Raises
     ------

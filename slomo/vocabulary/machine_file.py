@@ -1,4 +1,4 @@
-"""What the YAML file of a machine may say, with ranges; what fields contradict each other `Machine` checks."""
+"""Types of a machine's YAML file, with ranges; `Machine` checks fields against each other."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 
 class MachineFile(Struct, forbid_unknown_fields=True):
-    """The file of a machine; it is named after the file where it gives no name."""
+    """The file of a machine; without a name it is named after the file."""
 
     description: str
     source: Annotated[str, Meta(min_length=3, description="where the numbers come from")]

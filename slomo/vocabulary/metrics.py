@@ -1,4 +1,4 @@
-"""The one table of contentiousness metrics: name, unit, scope, kind, PCM column, how it composes, its cap.
+"""The one table of contentiousness metrics: name, unit, scope, kind, PCM column, composition rule, cap.
 
 Composition, the simulator, the PCM reader and the documentation all derive from :data:`METRICS`. Names are those of
 Intel PCM as SLOMO (SIGCOMM'20, section 5, table of candidate metrics) uses them; units are PCM's, with amounts per
@@ -13,7 +13,7 @@ from slomo.errors import UnknownNameError
 
 
 class Scope(StrEnum):
-    """What a value describes: one core, one socket, or the whole system."""
+    """Unit described by a value: one core, one socket, or the whole system."""
 
     CORE = "core"
     SOCKET = "socket"
@@ -21,7 +21,7 @@ class Scope(StrEnum):
 
 
 class Kind(StrEnum):
-    """What sort of quantity a metric is; the kind decides how it may be composed."""
+    """Kind of quantity, which decides how a metric may be composed."""
 
     RATE = "rate"  # events per second
     BANDWIDTH = "bandwidth"  # bytes per second
@@ -43,7 +43,7 @@ class Rule(StrEnum):
 
 
 class Cap(StrEnum):
-    """Which capacity of the machine bounds a composed value."""
+    """Capacity of the machine that bounds a composed value."""
 
     NONE = "none"
     ONE = "1"
@@ -68,21 +68,21 @@ class Metric:
     scopes: tuple[Scope, ...]
     #: One sentence.
     definition: str
-    #: How the values of tenants compose to the socket's.
+    #: How the tenants' values compose to the socket's.
     rule: Rule
     #: For a weighted mean, the metric that weighs (``"L2REF"`` stands for L2MISS / (1 - L2HIT)). For a quotient,
     #: ``"numerator/denominator"``.
     weight: str | None = None
     #: Capacity that bounds the composed value.
     cap: Cap = Cap.NONE
-    #: Names of the column in row 2 of ``pcm -csv``, oldest first; empty where PCM's main tool has none.
+    #: Names of the column in row 2 of ``pcm -csv``, oldest first; empty if PCM's main tool has none.
     pcm_columns: tuple[str, ...] = ()
     #: PCM prints the amount per sampling interval; divide by the interval to get this unit.
     per_interval: bool = False
-    #: Whether more of it means more pressure on a neighbour (used for monotone models).
+    #: Whether a larger value means more pressure on a neighbour (for monotone models).
     pressure: bool = False
-    #: What is fought over where it tells of a loss: ``"cache"``, ``"DDIO"``, ``"memory bandwidth"``, ``"interconnect"``
-    #: or ``"core"``.
+    #: The contended resource that it indicates: ``"cache"``, ``"DDIO"``, ``"memory bandwidth"``, ``"interconnect"`` or
+    #: ``"core"``.
     resource: str = "core"
 
 
@@ -98,7 +98,7 @@ def _metric(
 
 
 def _felt(name: str, who: str, cap: Cap = Cap.NONE, *, resource: str) -> Metric:
-    """Return what a reporter feels (Bubble-Up, MICRO'11, section 4.2): extra times add until the resource is full."""
+    """Return the metric of a reporter (Bubble-Up, MICRO'11, section 4.2); extra times add up."""
     definition = f"Extra time per unit of work of {who}, beside the competition over alone."
     return _metric(name, "1", Kind.FELT, definition, Rule.SUM, scopes=(Scope.CORE, Scope.SOCKET), pcm_columns=(),
                    cap=cap, pressure=True, resource=resource)  # fmt: skip
@@ -282,10 +282,10 @@ _TABLE = (
     _felt("FELTWRITE", "a reporter that writes to memory", resource="memory bandwidth"),
 )
 
-#: name -> Metric, in the order of documentation.
+#: name -> Metric, in the order of the documentation
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 
-#: What reporters feel, where no counters can be read (`slomo.testbed.host.probe`).
+#: Reporter metrics, for hosts without counters (`slomo.testbed.host.probe`).
 FELT = tuple(name for name, item in METRICS.items() if item.kind is Kind.FELT)
 
 #: Other names people use for a metric.
@@ -312,7 +312,7 @@ def metric(name: str) -> Metric:
 
 
 def no_pressure(*, felt: bool) -> dict[str, float]:
-    """Return what nobody does to a socket: 0 for all that adds up; what reporters feel only where there are reporters.
+    """Return a socket's vector without tenants: 0 for additive metrics; reporter metrics only if there are reporters.
 
     Examples
     --------

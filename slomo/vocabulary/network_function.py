@@ -1,8 +1,8 @@
-"""A network function: what it is, how it is simulated, how it is started on a real machine.
+"""A network function: description, simulation, and start on a real machine.
 
-One short YAML file each in ``network_functions/``, checked by `network_function_file`; a user's own NF is a file of
-the same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1. A chain that runs
-to completion on one core is one network function, too, named by its stages, ``lpm+stats`` (ResQ, section 5.1, does not
+One short YAML file each in ``network_functions/``, checked by `network_function_file`; a user's own NF is a file of the
+same shape. The shipped ones are those of ResQ (NSDI'18) Table 1 and SLOMO (SIGCOMM'20) Table 1. A chain that runs to
+completion on one core is a network function too, named by its stages, ``lpm+stats`` (ResQ, section 5.1, does not
 distinguish them); settings of a stage carry its name: ``lpm+firewall(firewall.rules=1000)``.
 """
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 SYNTHETIC_KNOBS = "synthetic-knobs"
 #: Between the names of stages.
 JOIN = "+"
-#: Settings of the chain as a whole: its stages have one ring.
+#: Settings of the chain as a whole, since its stages share one ring.
 SHARED_SETTINGS = ("packet_buffers", "burst")
 
 
@@ -125,7 +125,7 @@ def network_function_names() -> tuple[str, ...]:
 
 
 def load_network_function(name_or_path: str) -> NetworkFunction:
-    """Load a shipped NF by name, a chain of them on one core by its stages, or one of your own from a YAML file.
+    """Load a shipped NF by name, a chain on one core by its stages, or the user's own from a YAML file.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
 
 
 def stage_names(name: str) -> tuple[str, ...]:
-    """Return the network functions that a name stands for, in order.
+    """Return the network functions in a name, in order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the YAML file of a network function may say, with ranges."""
+"""Types of a network function's YAML file, with ranges."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ _SettingName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
 
 
 class PacketSection(Struct, forbid_unknown_fields=True):
-    """What of a packet is touched."""
+    """Touched parts of a packet."""
 
     touch: (
         Annotated[

@@ -1,4 +1,4 @@
-"""Check numbers and paths that callers give to functions, before anything is computed with them."""
+"""Check numbers and paths in arguments of functions, before any computation."""
 
 import math
 import operator
@@ -9,7 +9,7 @@ from slomo.errors import InvalidValueError
 
 
 def whole_number(what: str, value: object, least: int | None = None) -> int:
-    """Return a whole number, at least `least`; InvalidValueError for anything else, truth values and 2.0 included.
+    """Return a whole number of at least `least`; InvalidValueError for anything else, including booleans and 2.0.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def positive_number(what: str, value: object, unit: str) -> float:
 
 
 def path_of(what: str, value: object) -> Path:
-    """Return a path; InvalidValueError for what is neither text nor a path.
+    """Return a path; InvalidValueError unless it is a text or a path.
 
     Examples
     --------

@@ -1,17 +1,17 @@
-"""How many packet buffers network functions may have: one sizing for profiles, placement and testbeds.
+"""Numbers of packet buffers of network functions: one calculation for profiles, placement and testbeds.
 
-ResQ (NSDI'18, section 4, "the leaky DMA problem"): lines that devices write live in the DDIO ways only; the buffers of
-all network functions of a socket together must fit there. A buffer is the frame's lines and one of headroom, which a
-driver reserves before the frame: 25 lines at 1518 B, 2 at 64 B.
+ResQ (NSDI'18, section 4, "the leaky DMA problem"): devices write only into the DDIO ways, so the buffers of all network
+functions of a socket together must fit there. A buffer is the frame's lines and one of headroom, which a driver
+reserves before the frame: 25 lines at 1518 B, 2 at 64 B.
 """
 
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.machine import Machine
 
 LINE_B = 64
-#: Fewer buffers than this lose packets in bursts: a burst of 32 is in work while the next comes in.
+#: Fewer buffers lose packets in bursts: one burst of 32 is processed while the next arrives.
 FEWEST_BUFFERS = 32
-#: What a network function has where nothing is said, as DPDK's examples do; more are no use to it.
+#: Default number of buffers, as in DPDK's examples; more have no benefit.
 MOST_BUFFERS = 2048
 
 
@@ -33,7 +33,7 @@ def lines_per_buffer(packet_size_b: int) -> int:
 def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
     """Return how many packet buffers a DDIO space [KiB] holds.
 
-    Raises InvalidValueError for a frame or a space outside its range.
+    Raises InvalidValueError for a frame or a space out of range.
 
     Examples
     --------
@@ -50,10 +50,10 @@ def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
 def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | None:
     """Return the packet buffers that each network function of a socket may have, all cores in use.
 
-    Each gets an equal share of the socket's DDIO space, in its own frame size, so that the answer does not change with
-    the neighbours, and at most 2048. None where devices write to memory.
+    Each gets an equal share of the socket's DDIO space in its own frame size, independent of its neighbours, and at
+    most 2048. None if devices write to memory.
 
-    Raises InvalidValueError where a share would hold fewer than 32 buffers.
+    Raises InvalidValueError if a share holds fewer than 32 buffers.
 
     Parameters
     ----------

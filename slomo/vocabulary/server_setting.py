@@ -1,4 +1,4 @@
-"""What is set on a server besides who runs there: ways, throttles, cores, memory nodes, sockets, a shared port."""
+"""Settings of a server beside its tenants: cache ways, throttles, cores, memory nodes, sockets, a shared port."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServerSetting:
-    """One value per tenant, in the order of the tenants; what is left out is as on a server that nobody divided.
+    """One value per tenant, in the tenants' order; a field left out means an undivided resource.
 
     Examples
     --------
@@ -19,11 +19,11 @@ class ServerSetting:
     hint: leave ways out for what is usual
     """
 
-    #: Mask of the cache ways that each may fill; all ways by default.
+    #: Mask of each tenant's cache ways; all ways by default.
     ways: Sequence[int] | None = None
     #: Memory bandwidth throttle of each, above 0 to 100 [%]; 100 by default.
     bandwidth_percent: Sequence[float] | None = None
-    #: Core of each; tenants with equal ones share it, None has one of its own, as everybody by default.
+    #: Core of each; tenants with equal ones share it, None (the default) is a core of its own.
     cores: Sequence[int | None] | None = None
     #: CPU weight of each on a shared core, above 0; equal by default.
     weights: Sequence[float] | None = None
@@ -31,12 +31,11 @@ class ServerSetting:
     nodes: Sequence[int] | None = None
     #: Socket of each; all on the NIC's by default. Tenants of different sockets share no cache and no channel.
     sockets: Sequence[int] | None = None
-    #: Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default all share the machine's
-    #: ports.
+    #: Line rate of one NIC port shared by all [Gbit/s], divided max-min fair; by default all share the machine's ports.
     port_gbps: float | None = None
 
     def checked(self, tenants: int) -> "ServerSetting":
-        """Return it with tuples; InvalidValueError for lists of other lengths, or values that there are not."""
+        """Return the setting with tuples; InvalidValueError for lists of other lengths, or impossible values."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "port_gbps"}
         for name, listed in values.items():
             if listed is not None and len(listed) != tenants:

@@ -1,4 +1,4 @@
-"""Service chains on cores: stages that may share a core, and chains of them that hand packets on.
+"""Service chains on cores: stages that may share a core, and chains through them.
 
 NFVnice (SIGCOMM'17): NFs are processes pinned to cores, several per core; a chain is a path of NFs, chains may share
 NFs; before each NF is a ring of packets. The same values are simulated and run on a host.
@@ -29,7 +29,7 @@ LEAST_SHARES, MOST_SHARES = 2, 262_144
 
 @dataclass(frozen=True)
 class StorageWrites:
-    """What an NF writes to storage: bytes per packet, how many it gathers first, and whether it waits for them."""
+    """An NF's writes to storage: bytes per packet, size of a batch, and whether it waits for them."""
 
     bytes_per_packet: int
     blocking: bool = False
@@ -38,7 +38,7 @@ class StorageWrites:
 
 @dataclass(frozen=True)
 class StorageDevice:
-    """The device all stages write to: bandwidth [MB/s] and latency of one write [us]."""
+    """The storage device of all stages: bandwidth [MB/s] and latency of one write [us]."""
 
     mb_per_s: float = 500.0
     latency_us: float = 50.0
@@ -52,11 +52,11 @@ class ChainStage:
     name: str
     #: CPU it runs on; several stages may share it.
     core: int
-    #: Which network function; None for pure work of `cycles`.
+    #: Its network function; None for pure work of `cycles`.
     workload: Workload | None = None
-    #: Work per packet [cycles]; of several one is drawn for each packet. Empty with a workload.
+    #: Work per packet [cycles]; of several, one is drawn for each packet. Empty with a workload.
     cycles: tuple[float, ...] = ()
-    #: Factor on the share that NFVnice gives it.
+    #: Factor on its share under NFVnice.
     priority: float = 1.0
     #: Fixed CPU shares, for policies that set none.
     shares: int = DEFAULT_SHARES
@@ -75,21 +75,21 @@ class ChainStage:
 
 @dataclass(frozen=True)
 class ServiceChain:
-    """A path of stages, and what is sent through it."""
+    """A path of stages, and its traffic."""
 
     #: Unique among the chains.
     name: str
     #: Names of stages in order, none twice.
     stages: tuple[str, ...]
-    #: Offered rate, of a responsive source the most it sends [Mpps]; None is the line rate.
+    #: Offered rate, for a responsive source the largest rate [Mpps]; None is line rate.
     mpps: float | None = None
     #: Size of its packets [B].
     packet_size_b: int = 64
-    #: Whether the source halves on a loss or an ECN mark, as TCP does; else it keeps its rate.
+    #: Whether the source halves its rate on a loss or an ECN mark, like TCP; otherwise the rate is constant.
     responsive: bool = False
     #: Round trip outside this server [us].
     rtt_us: float = 200.0
-    #: When it begins to send and stops [ms].
+    #: Start and end of sending [ms].
     from_ms: float = 0.0
     to_ms: float = float("inf")
 
@@ -111,7 +111,7 @@ class ServiceChain:
 class ChainSystem:
     """Stages and chains of one machine.
 
-    Raises UnknownNameError for a chain through a stage there is not; InvalidValueError for a ring of odd size, marks
+    Raises UnknownNameError for a chain through an unknown stage; InvalidValueError for an invalid ring size, watermarks
     out of order, or packets that no buffer holds.
 
     Examples
@@ -126,9 +126,9 @@ class ChainSystem:
     stages: tuple[ChainStage, ...]
     #: What passes whom.
     chains: tuple[ServiceChain, ...]
-    #: Name or file of the machine; hosts go by what they are.
+    #: Name or file of the machine; a host uses its own.
     machine: str = "e5-2620v4"
-    #: Packets the ring before each stage holds, a power of two.
+    #: Capacity of the ring before each stage [packets], a power of two.
     queue_capacity: int = DEFAULT_CAPACITY
     #: Marks as shares of it.
     high_water: float = DEFAULT_HIGH_WATER
@@ -171,8 +171,8 @@ class ChainSystem:
 def load_chains(path: str) -> ChainSystem:
     """Read a document of service chains.
 
-    Raises ConfigurationError for a file that is none: names file, line and field; UnknownNameError, InvalidValueError
-    as :class:`ChainSystem`.
+    Raises ConfigurationError, with file, line and field, for an invalid file; UnknownNameError and InvalidValueError as
+    :class:`ChainSystem`.
     """
     return parse_chains(read_text(path), str(path))
 
@@ -238,7 +238,7 @@ def _chain(name: str, entry: ChainEntry) -> ServiceChain:
 
 
 def checked_shares(name: str, shares: float) -> int:
-    """Return `shares` if a cgroup (version 1) takes so many; InvalidValueError for fewer than 2 or more than 262 144.
+    """Return `shares` if a cgroup (version 1) accepts them; InvalidValueError outside 2 to 262 144.
 
     Examples
     --------

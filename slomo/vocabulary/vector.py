@@ -1,7 +1,7 @@
-"""A contentiousness vector: what one tenant, one socket or one system does to the shared resources.
+"""A contentiousness vector: the use of shared resources by one tenant, one socket or one system.
 
-SLOMO (SIGCOMM'20) section 4.1: the vector V of PCM metrics. A metric that was not reported is absent, never zero
-(PCM prints 0 for counters it could not read, which would teach a model that an NF does nothing).
+SLOMO (SIGCOMM'20) section 4.1: the vector V of PCM metrics. A metric that was not reported is absent, never zero (PCM
+prints 0 for counters that it could not read, which would teach a model that an NF uses nothing).
 """
 
 import math
@@ -70,7 +70,7 @@ class MetricVector(Mapping[str, float]):
         return isinstance(name, str) and metric(name).name in self._table  # type: ignore[attr-defined]
 
     def get(self, name: str, default: float | None = None) -> float | None:  # type: ignore[override]
-        """Return the value of `name`, or `default` where it was not reported."""
+        """Return the value of `name`, or `default` if it was not reported."""
         table: Mapping[str, float] = self._table  # type: ignore[attr-defined]
         return table[name] if name in table else table.get(metric(name).name, default)
 
@@ -84,11 +84,11 @@ class MetricVector(Mapping[str, float]):
         return (MetricVector, (dict(self.values_), self.scope))
 
     def to_array(self, names: tuple[str, ...]) -> Floats:
-        """Return the values of `names` in order, NaN where not reported, shape ``(len(names),)``."""
+        """Return the values of `names` in order, NaN if not reported, shape ``(len(names),)``."""
         return np.array([self.get(name, math.nan) for name in names], dtype=np.float64)
 
     def towards(self, other: "MetricVector", share: float) -> "MetricVector":
-        """Return the vector a share of the way to another one, of what both report.
+        """Return the vector a share of the way to another one, over the metrics of both.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What packets take of an Ethernet wire: each frame carries preamble, start of frame and gap with it (IEEE 802.3)."""
+"""Line rate of Ethernet: each frame carries preamble, start of frame and gap with it (IEEE 802.3)."""
 
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ _Rate = TypeVar("_Rate", float, Floats)
 
 
 def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
-    """Return what packets take of a wire [Gbit/s].
+    """Return the line rate that packets use [Gbit/s].
 
     Examples
     --------
@@ -21,7 +21,7 @@ def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
 
 
 def mpps_of_gbps(gbps: float, frame_b: float) -> float:
-    """Return how many packets take so much of a wire [Mpps].
+    """Return the packet rate that uses a given line rate [Mpps].
 
     Examples
     --------

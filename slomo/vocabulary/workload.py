@@ -137,7 +137,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
 
     @cached_property
     def key(self) -> str:
-        """Stable text that identifies this workload; spelled once, as every look-up hashes it."""
+        """Stable text that identifies this workload; cached, as every look-up hashes it."""
         inside = ",".join(
             f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
             for name, value in self.configuration.items()
@@ -149,7 +149,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
         return replace(self, traffic=traffic, configuration=dict(self.configuration))
 
     def offered(self, mpps: float | None) -> "Workload":
-        """Return the same with an offered load [Mpps]; None for as much as it can take.
+        """Return the workload with an offered load [Mpps]; None saturates it.
 
         Examples
         --------
@@ -161,7 +161,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
 
     @property
     def saturated(self) -> "Workload":
-        """The same with no bound on what is offered."""
+        """The workload without a limit of its offered load."""
         return self.offered(None)
 
     @classmethod
@@ -184,7 +184,7 @@ def traffic_key(traffic: Traffic) -> str:
 
 
 def canonical_json(data: object) -> str:
-    """Return the one JSON text for `data`: sorted keys, no blanks; the basis of all fingerprints.
+    """Return the canonical JSON text of `data`: sorted keys, no blanks; the basis of all fingerprints.
 
     Examples
     --------

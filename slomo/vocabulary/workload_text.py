@@ -1,4 +1,4 @@
-"""Workloads as people write them: the inverse of `Workload.key`, for command lines and notebooks.
+"""Parse workloads as people write them, the inverse of `Workload.key`, for command lines and notebooks.
 
 Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every part but the name may be left out.
 """
@@ -26,7 +26,7 @@ _MOST_INSTANCES = 4096
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return names as people write them: once each, in the order they come, with how often.
+    """Return names without repetition, in order, with their counts.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def parse_workload(text: str) -> Workload:
-    """Read one workload; InvalidValueError where the text does not follow the grammar, or a value is outside its range.
+    """Read one workload; InvalidValueError for a text outside the grammar, or a value out of range.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def parse_workload(text: str) -> Workload:
 
 
 def text_of(given: object) -> str:
-    """Return what must be the text of a workload; InvalidValueError where it is no text."""
+    """Return a workload's text; InvalidValueError unless it is a text."""
     if not isinstance(given, str):
         raise InvalidValueError(
             f"{given!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
@@ -66,7 +66,7 @@ def text_of(given: object) -> str:
 def parse_instances(text: str) -> tuple[Workload, int]:
     """Read a workload and how many instances of it, ``"stats:3"``.
 
-    Raises InvalidValueError where the text does not follow the grammar, or a value is outside its range.
+    Raises InvalidValueError for a text outside the grammar, or a value out of range.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""One file per command; those that list and show what there is in `inventory`."""
+"""One file per command; listing commands are in `inventory`."""

@@ -1,4 +1,4 @@
-"""`slomo demo`: the main job on the simulator, from nothing to predicted and simulated slowdown side by side.
+"""`slomo demo`: the main job on the simulator, from nothing to predicted and simulated slowdown.
 
 A small version of what SLOMO (SIGCOMM'20) did on its two machines: profile, train, predict mixes that were never
 run, run them, compare.
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
 
-#: Some that suffer, some that disturb, some that do neither.
+#: Some are sensitive, some contentious, some neither.
 NETWORK_FUNCTIONS = ("lpm", "stats", "mazunat", "snort", "endre", "firewall")
-#: Sizes of a demonstration: little enough for a minute or two on two cores, enough to see what the models can do.
+#: Sizes of the demonstration: small enough for a minute or two on two cores, large enough to show the models.
 RUNS, CALIBRATION_MIXES, TEST_MIXES, SHOWN_MIXES = 48, 60, 40, 12
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Everything the demonstration made, in the order it was made."""
+    """All results of the demonstration, in order."""
 
     dataset: "ProfileDataset"
     library: "ModelLibrary"

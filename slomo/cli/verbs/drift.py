@@ -1,4 +1,4 @@
-"""`slomo drift`: do the models still hold, and bring them up to date by a few runs."""
+"""`slomo drift`: check whether models still hold, and update them from a few runs."""
 
 from typing import Any
 

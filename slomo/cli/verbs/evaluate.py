@@ -1,4 +1,4 @@
-"""`slomo evaluate`: run or read mixes that were never trained on, and say how far every model is off."""
+"""`slomo evaluate`: run or read mixes that were never trained on, and report every model's error."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,7 @@ def _times(baseline: dict[str, Any]) -> str:
 
 
 def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
-    """Run the mixes that are not given, like the rest of this command does, and show the learning curve."""
+    """Run missing mixes as usual, and show the learning curve."""
     from slomo.cli.verbs.learning import show_learning_curve
     from slomo.workflow.progress import ProgressBar
 

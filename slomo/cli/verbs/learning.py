@@ -1,6 +1,6 @@
-"""The learning curve of `slomo evaluate --budgets`: every model trained on the same ever larger number of runs.
+"""The learning curve of `slomo evaluate --budgets`: every model trained on the same growing number of runs.
 
-Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one budget each; what they cost differs.
+Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one budget each, although their costs differ.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ FIGURES = (".png", ".svg", ".pdf")
 def budgets_of(text: str) -> tuple[int, ...]:
     """Return budgets given as ``20,60,200``, each once and in rising order.
 
-    Raises InvalidValueError where one is no whole number above 0.
+    Raises InvalidValueError for a budget that is no whole number above 0.
 
     Examples
     --------
@@ -38,9 +38,9 @@ def budgets_of(text: str) -> tuple[int, ...]:
 
 
 def figure_path(name: str) -> "Path":
-    """Return where a figure goes, before anything is computed for it.
+    """Return a figure's path, checked before any computation.
 
-    Raises ConfigurationError for a format no figure is written in, or a folder there is not.
+    Raises ConfigurationError for an unsupported format, or a missing folder.
     """
     from pathlib import Path
 
@@ -82,7 +82,7 @@ def show_learning_curve(
 
 
 def _datasets(profile: str | None, dataset: str | None) -> "tuple[ProfileDataset, ProfileDataset | None]":
-    """Return what to learn from, and what to judge by: None where mixes are to be run."""
+    """Return training data and test mixes: None if mixes are to be run."""
     from slomo.errors import UsageError
     from slomo.records.catalog import find_dataset
 

@@ -60,7 +60,7 @@ class DefaultGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the sub-command, or fall to `batch`."""
+        """Find the sub-command; by default `batch`."""
         if args and args[0] not in self.commands:
             return "batch", self.commands["batch"], args
         return super().resolve_command(ctx, args)
@@ -246,7 +246,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 
 
 def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]") -> "Decision":
-    """Return why a request is not placed; one that names another that was refused is judged together with it."""
+    """Return why a request is not placed; one whose affinity names a refused request is judged together with it."""
     named = {name for name in (*request.affinity, *request.anti_affinity) if isinstance(name, str)}
     if not named & refused.keys():
         return placer.what_if(request)

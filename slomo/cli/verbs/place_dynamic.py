@@ -1,4 +1,4 @@
-"""`slomo place` where something changes with time: chains whose rates change, requests that come and go."""
+"""`slomo place` over time: chains with changing rates, requests that come and go."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,9 +32,9 @@ handover_option = click.option(
 
 
 def are_for_chains(policies: Sequence[str]) -> bool:
-    """Say whether policies place chains on NUMA nodes.
+    """Return whether policies place chains on NUMA nodes.
 
-    Raises InvalidValueError where some do and some do not: their throughput is normalised by different things.
+    Raises InvalidValueError if only some do: their throughputs are normalised differently.
     """
     from slomo.placement.chains.registry import chain_policy_names
 
@@ -74,7 +74,7 @@ def _check_names(
     modelled: "Iterable[tuple[str, str]]",
     curves: "Sequence[InstanceProfile]",
 ) -> None:
-    """Refuse network functions without description, model or profile: a slip would be placed by its rate alone."""
+    """Refuse network functions without description, model or profile, which may be typing errors."""
     from slomo.cli.options import own_network_functions
     from slomo.models.library import nf_of
     from slomo.vocabulary.network_function import network_function_names, stage_names
@@ -105,7 +105,7 @@ def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement"
 
 
 def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: str, **given: Any) -> None:
-    """Do what `slomo place` does, for chains on NUMA nodes."""
+    """Run `slomo place` for chains on NUMA nodes."""
     if snapshot is not None:
         raise InvalidValueError(f"--snapshot with policy '{policy}': a plan over time is no state to restore")
     placed = place_on_nodes(policy, given)

@@ -1,4 +1,4 @@
-"""What the commands of `slomo place` share: names to complete, options, decisions and judgements as tables."""
+"""Common parts of `slomo place`'s commands: completions, options, tables of decisions and judgements."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -36,13 +36,13 @@ price_option = click.option(
 
 
 def show_prices(priced: "Sequence[Priced]", chosen: float) -> None:
-    """Print what each confidence would have cost, and which was taken."""
+    """Print the cost of each confidence, and the chosen one."""
     rows = [(p.confidence, p.placed, p.servers, p.broken, p.cost, "taken" * (p.confidence == chosen)) for p in priced]
     emit_table(("confidence", "placed", "cost of servers", "servers expected to break", "together", ""), rows)
 
 
 def show_decisions(decisions: "Sequence[Decision]") -> None:
-    """Print where everything is, cache ways and throttles where there are any, and why what is refused is refused."""
+    """Print the place of every request, cache ways and throttles if there are any, and reasons of refusals."""
     placed = [item for decision in decisions for item in decision.assignments]
     partitioned = any(item.llc_way_mask is not None for item in placed)
     throttled = any(item.memory_bandwidth_percent is not None for item in placed)
@@ -67,7 +67,7 @@ def show_decisions(decisions: "Sequence[Decision]") -> None:
 
 
 def emit_judgements(judgements: "Sequence[Judgement]") -> None:
-    """Print what became of placements, and the first SLOs that broke under each policy."""
+    """Print the judgement of placements, and the first broken SLOs under each policy."""
     from slomo.report.placement_figures import judgement_rows
 
     headers, rows = judgement_rows(judgements)

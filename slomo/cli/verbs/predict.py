@@ -1,4 +1,4 @@
-"""`slomo predict`: what a network function loses beside others, from saved models, without a rack."""
+"""`slomo predict`: the loss of a network function beside others, from saved models."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +191,7 @@ def _bulk(
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuse options that contradict each other, or that another would pass over."""
+    """Refuse options that contradict or override each other."""
     from slomo.errors import UsageError
 
     vector, joint = given["vector"], given["method"] == "equilibrium"
@@ -240,9 +240,9 @@ def _predicted(given: dict[str, Any]) -> "Prediction":
 
 
 def _machine(requested: str | None, default: str, library: Any) -> str | None:
-    """Return the machine asked for; else the setting's where the models know it; else leave it to the models.
+    """Return the machine asked for; else the setting's if the models know it; else None.
 
-    A file's machine must be the one that its models were measured on, whatever both are called.
+    A file's machine must be the one of its models, even if both have the same name.
     """
     if requested is None:
         return default if default in library.machines else None
@@ -255,7 +255,7 @@ def _machine(requested: str | None, default: str, library: Any) -> str | None:
 
 
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
-    """Refuse a file that is unsound or not profiled; models need no file to predict an NF of one's own."""
+    """Refuse an invalid file or one that was not profiled; models predict the user's own NF without its file."""
     if files:
         from slomo.cli.options import own_network_functions
 
@@ -320,7 +320,7 @@ def _draw(prediction: "Prediction", place: "Path") -> None:
 
 
 def _who(why: "Explanation") -> str:
-    """Return which competitor costs how much through which resource, the costliest first."""
+    """Return each competitor's cost through each resource, largest first."""
     from slomo.prediction.explanation import group_of
 
     rows = []
@@ -338,7 +338,7 @@ def _who(why: "Explanation") -> str:
 
 
 def _latency(delay: "LatencyPrediction") -> list[str]:
-    """Return the lines that tell how long packets stay."""
+    """Return the lines about sojourn times."""
     lines = [
         f"  load        {delay.load:.3f} ({delay.offered_mpps:.3f} of {delay.possible_mpps:.3f} Mpps it could serve)"
     ]

@@ -1,6 +1,6 @@
-"""`slomo probes`: performance of applications beside each other from probes alone, without counters.
+"""`slomo probes`: predict pairs of applications from probes alone, without counters.
 
-Bubble-Up (MICRO'11) section 3; `slomo.evaluation.probes` says how the doubt that phases leave is bounded.
+Bubble-Up (MICRO'11) section 3; `slomo.evaluation.probes` explains the bounds that phases leave.
 """
 
 from dataclasses import asdict

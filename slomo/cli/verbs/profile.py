@@ -1,4 +1,4 @@
-"""`slomo profile`: measure network functions alone, under pressure and in mixes; every finished run is kept at once."""
+"""`slomo profile`: measure network functions alone, under pressure and in mixes; finished runs are kept."""
 
 import json
 from pathlib import Path
@@ -170,7 +170,7 @@ def _arguments(
 
 
 def _recorded(source: str | None) -> Any:
-    """Return what is replayed: runs as they were made where it is a store, else the dataset's place."""
+    """Return the replay's source: original runs from a store, else the dataset's path."""
     from slomo.profiling.campaign.store import stored_records
 
     return stored_records(source) if source is not None and source.endswith(".sqlite") else source
@@ -261,7 +261,7 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
 
 
 def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:
-    """Measure NUMASFP's lookup table, print it, and write it as JSON where `out` says."""
+    """Measure NUMASFP's lookup table, print it, and write it as JSON to `out`."""
     from slomo.placement.chains.resource_table import ResourceTable, save_resource_table
     from slomo.workflow.chains.resource_table import resource_table
     from slomo.workflow.names import workloads_of
@@ -281,7 +281,7 @@ def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:
 
 
 def _check_place(out: str) -> None:
-    """Refuse a place that cannot take the dataset before, not after, hours of measuring."""
+    """Refuse an unwritable output path before, not after, hours of measuring."""
     import os
 
     from slomo.errors import ConfigurationError

@@ -1,6 +1,6 @@
-"""`slomo rows`: every row of an imported table predicted and compared, memory and accelerator composed.
+"""`slomo rows`: predict every row of an imported table, memory and accelerator composed, and compare.
 
-Yala (ASPLOS'25) judges its models so: trained on tables per resource, asked about rows of another one.
+Yala (ASPLOS'25) evaluates its models this way: trained on tables per resource, tested on rows of another one.
 """
 
 from typing import TYPE_CHECKING, Any

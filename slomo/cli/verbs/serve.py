@@ -1,4 +1,4 @@
-"""`slomo serve`: answer over HTTP, for orchestrators and for people; `--demo` brings something to look at."""
+"""`slomo serve`: answer over HTTP, for orchestrators and people; `--demo` fills it with an example."""
 
 import logging
 import sys
@@ -128,7 +128,7 @@ def _demo_folder() -> Path:
 
 
 def _demo_models() -> None:
-    """Train the demonstration's models where they are not kept yet."""
+    """Train the demonstration's models if they are not stored yet."""
     from slomo.service.demo import demo_models
 
     demo_models(note)

@@ -119,7 +119,7 @@ def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
 
 
 def _kept(place: Path) -> set[tuple[str, str]]:
-    """Return whose models are in the directory already; training replaces those of the same network function."""
+    """Return the owners of models already in the directory; training replaces those of the same network function."""
     from slomo.models.library import ModelLibrary
     from slomo.models.storage import INDEX, entries_in
 

@@ -1,1 +1,1 @@
-"""Tables, recordings and data of others as datasets."""
+"""Import others' tables, recordings and data as datasets."""

@@ -1,6 +1,6 @@
-"""Competitors as a cell of a table names them: ``lpm + 2 x snort``, ``lpm;snort:2``, nothing for a run alone.
+"""Competitors in a table cell: ``lpm + 2 x snort``, ``lpm;snort:2``, empty for a solo run.
 
-One's own co-locations, written down by name, calibrate intervals and judge models; nothing is ever fitted to them.
+Imported co-locations by name calibrate intervals and test models; they are never used for fitting.
 """
 
 import re
@@ -19,9 +19,9 @@ _NOBODY = ("", "-", "none", "nobody", "alone")
 def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, ...]:
     """Return the competitors that a cell names, one entry per instance.
 
-    `cell`: workloads as everywhere, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``. `traffic`:
-    traffic of those that do not spell theirs (``NF@1518B,1000f``): what the table says of all its rows. Raises
-    InvalidValueError for a text that names no workload.
+    `cell`: workloads in their usual form, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``.
+    `traffic`: traffic of workloads that do not state theirs (``NF@1518B,1000f``), as the table gives for all its rows.
+    Raises InvalidValueError for a text that is no workload.
 
     Examples
     --------

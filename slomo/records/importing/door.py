@@ -1,7 +1,6 @@
-r"""Measured tables and PCM recordings in, a profile dataset out.
+r"""Import measured tables and PCM recordings as profile datasets.
 
-The first real input of the library: what somebody else measured, read through a mapping
-(`slomo.records.importing.mapping`).
+The import of measurements made by others, read through a mapping (`slomo.records.importing.mapping`).
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:

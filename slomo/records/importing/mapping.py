@@ -1,7 +1,7 @@
-"""The small YAML document that says what the columns of a table measured elsewhere mean.
+"""The YAML document that describes the columns of a table measured elsewhere.
 
-Column -> metric, unit, factor: the idea of collectd's and Telegraf's type maps, checked before a number is read: a
-wrong mapping is told by file, line and field before a single number is read.
+It maps column -> metric, unit, factor, like collectd's and Telegraf's type maps, and is checked before any number is
+read: errors name file, line and field.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class TableMapping:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Texts that stand for a value that was not measured."""
+        """Texts that mean a missing value."""
         return frozenset(self.data.get("missing", _DEFAULT_MISSING))
 
     @property
@@ -52,7 +52,7 @@ class TableMapping:
         return bool(self.data.get("bad_rows", "refuse") == "drop")
 
     def workload(self, nf: str | None = None, traffic: Mapping[str, Any] | None = None) -> Workload:
-        """Return the target the document describes, with what a row says otherwise."""
+        """Return the target described by the document, overridden by a row's own values."""
         settings = {**self.data.get("traffic", {}), **(traffic or {})}
         return Workload(nf or str(self.data["nf"]), self.data.get("configuration", {}), Traffic(**settings))
 
@@ -94,7 +94,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
 def metric_factor(wanted: Metric, unit: str | None) -> float:
     """Return the factor from `unit` to the metric's own unit.
 
-    Raises InvalidValueError where the unit measures something else.
+    Raises InvalidValueError if the unit has another dimension.
 
     Examples
     --------
@@ -128,10 +128,10 @@ def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) ->
 
 
 def target_mpps(value: float, column: Mapping[str, Any], solo_mpps: float) -> float:
-    """Return the throughput a cell of the target's column stands for [Mpps].
+    """Return the throughput [Mpps] for a cell of the target's column.
 
-    A response latency is that of a client that waits for each answer: one over it is the rate. A share is one of what
-    the target does alone, `solo_mpps`; 1 where that is not known, so that all throughputs are shares.
+    A response latency is that of a client that waits for each answer, so its inverse is the rate. A share is relative
+    to solo throughput, `solo_mpps`; that is 1 if unknown, so that all throughputs are shares.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def _check_target(column: Mapping[str, Any]) -> None:
 
 
 def _check_columns(mapping: TableMapping) -> None:
-    """Check what types cannot: metric names, units, one target, nothing given twice."""
+    """Check metric names, units, the single target, and duplicates, which types cannot express."""
     targets = [name for name, column in mapping.columns.items() if "target" in column]
     if mapping.columns and len(targets) != 1:
         raise mapping.fault(

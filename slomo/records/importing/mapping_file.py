@@ -1,4 +1,4 @@
-"""What a mapping's YAML file may say: of a table with one measurement per row, or of recordings of Intel PCM."""
+"""Types of a mapping's YAML file: for a table with one measurement per row, or for recordings of Intel PCM."""
 
 from typing import Annotated, Literal
 
@@ -35,7 +35,7 @@ class ThroughputEntry(Struct, forbid_unknown_fields=True):
 
 
 class ColumnEntry(Struct, forbid_unknown_fields=True):
-    """What a column means: exactly one of metric, target, traffic, feature, label, ignore."""
+    """Meaning of a column: exactly one of metric, target, traffic, feature, label, ignore."""
 
     metric: str | UnsetType = UNSET
     target: Literal["throughput", "latency", "share"] | UnsetType = UNSET
@@ -90,7 +90,7 @@ class RunEntry(Struct, forbid_unknown_fields=True):
 
 
 class MappingFile(Struct, forbid_unknown_fields=True):
-    """How a table measured elsewhere becomes a profile dataset."""
+    """Mapping from a table measured elsewhere to a profile dataset."""
 
     machine: _Name
     kind: Annotated[

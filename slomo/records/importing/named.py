@@ -1,4 +1,4 @@
-r"""Co-locations written down by name, without counters: two or more names in a row, and the rate of one or of all.
+r"""Co-locations by name, without counters: two or more names per row, and the rate of one or of all.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -32,16 +32,16 @@ from slomo.units import UNITS
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
-#: Units of what is kept of the solo throughput, as factors.
+#: Units of the kept share of solo throughput, as factors.
 _SHARES = {"share": 1.0, "%": 0.01}
 _RATES = tuple(name for name, (kind, *_) in UNITS.items() if kind in ("packet rate", "time"))
-#: Rates that may just as well be shares, where nobody says so.
+#: Largest rate that could also be a share, if no unit is given.
 _ABOUT_ONE = 1.5
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns name functions, which hold rates, and in which unit."""
+    """Columns with names, columns with rates, and their unit."""
 
     names: tuple[int, ...]
     rates: tuple[int, ...]
@@ -53,8 +53,7 @@ def import_pairs(
 ) -> ProfileDataset:
     """Read co-locations by name.
 
-    Raises ConfigurationError for a table that holds no names or no co-location, and for a cell that is wrong; names
-    line and column.
+    Raises ConfigurationError, with line and column, for a table without names or co-locations, and for an invalid cell.
 
     Parameters
     ----------
@@ -129,7 +128,7 @@ def _columns(table: MeasuredTable, unit: str | None, wanted: Sequence[str]) -> _
 
 
 def _unit_of(name: str) -> str | None:
-    """Return the unit that a column's name ends with."""
+    """Return the unit at the end of a column's name."""
     known = {each.lower(): each for each in (*_RATES, *_SHARES)}
     return known.get(re.split(r"[\s_\[\](/.-]+", name.strip().rstrip(")] ").lower())[-1])
 
@@ -181,7 +180,7 @@ def _fault(table: MeasuredTable, line: int, place: int, got: object, what: str) 
 
 
 def _is_numeric(table: MeasuredTable, place: int) -> bool:
-    """Return whether most filled cells of a column are numbers; then any other cell is an error."""
+    """Return whether most filled cells of a column are numbers; any other cell is then an error."""
     texts = [str(cells[place]).strip() for cells in table.cells]
     told = [text for text in texts if text not in ("", "-", "N/A", "nan")]
     numbers = sum(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf", text) is not None for text in told)

@@ -1,7 +1,8 @@
 """PCM recordings of both phases of a run, read through a mapping into rows of a profile dataset.
 
-SLOMO (SIGCOMM'20) runs PCM twice per experiment: with the competitors alone (their socket's columns are V) and with the
-target beside them (the target's core is its contentiousness, the rest of the socket what the competitors do then).
+SLOMO (SIGCOMM'20) runs PCM twice per experiment. With the competitors alone, their socket's columns are V. With the
+target beside them, the target's core is its contentiousness, and the rest of the socket is the competitors' vector
+beside it.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ from slomo.vocabulary.workload import Traffic, Workload
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     """Read the runs a mapping of kind ``pcm`` lists.
 
-    Raises ConfigurationError where a recording is missing or no output of PCM, or a run lacks what it needs.
+    Raises ConfigurationError if a recording is missing or not PCM's output, or a run lacks a required part.
     """
     result = TableRows()
     recordings: dict[Path, PcmRecording] = {}
@@ -126,7 +127,7 @@ def _competitors(listed: Sequence[Mapping[str, Any]] | None, contended: bool) ->
 
 
 def _whole(mapping: TableMapping, recording: PcmRecording, socket: int) -> MetricVector:
-    """Return a socket's metrics; on a machine of one socket those of the system, where sockets were not recorded."""
+    """Return a socket's metrics; on a machine with one socket, the system's if sockets were not recorded."""
     if socket in recording.sockets or not _one_socket(mapping, recording):
         if not recording.sockets and "sockets" not in mapping.data:
             raise MissingMetricError(
@@ -145,7 +146,7 @@ def _one_socket(mapping: TableMapping, recording: PcmRecording) -> bool:
 
 
 def _others(mapping: TableMapping, beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
-    """Return the socket beside the target less the target's own share, where shares can be subtracted."""
+    """Return the socket beside the target less the target's own part, for metrics that can be subtracted."""
     values: dict[str, float] = {}
     if socket in beside.sockets or (not beside.sockets and _one_socket(mapping, beside)):
         for name, value in _whole(mapping, beside, socket).items():

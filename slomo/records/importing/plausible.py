@@ -1,13 +1,13 @@
-"""Is a number what a counter or a port can say: the commonest fault of a mapping is a unit, and that shows in size.
+"""Plausibility of imported numbers: the most common error of a mapping is a wrong unit, visible as an implausible size.
 
-Bounds are far above any machine of today, so that what exceeds them is a wrong unit and no fast machine.
+Bounds are far above any present machine, so an excess means a wrong unit, not a fast machine.
 """
 
 import math
 
-#: A 1.6 Tbit/s port carries this many packets of 64 bytes (20 bytes of framing each) [Mpps].
+#: Packets of 64 bytes (plus 20 bytes of framing) on a 1.6 Tbit/s port [Mpps].
 MOST_MPPS = 1.6e12 / (8.0 * (64 + 20)) / 1e6
-#: Metric -> most that is believed, in the vocabulary's unit.
+#: Metric -> largest plausible value, in the vocabulary's unit.
 _MOST = {
     "IPC": 16.0,
     "EXEC": 16.0,
@@ -24,12 +24,12 @@ _MOST = {
     "L3MISS": 1e6,
     "L2MISS": 1e6,
 }
-#: Units in which the same number would be believed, finest last.
+#: Units in which the same number would be plausible, finest last.
 _RATES = (("kpps", 1e3), ("pps", 1e6))
 
 
 def throughput_fault(mpps: float) -> str | None:
-    """Return what is wrong with a throughput; None where it can be.
+    """Return the fault of a throughput; None if it is plausible.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def throughput_fault(mpps: float) -> str | None:
 
 
 def metric_fault(name: str, unit: str, value: float) -> str | None:
-    """Return what is wrong with a value of a metric, in the vocabulary's unit; None where it can be.
+    """Return the fault of a metric's value, in the vocabulary's unit; None if it is plausible.
 
     Examples
     --------

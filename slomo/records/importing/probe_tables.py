@@ -1,8 +1,8 @@
-r"""Measurements without counters, read through a mapping: run times beside a dial of pressure, and of a reporter probe.
+r"""Import of measurements without counters: run times beside a bubble of given pressure, and of a reporter probe.
 
-Bubble-Up (MICRO'11) section 3: a dial makes pressure of a known level, a reporter tells how much pressure somebody else
-makes. Three kinds of table: the reporter at each level, the reporter beside each application, each application at each
-level. They hold run times, so that less is better.
+Bubble-Up (MICRO'11) section 3: a bubble exerts a known level of pressure, and a reporter measures the pressure of an
+application. Three kinds of table: the reporter at each level, the reporter beside each application, each application at
+each level. They contain run times, so smaller is better.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as place:
@@ -43,7 +43,7 @@ SCHEMA_VERSION = 1
 
 
 class ProbeTable(msgspec.Struct, forbid_unknown_fields=True):
-    """Which file holds a table of run times."""
+    """The file of a table of run times."""
 
     file: Annotated[str, Meta(description="a file name inside the folder; {name} stands for the application")]
     column: Annotated[str, Meta(description="name of the column that holds run times; the first by default")] | None = (
@@ -66,11 +66,11 @@ class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class ProbeTables:
-    """What probes measured on one machine; run times in one unit per table."""
+    """Probe measurements of one machine; run times in one unit per table."""
 
     #: Where.
     machine: str
-    #: Levels of the dial, ascending; the first one is no pressure, shape (n,).
+    #: Levels of the bubble, ascending; the first one is no pressure, shape (n,).
     levels: NDArray[np.float64]
     #: Run time of the reporter at each level, shape (n,).
     reporter: NDArray[np.float64]
@@ -98,7 +98,7 @@ class ProbeTables:
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file of probe tables holds."""
+    """Content of a file of probe tables."""
 
     machine: Name
     levels: list[float]
@@ -109,13 +109,13 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
-    """Write probe tables as one JSON file; StoreError where it cannot be written."""
+    """Write probe tables as one JSON file; StoreError if it cannot be written."""
     text = json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n"
     tables.write_atomically(Path(path), lambda file: file.write(text.encode()))
 
 
 def load_probe_tables(path: str | Path) -> ProbeTables:
-    """Read what :func:`save_probe_tables` wrote; ConfigurationError for a file that holds no probe tables."""
+    """Read a file of :func:`save_probe_tables`; ConfigurationError for another file."""
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
     held = documents.read(path, _Stored, hint=hint)
     for name, (levels, times) in (("reporter", (held.levels, held.reporter)), *held.sensitivity.items()):
@@ -130,7 +130,7 @@ def load_probe_tables(path: str | Path) -> ProbeTables:
 
 
 def is_probe_mapping(mapping: str | Path) -> bool:
-    """Return whether a mapping's file says that it is of kind ``probes``.
+    """Return whether a mapping's file is of kind ``probes``.
 
     Examples
     --------
@@ -144,8 +144,8 @@ def is_probe_mapping(mapping: str | Path) -> bool:
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
     """Read a folder of probe measurements.
 
-    `folder`: where the files are. `mapping`: which file holds what: a YAML file, or the same document. Raises
-    ConfigurationError for a mapping or table that is wrong; names file, line and field or value.
+    `folder`: where the files are. `mapping`: the files of each table, as a YAML file or the same document. Raises
+    ConfigurationError, with file, line and field or value, for an invalid mapping or table.
     """
     place = Path(folder)
     if isinstance(mapping, Mapping):
@@ -161,7 +161,7 @@ def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any
 
 
 def _file(entry: ProbeTable, name: str) -> str:
-    """Return an application's file; a name cannot lead out of the folder."""
+    """Return an application's file; the name cannot point outside the folder."""
     for given, written in entry.name_characters.items():
         name = name.replace(given, written)
     if "/" in name or "\\" in name or name.startswith("."):
@@ -190,8 +190,8 @@ def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray
 def _column(path: Path, wanted: str | None) -> dict[str, float]:
     """Return the first column of a table with the run time in each row.
 
-    Files written by pandas leave the first column's name out, or have no header at all: a first line is a header where
-    it is shorter than the next one, or does not end in a number.
+    Files written by pandas leave out the first column's name, or have no header at all: a first line counts as header
+    if it is shorter than the next one, or does not end in a number.
     """
     lines = [(number, line.split()) for number, line in enumerate(tables.read_text(path).split("\n"), start=1)]
     lines = [(number, cells) for number, cells in lines if cells]

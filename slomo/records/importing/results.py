@@ -1,6 +1,6 @@
-"""A file of results beside PCM recordings: one run per row, which names its recordings and holds the throughput.
+"""A file of results beside PCM recordings: one run per row, with the names of its recordings and its throughput.
 
-PCM counts no packets and a traffic generator reads no counters: a measurement has both files, joined here by name.
+PCM counts no packets and a traffic generator reads no counters, so a measurement has both files, joined here by name.
 """
 
 import csv
@@ -18,10 +18,10 @@ Run = dict[str, Any]
 
 
 def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
-    """Return the runs of a mapping of kind ``pcm``, as it lists them or as its file of results does.
+    """Return the runs of a mapping of kind ``pcm``, from its list or its file of results.
 
-    `path`: folder of the recordings, or one of them. `mapping`: with ``runs`` or ``results``. Raises ConfigurationError
-    where the file lacks a column, or a row a number; names file, line and column.
+    `path`: folder of the recordings, or one of them. `mapping`: with ``runs`` or ``results``. Raises
+    ConfigurationError, with file, line and column, for a missing column, or a row without a number.
     """
     if "results" not in mapping.data:
         return list(mapping.data["runs"])
@@ -40,7 +40,7 @@ def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
 
 
 def _run(wanted: Mapping[str, Any], row: Mapping[str, Any], where: str, mapping: TableMapping) -> Run:
-    """Return one row as the mapping would list it."""
+    """Return one row in the form of the mapping's list."""
     cells = {name: str(value or "").strip() for name, value in row.items() if isinstance(name, str)}
     run: Run = {"throughput": {"value": _number(cells, wanted["throughput"], where)}}
     if "unit" in wanted:

@@ -1,7 +1,7 @@
 """A table measured elsewhere, read through a mapping into rows of a profile dataset.
 
 Yala / Tomur (ASPLOS'25) publishes such tables: counters of the competition, traffic attributes, and the throughput.
-What the table does not say stays unknown: no solo run, no competitor's name, no latency is made up.
+Values that the table lacks stay unknown: no solo run, competitor's name or latency is invented.
 """
 
 import csv
@@ -27,16 +27,16 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import metric, no_pressure
 from slomo.vocabulary.workload import Workload
 
-#: Stands for competitors that the table does not name.
+#: Name of competitors that the table does not name.
 UNNAMED = "unnamed-competition"
-#: Cells of a table of somebody else: each becomes a value of Python's.
+#: Largest number of cells of an imported table, as each becomes a Python value.
 _MOST_CELLS = 20_000_000
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".txt": "whitespace", ".dat": "whitespace"}
 
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """A table as text or numbers, with the line each row stands on."""
+    """A table as text or numbers, with the line number of each row."""
 
     path: Path
     names: Sequence[str]
@@ -52,9 +52,9 @@ class TableRows:
     listed: list[rows.Row] = field(default_factory=list)
     #: Reason -> number of rows.
     dropped: dict[str, int] = field(default_factory=dict)
-    #: Vector columns that were zero throughout: counters that were not read.
+    #: Vector columns that were zero throughout, that is, counters that were not read.
     unreported: list[str] = field(default_factory=list)
-    #: Columns of the file that the mapping does not mention.
+    #: Columns of the file that are not in the mapping.
     ignored: list[str] = field(default_factory=list)
 
 
@@ -67,8 +67,8 @@ class _BadRowError(Exception):
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     """Read a table through a mapping.
 
-    Raises ConfigurationError where file and mapping do not fit, or a row is bad and bad rows are refused; names file,
-    line and column.
+    Raises ConfigurationError, with file, line and column, if file and mapping do not match, or for a bad row if these
+    are not dropped.
     """
     table = read_table(path, mapping)
     for name in mapping.columns:
@@ -100,7 +100,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
     try:
         target = mapping.workload(labels.get("nf"), values.traffic)
     except SlomoError as error:
-        # the message names the attribute at fault, the mapping the column it was read from
+        # the message names the attribute at fault, the mapping gives its column
         sources = {column["traffic"]: name for name, column in mapping.columns.items() if "traffic" in column}
         wrong = next((source for source in sources if source in error.message), None)
         if wrong is None:
@@ -120,7 +120,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
 
 
 def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str) -> rows.Row:
-    """Return a row of a dataset about one measured throughput, of which `identity` tells where it stands."""
+    """Return a dataset row for one measured throughput, at the position `identity`."""
     return {
         **rows.colocation_columns(colocation, plan),
         schema.TENANT: 0,
@@ -137,14 +137,14 @@ def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str)
 
 
 def _plan(mapping: TableMapping, colocation: Colocation) -> Plan:
-    """Return what a row is for: named network functions make a mix, which calibrates and judges and is never fitted."""
+    """Return a row's plan: named network functions make a mix, which is never used for fitting."""
     if not colocation.competitors or any(workload.nf == UNNAMED for workload in colocation.competitors):
         return Plan.IMPORTED if colocation.competitors else Plan.SOLO
     return Plan(mapping.data["plan"]) if "plan" in mapping.data else rows.plan_of(colocation)
 
 
 class _Values:
-    """What one row of the table says, collected column by column."""
+    """Values of one row of the table, collected column by column."""
 
     def __init__(self, mapping: TableMapping, cells: Mapping[str, Any]) -> None:
         self.mapping, self.cells = mapping, cells
@@ -173,7 +173,7 @@ class _Values:
             self.traffic[column["traffic"]] = round(value) if whole else value
 
     def competitors(self) -> tuple[Workload, ...]:
-        """Return who runs beside the target; stand-ins where only their number is known."""
+        """Return the competitors of the target; placeholders if only their number is known."""
         cell = self.labels.get("competitors")
         if cell is None:
             return (Workload(UNNAMED),) * self.competitor_count()
@@ -184,7 +184,7 @@ class _Values:
             raise _BadRowError(error.message, column, cell) from None
 
     def competitor_count(self) -> int:
-        """Return how many competitors the row has; one unnamed competition where nothing is said."""
+        """Return the row's number of competitors; one unnamed competition by default."""
         text = self.labels.get("competitor_count")
         if text is None:
             return int(self.mapping.data.get("competitor_count", 1))
@@ -202,7 +202,7 @@ class _Values:
         wanted = metric(column["metric"])
         prefix = column.get("of", self.mapping.data.get("vectors", "competition"))
         place = schema.metric_column(prefix, wanted.name)
-        # Several columns of one metric add up; where one of them is missing, so is the sum.
+        # several columns of one metric add up; if one is missing, so is the sum
         self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(wanted, column.get("unit"))
         if fault := metric_fault(wanted.name, wanted.unit, self.vectors[place]):
             raise _BadRowError(fault, name, self.cells[name])
@@ -230,7 +230,7 @@ class _Values:
 
 
 def _blank_unread(result: TableRows) -> None:
-    """Turn vector columns that are zero in every row with competitors into unreported ones."""
+    """Mark vector columns that are zero in every row with competitors as unreported."""
     contended = [row for row in result.listed if row[schema.COMPETITOR_COUNT] > 0]
     names = {name for row in contended for name in row if name in schema.METRIC_COLUMNS}
     for name in sorted(names):
@@ -268,7 +268,7 @@ def read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
 
 
 def _check_names(path: Path, names: list[str]) -> None:
-    """Refuse a header with a name twice, or with something that is no name."""
+    """Refuse a header with a repeated or invalid name."""
     twice = [f"'{name}' (columns {', '.join(map(str, _places(names, name)))})" for name in dict.fromkeys(names)
              if names.count(name) > 1]  # fmt: skip
     if twice:
@@ -325,7 +325,7 @@ def _read_parquet(path: Path) -> MeasuredTable:
 
 
 def _cells(chunk: Any) -> Iterable[Any]:
-    """Return the cells of a column; a text that stands a million times in it is one text."""
+    """Return the cells of a column; equal texts share one object."""
     if not hasattr(chunk, "dictionary"):
         return list(chunk.to_pylist())
     values = chunk.dictionary.to_pylist()

@@ -1,8 +1,8 @@
 """The text of Intel PCM's ``-csv`` files of every release since 2016, split into samples of named numbers.
 
 Layouts after PCM's own writers (opcm/pcm src/pcm.cpp print_csv_header and print_csv, src/pcm-memory.cpp): two header
-rows (group above metric; the group named once per block until 2020, in every cell since), ``;`` until 2019 and ``,``
-since, or one header row ``Group - metric`` where somebody flattened them. Columns go by name, never by place.
+rows (group above metric; the group named once per block until 2020, in every cell since), separators ``;`` until 2019
+and ``,`` since; or one header row ``Group - metric`` in flattened files. Columns are found by name, never by position.
 """
 
 import csv
@@ -49,16 +49,15 @@ class PcmText:
     dialect: Dialect
     #: Column names, each once.
     keys: tuple[Key, ...]
-    #: NaN where the cell was empty or ``N/A``; infinite or NaN-like text is kept apart in `broken`, shape (n_samples,
-    #: n_keys).
+    #: NaN for an empty cell or ``N/A``; non-finite text is marked in `broken`, shape (n_samples, n_keys).
     values: NDArray[np.float64]
-    #: The cell held a value that is no finite number (``-nan``, ``inf``, garbage), shape (n_samples, n_keys).
+    #: Whether the cell had a value that is no finite number (``-nan``, ``inf``, garbage), shape (n_samples, n_keys).
     broken: NDArray[np.bool_]
     #: Date and time of each sample as text.
     stamps: tuple[str, ...]
     #: Samples that are the first of a run.
     starts: frozenset[int]
-    #: Lines that had too few cells.
+    #: Number of lines with too few cells.
     cut_lines: int
 
 
@@ -79,7 +78,7 @@ class _Body:
 def read_pcm_text(path: Path) -> PcmText:
     """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file.
 
-    Raises ConfigurationError where the file is empty, too large, or no such file.
+    Raises ConfigurationError if the file is empty, too large, or missing.
     """
     text = read_text(path, MAX_BYTES)
     if not text.strip("\0 \n"):
@@ -97,7 +96,7 @@ def read_pcm_text(path: Path) -> PcmText:
 
 def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
     csv.field_size_limit(10_000_000)
-    # PCM quotes nothing; a stray quote in damaged text must not swallow the lines after it.
+    # PCM quotes nothing; a stray quote in damaged text must not swallow the following lines
     quoted = any(line.startswith('"') for line in text[:100_000].split("\n")[:4])
     plain = io.StringIO(text.replace("\0", ""))
     reader = csv.reader(plain, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
@@ -144,7 +143,7 @@ def _flattened(cell: str) -> Key:
 
 
 def _whole_rows(header: _Header, lines: Iterator[list[str]]) -> tuple[_Body, int]:
-    """Keep complete rows, note where a run begins anew, count the rest (PCM may still be writing)."""
+    """Keep complete rows, record where a new run begins, count incomplete rows (PCM may still be writing)."""
     body = _Body()
     named = [place for place, (_, metric) in enumerate(header.names) if metric]
     needed = named[-1] + 1
@@ -181,7 +180,7 @@ def _numbers(path: Path, header: _Header, body: _Body, dialect: Dialect, cut: in
 
 
 def number(cell: str, *, decimal_comma: bool = False) -> tuple[float, bool]:
-    """Read one cell: its value (NaN where there is none) and whether it holds something that is no finite number.
+    """Parse one cell: its value (NaN if empty) and whether its text is no finite number.
 
     Examples
     --------

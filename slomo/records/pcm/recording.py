@@ -1,7 +1,7 @@
-"""A recording made with Intel PCM: cores, sockets and system in the vocabulary's units, bad samples left out.
+"""A recording of Intel PCM: cores, sockets and system in the vocabulary's units, without invalid samples.
 
 SLOMO (SIGCOMM'20) section 5 takes its contentiousness metrics from ``pcm -csv``. PCM prints 0, -1, ``N/A``, ``nan`` or
-nonsense for counters it could not read; here such values are missing, and samples that contradict themselves dropped.
+nonsense for counters that it could not read. Such values are missing here, and contradictory samples are dropped.
 """
 
 import math
@@ -25,11 +25,11 @@ from slomo.vocabulary.vector import Floats, MetricVector
 FIRST, OFF_TIME, NO_CYCLES = "first second of a run", "TIME more than 5 % off", "no cycles (ACYC = 0)"
 NEGATIVE_IPC, NOT_FINITE, CUT = "IPC below 0", "value that is not finite", "line with too few cells"
 _TIME_TOLERANCE = 0.05
-#: A mean latency of last-level cache misses outside these bounds is a counter that was not read [ns].
+#: Plausible range of the mean latency of LLC misses; values outside mean an unread counter [ns].
 _LATENCY_NS = (5.0, 20_000.0)
-#: Metrics that cannot be zero throughout on a machine that executes instructions.
+#: Metrics that are never zero throughout on a machine that executes instructions.
 _NEVER_ZERO = ("IPC", "INST", "EXEC", "FREQ", "AFREQ", "L2MISS", "L3OCC", "READ", "WRITE")
-#: What may truly round to 0 throughout -> a counter of the same kind that must have been read beside it.
+#: Metric that may round to 0 throughout -> a counter of the same kind that must then have been read.
 _MAY_BE_ZERO = {"LMB": "L3OCC", "RMB": "L3OCC", "L3MISS": "L2MISS", "L3MPI": "L2MISS"}
 #: pcm-memory's columns (rates already, in MB/s = 1e6 bytes per second), the preferred one first.
 _MEMORY_COLUMNS = {
@@ -40,13 +40,13 @@ _MEMORY_COLUMNS = {
 
 @dataclass(frozen=True)
 class PcmRecording:
-    """What PCM recorded, sample by sample."""
+    """Samples of a PCM recording."""
 
     #: The file.
     path: str
     #: How it was written.
     dialect: Dialect
-    #: True sampling interval and where it is known from.
+    #: True sampling interval, and its source.
     interval: Interval
     #: Reason -> number of samples dropped; counted per file for reasons that void a whole line, per core, socket or
     #: system for the others.
@@ -60,7 +60,7 @@ class PcmRecording:
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """Numbers of the cores recorded (the operating system's)."""
+        """Numbers of the recorded cores (the operating system's)."""
         return tuple(sorted(unit.core for unit in self._columns if unit.scope is Scope.CORE))
 
     @property
@@ -75,7 +75,7 @@ class PcmRecording:
     def core(self, core: int) -> MetricVector:
         """Return the median over kept samples of a core's metrics.
 
-        Raises MissingMetricError where the file does not have this core, or no sample of it could be kept.
+        Raises MissingMetricError if the file lacks this core, or all its samples were dropped.
         """
         return self._vector(self._unit(Scope.CORE, core))
 
@@ -88,9 +88,9 @@ class PcmRecording:
         return self._vector(self._unit(Scope.SYSTEM, -1))
 
     def zero_throughout(self, scope: Scope) -> tuple[str, ...]:
-        """Return metrics that are missing because all samples read 0 though counters of their kind were read.
+        """Return metrics missing because all samples are 0 although related counters were read.
 
-        Small amounts round to 0 as counters do that cannot be read: another recording must tell.
+        Small amounts round to 0 just like unreadable counters, so another recording must decide.
         """
         units = [unit for unit in self._units(scope) if self._kept[unit].any()]
         blanked = [name for name in _MAY_BE_ZERO if any(f"{name} ({unit})" in self.unavailable for unit in units)]
@@ -100,7 +100,7 @@ class PcmRecording:
         """Return the kept samples of ``'core'``, ``'socket'`` or ``'system'`` in the vocabulary's units.
 
         One row per sample and unit: ``sample``, ``time``, ``interval_s``, ``socket``, ``core``, then a column per
-        metric; NaN where it was not reported.
+        metric; NaN if not reported.
         """
         parts = [self._tidy(unit, self._values[unit], self._kept[unit]) for unit in self._units(scope)]
         names = [name for name in METRICS if any(name in part for part in parts)]
@@ -111,7 +111,7 @@ class PcmRecording:
         )
 
     def raw(self, scope: str) -> pd.DataFrame:
-        """Return all samples as PCM wrote them (its names and units, per interval), with a column ``kept``."""
+        """Return all samples in PCM's names and units, per interval, with a column ``kept``."""
         parts = []
         for unit in self._units(scope):
             columns = {name: self._text.values[:, places].mean(axis=1) for name, places in self._columns[unit].items()}
@@ -166,7 +166,7 @@ _PLACE = ["sample", "time", "interval_s", "socket", "core"]
 
 
 def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: float | None = None) -> PcmRecording:
-    """Read what ``pcm -csv`` or ``pcm-memory -csv`` of any release since 2016 wrote.
+    """Read the output of ``pcm -csv`` or ``pcm-memory -csv`` of any release since 2016.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval
 
 
 def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
-    """Return over how many hardware threads PCM averages a unit; 0 where the file does not tell."""
+    """Return the number of hardware threads over which PCM averages a unit; 0 if unknown."""
     if unit.scope is Scope.CORE:
         return 1
     return sum(
@@ -239,7 +239,7 @@ def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
 
 
 def _refine(values: dict[str, Floats]) -> None:
-    """Replace misses per instruction by misses / instructions where PCM's few decimals say less than these."""
+    """Replace misses per instruction by misses / instructions if these have more digits."""
     for name, misses in (("L3MPI", "L3MISS"), ("L2MPI", "L2MISS")):
         if name in values and misses in values and "INST" in values:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,7 +253,7 @@ def _no_negatives(values: Floats) -> Floats:
 
 
 def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_]:
-    """Return which samples hold a value that is not finite in a metric that is otherwise readable."""
+    """Return the samples with a non-finite value in a metric that is otherwise readable."""
     wanted = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {"ACYC", "TIME(ticks)"}
     wanted |= {column for names in _MEMORY_COLUMNS.values() for column in names}
     broken_samples = np.zeros(len(text.stamps), dtype=bool)
@@ -304,7 +304,7 @@ def _count(dropped: dict[str, int], reason: str, bad: NDArray[np.bool_]) -> None
 def _blank_unread(
     values: dict[Unit, dict[str, Floats]], kept: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
 ) -> None:
-    """Turn counters that were not read into missing ones: zero throughout where they cannot be, or absurd."""
+    """Mark unread counters as missing: zero throughout although that is impossible, or implausible."""
     for scope in Scope:
         units = {unit: columns for unit, columns in values.items() if unit.scope is scope}
         for name in _NEVER_ZERO:
@@ -342,7 +342,7 @@ def _blank(
 def _blank_contradicted(
     units: Mapping[Unit, dict[str, Floats]], kept: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
 ) -> None:
-    """Blank L3MISS where it is zero on every unit although L2 misses were seen and their hit ratio is below 0.99."""
+    """Blank L3MISS if it is zero on every unit although L2 misses were counted and their hit ratio is below 0.99."""
     seen = [np.nanmin(c["L3HIT"][kept[u]], initial=1.0) for u, c in units.items() if "L3HIT" in c and kept[u].any()]
     if seen and min(seen) < 0.99:
         _blank(units, kept, ("L3MISS",), "zero throughout although last-level cache accesses missed", unavailable)

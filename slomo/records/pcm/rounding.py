@@ -1,4 +1,4 @@
-"""Zeros that are rounding: PCM prints two or three decimals, and an idle core's EXEC of 0.002 as 0.00.
+"""Zeros from rounding: PCM prints two or three decimals, so an idle core's EXEC of 0.002 becomes 0.00.
 
 INST, ACYC and TIME(ticks) are printed in millions with more digits. EXEC is INST over TIME, FREQ is ACYC over TIME, IPC
 is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage, getRelativeFrequency over active time, getIPC).
@@ -16,7 +16,7 @@ from slomo.vocabulary.vector import Floats
 def unrounded(
     values: dict[str, Floats], text: PcmText, columns: Mapping[str, Sequence[int]], interval: Interval, threads: int
 ) -> None:
-    """Replace zeros of EXEC, FREQ and IPC by what finer columns of the same unit say, where these are above 0.
+    """Replace zeros of EXEC, FREQ and IPC by values from finer columns of the same unit, if those are positive.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which core, socket or system each column group of a PCM file describes, and how long each sampling interval was.
+"""The core, socket or system of each column group of a PCM file, and the length of each sampling interval.
 
 Group names after opcm/pcm src/pcm.cpp print_csv_header over its releases; TIME(ticks) is the invariant time-stamp
 counter of core 0 in millions, so that dividing by the nominal frequency in MHz gives the true interval in seconds.
@@ -28,7 +28,7 @@ DEFAULT_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """What a block of columns describes; -1 where a number does not apply."""
+    """Unit described by a block of columns; -1 for numbers that do not apply."""
 
     scope: Scope
     socket: int = -1
@@ -46,16 +46,16 @@ class Interval:
 
     #: Length of each interval [s], shape (n_samples,).
     seconds: Floats
-    #: TIME(ticks) [millions]; NaN where the file has none, shape (n_samples,).
+    #: TIME(ticks) [millions]; NaN without such a column, shape (n_samples,).
     ticks: Floats
     #: ``given``, ``nominal frequency``, ``timestamps`` or ``assumed``.
     source: str
-    #: Frequency of the time-stamp counter, where known or inferred [MHz].
+    #: Frequency of the time-stamp counter, if known or inferred [MHz].
     nominal_mhz: float | None
 
 
 def plain(name: str) -> str:
-    """Return a column name without blanks, as it is looked up.
+    """Return a column name without blanks, for look-ups.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def plain(name: str) -> str:
 
 
 def unit_columns(keys: Sequence[Key]) -> dict[Unit, dict[str, list[int]]]:
-    """Map every unit to its columns: plain metric name -> places (several for the links of a socket)."""
+    """Return every unit's columns: metric name -> positions (several for the links of a socket)."""
     units: dict[Unit, dict[str, list[int]]] = {}
     for place, (group, metric) in enumerate(keys):
         unit_and_name = _unit_of(group, metric)
@@ -100,10 +100,10 @@ def intervals(
     interval_s: float | None = None,
     nominal_mhz: float | None = None,
 ) -> Interval:
-    """Find out how long each sample took.
+    """Determine the length of each sample.
 
-    A given interval counts first, then TIME(ticks) over the nominal frequency (given, or inferred from CFREQ / AFREQ
-    or from the timestamps), then the timestamps alone, then PCM's default of one second.
+    In order of preference: a given interval; TIME(ticks) over the nominal frequency (given, or inferred from CFREQ /
+    AFREQ or the timestamps); the timestamps alone; PCM's default of one second.
     """
     count = len(text.stamps)
     ticks = _ticks(text, units)
@@ -123,7 +123,7 @@ def intervals(
 
 
 def times(text: PcmText) -> list[datetime | None]:
-    """Return the local time of each sample, None where it cannot be read."""
+    """Return the local time of each sample, None if it cannot be parsed."""
     return [_time(stamp) for stamp in text.stamps]
 
 
@@ -143,7 +143,7 @@ def _ticks(text: PcmText, units: Mapping[Unit, Mapping[str, Sequence[int]]]) -> 
 
 
 def _steps(text: PcmText) -> Floats:
-    """Return the time from the sample before [s]; NaN for the first of a run and where a time cannot be read."""
+    """Return the time since the previous sample [s]; NaN for the first of a run and for unparsable times."""
     steps = np.full(len(text.stamps), math.nan)
     moments = times(text)
     for sample in range(1, len(moments)):
@@ -165,7 +165,7 @@ def _nominal_mhz(
         return float(np.median(rates)) if rates.size else stated
     if not rates.size:
         return None
-    # Lines left out of a recording make steps longer and rates lower: the most frequent rate counts, then the highest.
+    # missing lines make steps longer and rates lower: the most frequent rate is taken, then the highest
     near = [int(np.sum(np.abs(rates / rate - 1.0) < 0.05)) for rate in rates]
     best = max(range(len(rates)), key=lambda place: (near[place], rates[place]))
     return float(np.median(rates[np.abs(rates / rates[best] - 1.0) < 0.05]))

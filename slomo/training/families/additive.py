@@ -1,8 +1,8 @@
 """The registry's ``slomo-additive``: for few noisy rows. Extra times per packet add up, never below zero, shrunk.
 
-Non-negative least squares (Lawson and Hanson 1974, chapter 23) with a ridge penalty on the slopes alone: shrunk
-completely it answers with the mean extra time, so what it knows beyond the mean is what the rows bear out. Its strength
-is chosen by cross-validation.
+Non-negative least squares (Lawson and Hanson 1974, chapter 23) with a ridge penalty on the slopes alone: fully shrunk
+it gives the mean extra time, so it deviates from the mean only as far as the rows support. Its strength is chosen by
+cross-validation.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from slomo.training.cross_validation import folds
 from slomo.training.families.weighted import WeightedFamily
 from slomo.vocabulary.metrics import METRICS
 
-#: Strengths tried, as multiples of the number of rows; the last one leaves the mean.
+#: Strengths tried, as multiples of the number of rows; the last one gives the mean.
 STRENGTHS = (1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e6)
 _FOLDS = 10
 _JITTER = 1e-10
@@ -80,7 +80,7 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _strength(scaled: Floats, y: Floats, weights: Floats, seed: int) -> float:
-    """Return the strength with the least weighted error on rows left out; the strongest of equals."""
+    """Return the strength with the least weighted held-out error; of equals the strongest."""
     fold = folds(np.arange(len(y)), seed, _FOLDS)
     numbers = np.unique(fold)
     if len(numbers) < 2:
@@ -106,7 +106,7 @@ def _normal(design: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]
 
 
 def _solved(gram: Floats, moment: Floats, strength: float) -> Floats:
-    """Return intercept and slopes, none below 0, of normal equations whose slopes are shrunk."""
+    """Return intercept and slopes, none below 0, from normal equations with shrunk slopes."""
     penalty = np.full(len(gram), strength * max(gram[0, 0], 1.0))
     penalty[0] = _JITTER * max(gram[0, 0], 1.0)
     lower = np.linalg.cholesky(gram + np.diag(penalty))
@@ -116,13 +116,13 @@ def _solved(gram: Floats, moment: Floats, strength: float) -> Floats:
 
 @dataclass(frozen=True)
 class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
-    """Extra times that add up, of whatever presses on a neighbour."""
+    """Family of additive extra times, one per pressure."""
 
     name: str = "slomo-additive"
     composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that add up; traffic adds nothing up."""
+        """Return the pressures that add up, without traffic."""
         names = tuple(name for name in available if name in METRICS and METRICS[name].pressure)
         if not names:
             wanted = ", ".join(name for name, item in METRICS.items() if item.pressure)
@@ -139,13 +139,13 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> AdditiveSensitivity:
-        """Fit one NF to rows that count by their weights; rows beside nobody say nothing."""
+        """Fit one NF to weighted rows; rows without competitors are ignored."""
         weights = np.ones(len(mpps)) if weights is None else weights
         pressed = (vectors > 0.0).any(axis=1) & (mpps > 0.0)
         if not pressed.any():
             return AdditiveSensitivity(self.name, names, self.composition, solo_mpps, 0.0, np.zeros(len(names)))
         share = np.minimum(mpps[pressed] / solo_mpps, 1.0)
-        # a relative error of the throughput is one of 1 + extra time, so a slow row's extra time is less certain
+        # a relative error of the throughput is one of 1 + extra time, so extra times of slow rows are less certain
         fitted = AdditiveRegressor(seed).fit(
             np.maximum(vectors[pressed], 0.0), solo_mpps / mpps[pressed] - 1.0, weights[pressed] * share**2
         )

@@ -1,7 +1,7 @@
-"""A committee of monotone tree ensembles: where its members disagree, one more experiment teaches most.
+"""A committee of monotone tree ensembles: their disagreement shows where one more experiment is most informative.
 
 Query by committee (Seung, Opper and Sompolinsky, COLT'92) with members fitted to bootstrap samples (Breiman, 1996).
-More pressure never speeds an NF up, so every member falls along every input, which a few dozen runs suffice for.
+More pressure never speeds up an NF, so every member is monotone in every input, for which a few dozen runs suffice.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Committee:
 
 
 def fit_committee(inputs: Floats, response: Floats, *, seed: int, members: int = MEMBERS) -> Committee:
-    """Fit a committee of a response that falls, or stays, as any input rises.
+    """Fit a committee to a response that is non-increasing in every input.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The families for imported tables: trees and a plane over every column, of no forced shape.
+"""Families for imported tables: trees and a plane over every column, without shape constraints.
 
-A table measured elsewhere has the counters that could be read there. No column is known to add up, and none to slow
-down: extra trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane read them all. They
-are fitted to imported tables alone, beside the others, and cross-validation chooses.
+A table measured elsewhere contains the counters available there. No column is known to be additive or harmful: extra
+trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane use them all. They are fitted only
+to imported tables, in addition to the other families, and cross-validation chooses.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _TREES = 100
 
 
 class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Extra trees as deep as a stored tree may be.
+    """Extra trees with the depth limit of stored trees.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> TreeSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         forest = ExtraTrees(seed).fit(vectors, mpps, weights).forest_
         trees = [
             TreeNode(
@@ -131,7 +131,7 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> TreeSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         booster = MonotoneBoosting(None, 100, 0.3, 6, 1.0, 1.0, 1.0, 1.0, seed)  # as xgboost does it by default
         fitted = booster.fit(vectors, mpps / solo_mpps, weights)
         return sensitivity_of(self.name, names, fitted, solo_mpps)
@@ -139,7 +139,7 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
 
 @dataclass(frozen=True)
 class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
-    """The registry's ``linear``: least squares, columns that follow from others kept small."""
+    """The registry's ``linear``: least squares, with shrinkage for collinear columns."""
 
     name: str = "linear"
     composition: CompositionKind = "pressure"
@@ -154,7 +154,7 @@ class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
         seed: int,  # noqa: ARG002
         weights: Floats | None,
     ) -> PlaneSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         count = np.ones(len(mpps)) if weights is None else weights
         centre, middle = np.average(vectors, axis=0, weights=count), float(np.average(mpps, weights=count))
         spread = np.maximum(vectors.std(axis=0), 1e-12 * np.maximum(np.abs(vectors).max(axis=0), 1e-12))

@@ -2,7 +2,7 @@
 
 Trees need many rows to follow a slope; measured tables have fifty. Rasmussen and Williams, Gaussian Processes for
 Machine Learning (2006), chapters 2, 4.2 (Matern 3/2: continuous, with kinks where a cache is full) and 5.4 (marginal
-likelihood). Rates and bytes are read on a scale that is linear near 0 and logarithmic beyond the typical value.
+likelihood). Rates and bytes are scaled linearly near 0 and logarithmically above the typical value.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from slomo.models.functions.smooth import SmoothSensitivity, matern
 from slomo.training.families.weighted import WeightedFamily
 from slomo.training.features import typical_values
 
-#: Rows that the length scales are chosen on; all rows are used afterwards. Choosing takes cubic time.
+#: Rows for choosing the length scales; all rows are used afterwards. Choosing takes cubic time.
 _CHOOSING_ROWS = 128
 #: Bounds of length scales (of standardised features), of the signal and of the noise (shares of its variance).
 _EFFORT = {"maxiter": 60}
@@ -143,7 +143,7 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> SmoothSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         typical = typical_values(vectors)
         fitted = SmoothRegression(seed=seed).fit(
             np.log1p(np.maximum(vectors, 0.0) / typical), mpps / solo_mpps, weights
@@ -157,7 +157,7 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
             low=vectors.min(axis=0),
             high=vectors.max(axis=0),
             center=fitted.center_,
-            # a column that never changes has no say
+            # a constant column has no effect
             width=np.where(np.isfinite(fitted.spread_), fitted.spread_ * fitted.length_, 1e50),
             points=fitted.points_ / fitted.length_,
             weights=np.asarray(fitted.scale_ * fitted.weights_, dtype=np.float64),

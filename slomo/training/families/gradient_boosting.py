@@ -49,7 +49,7 @@ class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, row_weights: Any = None) -> "PublishedBoosting":
         """Fit throughput `y` [Mpps] over vectors `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True)
-        # X and y are checked above; checking them again for each of the trees doubles the time
+        # X and y are checked above; scikit-learn's checks for each tree would double the time
         with config_context(assume_finite=True, skip_parameter_validation=True):
             self.booster_ = GradientBoostingRegressor(random_state=self.seed).fit(X, y, row_weights)
         return self
@@ -68,7 +68,7 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
     composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return every column that Intel's PCM prints, what reporters feel, and all traffic attributes."""
+        """Return every column that Intel's PCM prints, the reporters' metrics, and all traffic attributes."""
         names = tuple(
             name
             for name in available
@@ -90,13 +90,13 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> TreeSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         booster = PublishedBoosting(seed).fit(vectors, mpps, weights).booster_
         return TreeSensitivity(self.name, names, self.composition, ensemble_of(booster), "throughput", solo_mpps)
 
 
 def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
-    """Return a fitted ensemble as arrays that give scikit-learn's numbers to the bit.
+    """Return a fitted ensemble as arrays with results equal to scikit-learn's to the bit.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
 
 
 def float32_thresholds(thresholds: Floats) -> list[float]:
-    """Return thresholds of scikit-learn as trees of slomo have them.
+    """Convert scikit-learn's thresholds to those of slomo's trees.
 
     It compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t.
 

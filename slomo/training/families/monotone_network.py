@@ -1,8 +1,8 @@
-"""A smooth sensitivity model that falls along every pressure: a small network with weights of one sign.
+"""A smooth sensitivity model, monotone in every pressure: a small network with weights of one sign.
 
-Monotone networks (Sill 1998; Archer and Wang 1993), fitted whole by L-BFGS (Byrd et al. 1995) on throughput as a share
-of solo. Trees fall, too, but in steps, which at gentle pressure are larger than the loss; a Gaussian process has slopes
-but may rise. The mean of a few networks from different starts is smoother than each.
+Monotone networks (Sill 1998; Archer and Wang 1993), fitted by L-BFGS (Byrd et al. 1995) to throughput as a share of
+solo. Trees can be monotone too, but their steps exceed the loss at mild pressure; a Gaussian process is smooth but not
+monotone. The mean of a few networks from different starts is smoother than each.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
 from slomo.training.families.weighted import WeightedFamily
 from slomo.training.features import typical_values
 
-#: Slopes of about this size, over features from 0 to 1, count as much in the penalty as a height of the spread.
+#: Slope, over features from 0 to 1, at which the penalty equals that of a height of the response's spread.
 _USUAL_SLOPE = 6.0
 
 
@@ -36,7 +36,7 @@ class Units:
 
 
 class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """One hidden layer of sigmoids that take from the response.
+    """One hidden layer of sigmoids that reduce the response.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def __sklearn_tags__(self) -> Any:
-        """Say that no good score is to be expected where the response rises, as in scikit-learn's own data."""
+        """Return tags that lower the expected score for increasing responses, as in scikit-learn's own test data."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags
@@ -142,7 +142,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Mean squared error and penalty, with their gradient, over the logarithms (softplus) of what must be positive."""
+    """Mean squared error and penalty with gradient, over softplus-transformed positive parameters."""
 
     rows: Floats
     response: Floats
@@ -152,7 +152,7 @@ class _Problem:
     penalty: float
 
     def units(self, numbers: Floats) -> Units:
-        """Return the units that a vector of numbers stands for."""
+        """Return the units for a vector of parameters."""
         raw, offset, height, top = self._parts(numbers)
         return Units(np.where(self.free, raw, _softplus(raw)), offset, _softplus(height), float(top[0]))
 
@@ -177,7 +177,7 @@ class _Problem:
 
 
 def _per_row(count: int, weights: Any) -> Floats:
-    """Return how much each row counts, 1 on average."""
+    """Return the weight of each row, 1 on average."""
     if weights is None:
         return np.ones(count)
     given = np.asarray(weights, dtype=np.float64)
@@ -212,7 +212,7 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> MonotoneSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         typical = typical_values(vectors)
         free = [i for i, name in enumerate(names) if name.startswith(TRAFFIC_PREFIX)]
         scaled = np.log1p(np.maximum(vectors, 0.0) / typical)

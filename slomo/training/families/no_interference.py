@@ -1,6 +1,6 @@
-"""The null model: nobody slows anybody down; what every predictor must beat.
+"""The null model: no slowdown; every predictor must beat it.
 
-What a placement that packs by solo throughput assumes (E2, SOSP'15, section 4).
+Placement that packs by solo throughput assumes this (E2, SOSP'15, section 4).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from slomo.models.responses.sensitivity import ConstantSensitivity
 
 @dataclass(frozen=True)
 class _ConstantFamily:
-    """What families share that look at no column."""
+    """Common part of families that use no column."""
 
     name: str = ""
     composition: CompositionKind = "none"
@@ -45,7 +45,7 @@ class NoInterferenceFamily(_ConstantFamily):
 
 @dataclass(frozen=True)
 class MeanFamily(_ConstantFamily):
-    """The registry's ``mean``: the mean of everything measured beside others; what a model must beat that has runs."""
+    """The registry's ``mean``: the mean of all measurements beside others, which every fitted model must beat."""
 
     name: str = "mean"
 

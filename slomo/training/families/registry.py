@@ -1,7 +1,7 @@
-"""Names of model families, resolved when first used: an alias for those of slomo, an instance for one's own.
+"""Registry of model families, imported on first use: an alias for slomo's, an instance for the caller's own.
 
-A lazy registry in the manner of fsspec: looking a name up imports nothing but the family asked for. Families of other
-packages are found by name, too (`slomo.plugins`); trained by default are those of slomo.
+The registry is lazy, like fsspec's: looking a name up imports only that family. Families of other packages are found by
+name too (`slomo.plugins`); only slomo's are trained by default.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from slomo.models.base import ModelFamily
 from slomo.plugins import load_plugin, require_name
 from slomo.vocabulary.defaults import FORMER_DEFAULT
 
-#: Entry points under which other packages give families.
+#: Entry points under which other packages register families.
 GROUP = "slomo.models"
 _FOLDER = "slomo.training.families"
 #: name -> (file of this folder, factory, what it is)
@@ -38,7 +38,7 @@ _FOR_TABLES: dict[str, tuple[str, str, str]] = {
 }
 _KNOWN = _FAMILIES | _FOR_TABLES
 
-#: What judges a profile while it grows (`slomo.training.assessment`); predictions have a choice of theirs.
+#: Family that assesses a growing profile (`slomo.training.assessment`); predictions choose their own.
 DEFAULT = FORMER_DEFAULT
 
 
@@ -55,7 +55,7 @@ def model_names() -> tuple[str, ...]:
 
 
 def table_model_names() -> tuple[str, ...]:
-    """Return the names of the families that are trained on imported tables besides.
+    """Return the names of the additional families for imported tables.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def describe(name: str) -> str:
 
 
 def check_model_name(name: str) -> str:
-    """Return `name` if a family answers to it; the new name for an old one.
+    """Return a family by name; an instance is returned unchanged.
 
     Raises
     ------

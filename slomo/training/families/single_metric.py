@@ -74,7 +74,7 @@ class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
 
 @dataclass(frozen=True)
 class SingleMetricFamily(WeightedFamily[SensitivityModel]):
-    """A baseline that knows one metric of the competitors' solo runs, or what the reporter of that resource feels."""
+    """A baseline with one metric of the competitors' solo runs, or the extra time of that resource's reporter."""
 
     name: str
     metric: str
@@ -82,7 +82,7 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
     composition: CompositionKind = "solo"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the one metric; where it was not counted, the reporter of the same resource."""
+        """Return the one metric or, if it was not counted, that resource's reporter."""
         if self.metric not in available and self.felt in available:
             return (self.felt,)
         if self.metric not in available:
@@ -102,7 +102,7 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
         seed: int,  # noqa: ARG002
         weights: Floats | None,
     ) -> SensitivityModel:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         line = SingleMetricRegressor().fit(vectors, mpps, weights)
         return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
 
@@ -112,8 +112,8 @@ def dobrescu() -> SingleMetricFamily:
 
     Dobrescu's predictor: throughput as a function of the competitors' summed solo cache access rate alone.
 
-    Dobrescu, Argyraki and Ratnasamy (NSDI'12) section 5: what matters is the competing references per second, and a
-    competitor's references are those of its solo run. Linear, as SLOMO (SIGCOMM'20) section 7.2 evaluates it.
+    Dobrescu, Argyraki and Ratnasamy (NSDI'12) section 5: throughput depends on the competing references per second, and
+    a competitor's references are those of its solo run. Linear, as SLOMO (SIGCOMM'20) section 7.2 evaluates it.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def bubbleup() -> SingleMetricFamily:
 
     Bubble-Up's predictor: throughput as a function of the competitors' summed cache occupancy alone.
 
-    Mars et al. (MICRO'11): a bubble of growing working set stands for the competitors. Linear in L3OCC, as SLOMO
+    Mars et al. (MICRO'11): a bubble with growing working set represents the competitors. Linear in L3OCC, as SLOMO
     (SIGCOMM'20) section 7.2 evaluates it.
 
     Examples

@@ -1,8 +1,8 @@
-"""A falling curve over one metric of the competition: the form that Dobrescu's and Bubble-Up's authors give theirs.
+"""A falling curve over one metric of the competition: the form used by Dobrescu's and Bubble-Up's authors.
 
 Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw measured curves, not lines; SLOMO (SIGCOMM'20)
-section 7.2 fits lines. Isotonic regression (Barlow et al. 1972) is the best curve that falls; each level it finds
-becomes one knot, in the middle of its points, so that there are no steps.
+section 7.2 fits lines. Isotonic regression (Barlow et al. 1972) gives the best falling step function; each level
+becomes one knot in the middle of its points, so that the curve is continuous.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class SingleMetricCurve(SingleMetricRegressor):
 
 @dataclass(frozen=True)
 class CurveFamily(SingleMetricFamily):
-    """A baseline that knows one metric of the competitors' solo runs, and no line through it."""
+    """A baseline with one metric of the competitors' solo runs, as a curve."""
 
     def fit_weighted(
         self,
@@ -72,7 +72,7 @@ class CurveFamily(SingleMetricFamily):
         seed: int,  # noqa: ARG002
         weights: Floats | None,
     ) -> CurveSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         curve = SingleMetricCurve().fit(vectors, mpps, weights)
         return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
 

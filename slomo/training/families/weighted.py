@@ -1,4 +1,4 @@
-"""What families share whose rows may count by weights: without, all rows count alike."""
+"""Common part of families whose rows may have weights; by default all weights are equal."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Fitted = TypeVar("Fitted", bound=SensitivityModel)
 
 
 class WeightedFamily(Generic[Fitted]):
-    """A `ModelFamily` that is written once, for rows with weights."""
+    """A `ModelFamily` implemented once, for rows with weights."""
 
     name: str
 
@@ -34,4 +34,4 @@ class WeightedFamily(Generic[Fitted]):
         seed: int,
         weights: Floats | None,
     ) -> Fitted:
-        """Fit one NF to rows that count by their weights."""
+        """Fit one NF to rows with weights."""

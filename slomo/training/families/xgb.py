@@ -1,9 +1,9 @@
-"""The default sensitivity model: xgboost over the pressures that add up, monotone where physics says so.
+"""The default sensitivity model: xgboost over the pressures that add up, with monotone constraints.
 
-Refines SLOMO (SIGCOMM'20) section 5.1 in three ways. More pressure never speeds an NF up, so the trees are monotone.
-Rates and occupancies compose exactly while ratios do not, so only the former are read. The response is throughput as a
-share of solo: against its logarithm and its inverse, it keeps the few settings that starve an NF altogether from
-deciding the fit of all others. Defaults were chosen by leaving competitor configurations out, on pressure rows only.
+Refines SLOMO (SIGCOMM'20) section 5.1 in three ways. More pressure never speeds up an NF, so the trees are monotone.
+Rates and occupancies compose exactly while ratios do not, so only the former are inputs. The response is throughput as
+a share of solo: with its logarithm or inverse, the few settings that starve an NF would dominate the fit. Defaults were
+chosen by leaving competitor configurations out, on pressure rows only.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
         seed: int,
         weights: Floats | None,
     ) -> TreeSensitivity:
-        """Fit one NF to rows that count by their weights, alike without."""
+        """Fit one NF to rows with weights, equal by default."""
         monotone = [-int(name in METRICS and METRICS[name].pressure) for name in names]
         estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, mpps / solo_mpps, weights)
         return sensitivity_of(self.name, names, estimator, solo_mpps)

@@ -1,1 +1,1 @@
-"""Commands that act on machines, or say what acting would do."""
+"""Commands that act on machines, or predict the effect."""

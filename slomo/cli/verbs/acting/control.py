@@ -1,4 +1,4 @@
-"""`slomo control`: run a control loop, and say how it stands."""
+"""`slomo control`: run a control loop, and show its state."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`slomo enforce`: make this machine as a plan says, show it, compare, and take it back."""
+"""`slomo enforce`: apply a plan to this machine, show, compare, and undo it."""
 
 import functools
 from collections.abc import Callable

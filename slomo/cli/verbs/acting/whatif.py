@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slomo.workflow.acting.whatif import PartitionAnswer, PartitionKnowledge
 
 _HEADERS = ("tenant", "ways", "MBA [%]", "core", "memory", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
-#: Options with one number per tenant -> what they are of a partition.
+#: Options with one number per tenant -> their field of a partition.
 _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weights": "weights", "node": "nodes"}
 
 
@@ -138,7 +138,7 @@ def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
 
 
 def _library(folder: str, machine: "Machine", tenants: "list[Workload]", *, learn: bool) -> "ModelLibrary":
-    """Return trained models; with `learn`, those of the tenants profiled over partitions first where they were not."""
+    """Return trained models; with `learn`, first profile tenants over partitions if necessary."""
     from slomo.models.library import load_library
 
     library = load_library(folder)

@@ -1,4 +1,4 @@
-"""`slomo nf`: the network functions there are, and what the simulator knows of them."""
+"""`slomo nf`: list network functions, and show their simulation."""
 
 import json
 from pathlib import Path

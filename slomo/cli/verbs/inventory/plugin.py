@@ -1,4 +1,4 @@
-"""`slomo plugin`: what other packages add, by name."""
+"""`slomo plugin`: plug-ins of other packages, by name."""
 
 import click
 
