@@ -76,7 +76,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
     workload: Workload
     machine: str
     capacities: Capacities | None
-    solo_mpps: Annotated[float, Meta(gt=0)]
+    solo_mpps: Annotated[float, Meta(gt=0.0)]
     solo_vector: MetricVector
     sensitivity: Mapping[str, SensitivityModel]
     contentiousness: ContentiousnessProfile
