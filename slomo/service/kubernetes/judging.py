@@ -57,12 +57,14 @@ class Judged:
     rank: tuple[float, float] = (0.0, 0.0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Mixed:
-    """The mix of a node at one version of its view, and its tenants without a model."""
+    """The mix of a node at one version of its view, its number, and its tenants without a model."""
 
     version: int
-    signature: Signature
+    kind: int
+    host: Host
+    mix: Signature
     strangers: tuple[str, ...]
 
 
@@ -96,7 +98,9 @@ class NodeJudge:
         self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
         self._numbers: dict[tuple[PodNeed, str], int] = {}
         self._mixes: dict[str, _Mixed] = {}
-        self._known: dict[PodNeed, dict[tuple[Host, Signature], Judged]] = {}
+        #: Number of each mix on each kind of host: a number hashes faster.
+        self._kinds: dict[tuple[Host, Signature], int] = {}
+        self._known: dict[PodNeed, dict[int, Judged]] = {}
         self._needs: dict[str, list[PodNeed]] = {}
         self._learned: dict[str, int] = {}
 
@@ -106,29 +110,31 @@ class NodeJudge:
         Raises JudgesTooLong after `LONGEST_S`; finished judgements are cached.
         """
         judged: dict[str, Judged] = {}
-        new: dict[Host, dict[Signature, list[str]]] = {}
+        new: dict[Host, dict[int, tuple[Signature, list[str]]]] = {}
         remembered, begun = self._known_of(need), self._clock()
+        nodes, mixes, own = view.nodes, self._mixes, view.node_of(uid)
         for name in names:
-            node = view.nodes.get(name, _UNKNOWN)
-            host = node.host
-            if host is None or host.machine not in self.library.machines:
-                judged[name] = _unjudged(need, node)
-                continue
-            base = self._mix(name, node, host, without=uid)
-            answer = remembered.get((host, base))
+            node, mixed = nodes.get(name, _UNKNOWN), mixes.get(name)
+            if mixed is None or mixed.version != node.version or name == own:
+                mixed = self._mixed(name, node, without=uid)
+                if mixed is None:
+                    judged[name] = _unjudged(need, node)
+                    continue
+            answer = remembered.get(mixed.kind)
             if answer is None:
-                new.setdefault(host, {}).setdefault(base, []).append(name)
+                new.setdefault(mixed.host, {}).setdefault(mixed.kind, (mixed.mix, []))[1].append(name)
             else:
                 judged[name] = answer
         for host, bases in new.items():
-            order = list(bases)
+            order = list(bases.items())
             for first in range(0, len(order), TOGETHER):
                 if self._clock() - begun > LONGEST_S:
                     raise JudgesTooLong("judging takes too long, ask again")
                 part = order[first : first + TOGETHER]
-                for base, answer in zip(part, self._judged(need, host, part), strict=True):
-                    remembered[host, base] = answer
-                    judged.update(dict.fromkeys(bases[base], answer))
+                answers = self._judged(need, host, [mix for _, (mix, _) in part])
+                for (kind, (_, alike)), answer in zip(part, answers, strict=True):
+                    remembered[kind] = answer
+                    judged.update(dict.fromkeys(alike, answer))
         return judged
 
     def ahead(self, view: ClusterView) -> bool:
@@ -139,7 +145,7 @@ class NodeJudge:
             self._learned[name] = node.version
             host = node.host
             if host.machine in self.library.machines:
-                base = self._mix(name, node, host, without="")
+                base = self._mix(node, host, without="")
                 numbers = [self.number(need, host.machine) for need in self._usual(host.machine)]
                 self.oracle.verdicts(host, [self.pieces.grown(base, number) for number in numbers])
             return True
@@ -153,10 +159,12 @@ class NodeJudge:
             self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
         return self._needs[machine]
 
-    def _known_of(self, need: PodNeed) -> dict[tuple[Host, Signature], Judged]:
+    def _known_of(self, need: PodNeed) -> dict[int, Judged]:
         """Return the cached judgements of a need, clearing the cache if it is too large."""
         if sum(map(len, self._known.values())) > MOST_JUDGED:
             self._known.clear()
+            self._kinds.clear()
+            self._mixes.clear()
         return self._known.setdefault(need, {})
 
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
@@ -176,10 +184,8 @@ class NodeJudge:
     def strangers(self, name: str, view: ClusterView) -> tuple[str, ...]:
         """Return a node's tenants without a model, which count as the worst known neighbour."""
         node = view.nodes.get(name)
-        if node is None or node.host is None or node.host.machine not in self.library.machines:
-            return ()
-        self._mix(name, node, node.host, without="")
-        return self._mixes[name].strangers
+        mixed = None if node is None else self._mixed(name, node, without="")
+        return () if mixed is None else mixed.strangers
 
     def verdict(self, host: Host, mix: Signature) -> MixVerdict:
         """Return the numbers of a judgement."""
@@ -192,18 +198,24 @@ class NodeJudge:
         mark = (self.oracle.pieces.cores(signature), -verdict.headroom)
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
-    def _mix(self, name: str, node: NodeView, host: Host, without: str) -> Signature:
-        """Return a node's mix, cached until it changes, without the pod in question."""
-        kept = self._mixes.get(name)
-        own = without and (without in node.held or without in node.tenants)
-        if kept is not None and kept.version == node.version and not own:
-            return kept.signature
+    def _mixed(self, name: str, node: NodeView, without: str) -> _Mixed | None:
+        """Return a node's mix, cached until it changes; None without models of its machine."""
+        host = node.host
+        if host is None or host.machine not in self.library.machines:
+            return None
         needs = [need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without]
-        signature = tuple(sorted(self.number(need, host.machine) for need in needs))
-        if not own:
-            strangers = tuple(need.nf or need.fault for need in needs if self.is_stranger(need, host.machine))
-            self._mixes[name] = _Mixed(node.version, signature, strangers)
-        return signature
+        strangers = tuple(need.nf or need.fault for need in needs if self.is_stranger(need, host.machine))
+        mix = self._mix(node, host, without)
+        kind = self._kinds.setdefault((host, mix), len(self._kinds))
+        mixed = _Mixed(node.version, kind, host, mix, strangers)
+        if len(needs) == len(node.tenants) + len(node.held):  # a pod never counts beside itself
+            self._mixes[name] = mixed
+        return mixed
+
+    def _mix(self, node: NodeView, host: Host, without: str) -> Signature:
+        """Return the mix of a node's tenants and held places, without the pod in question."""
+        needs = (need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without)
+        return tuple(sorted(self.number(need, host.machine) for need in needs))
 
     def is_stranger(self, need: PodNeed, machine: str) -> bool:
         """Return whether a pod counts as the worst known neighbour on a machine, having no model."""

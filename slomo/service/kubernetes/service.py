@@ -193,8 +193,9 @@ class KubernetesRoom:
             judged = self.judge.judge(need, uid, names, self.view)
             self._remember(pod, need, judged)
             self._latest = (uid, self.view.changes, judged)
-            passed = [name for name in names if judged[name].ok]
             ranks = _ranks(judged)
+            if self.holds is None or not ranks:
+                passed = [name for name in names if judged[name].ok]
             if self.holds is not None and ranks:
                 passed = [_best(ranks)]
                 if not await self.holds.take(uid, need, passed[0]):
@@ -326,4 +327,6 @@ def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:
 
 
 def _best(ranks: Mapping[str, tuple[float, float]]) -> str:
-    return max(ranks, key=lambda name: (ranks[name], name))
+    """Return the node with the highest rank, of those alike the last by name."""
+    highest = max(ranks.values())
+    return max(name for name, rank in ranks.items() if rank == highest)

@@ -29,7 +29,7 @@ class NodeView:
     exists: bool = False
     tenants: dict[str, PodNeed] = field(default_factory=dict)
     held: dict[str, PodNeed] = field(default_factory=dict)
-    #: Changes with the tenants; results derived from them are cached until then.
+    #: Changes with the tenants and is never used twice; results derived from them are cached by it.
     version: int = 0
 
 
@@ -236,8 +236,13 @@ class ClusterView:
         self._forget(hold.node)
 
     def _changed(self, view: NodeView) -> None:
-        view.version += 1
         self.changes += 1
+        view.version = self.changes
+
+    def node_of(self, uid: str) -> str:
+        """Return the node on which a pod runs or for which it is held; empty without one."""
+        hold = self.holds.get(uid)
+        return self.pods.get(uid, "") if hold is None else hold.node
 
     def expire(self) -> None:
         """Release places after their time limit."""

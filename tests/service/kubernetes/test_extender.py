@@ -318,6 +318,10 @@ def test_view_follows_pods_and_nodes_that_come_and_go() -> None:
 
     assert not view.pods
     assert list(view.nodes) == ["a"]
+    before = view.nodes["a"].version
+    view.replace_nodes([])
+    view.replace_nodes([node("a")])
+    assert view.nodes["a"].version > before  # what was judged of the other node of that name is not of this one
 
 
 def test_a_label_is_never_a_file() -> None:

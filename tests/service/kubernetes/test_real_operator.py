@@ -337,9 +337,14 @@ def test_a_thousand_nodes_keep_up_with_the_plain_scheduler(plane: ControlPlane, 
         if scheduler == "slomo-scheduler":
             late = broken(plane, dict(nodes), ModelLibrary.load(models))
     told = []
-    for _ in range(5):
-        begun = time.monotonic()
-        httpx.get(f"{address}/metrics", timeout=10.0).raise_for_status()
-        told.append(1e3 * (time.monotonic() - begun))
-    note(f"1,000 nodes: {rates} pods/s; /metrics {min(told):.0f} to {max(told):.0f} ms; {len(late)} broken")
+    with httpx.Client(timeout=10.0) as line:  # one connection, as Prometheus: a new client takes 40 ms itself
+        line.get(f"{address}/healthz")
+        for _ in range(20):
+            begun = time.monotonic()
+            line.get(f"{address}/metrics").raise_for_status()
+            told.append(1e3 * (time.monotonic() - begun))
+            time.sleep(0.05)
+    note(
+        f"1,000 nodes: {rates} pods/s; /metrics {sorted(told)[10]:.0f} ms, {max(told):.0f} at most; {len(late)} broken"
+    )
     assert late == []
