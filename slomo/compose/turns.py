@@ -188,7 +188,8 @@ class _Core:
     def _sleep(self, one: _RingServer) -> None:
         self._slice_over(one)
         if self._may_run(one):
-            one.owed = min(self._mean() - one.virtual, 2.0 * self.rules.slice_us / one.user.weight)
+            most = max(2.0 * self.rules.slice_us, self.rules.tick_us)  # entity_lag() in kernel/sched/fair.c
+            one.owed = min(self._mean() - one.virtual, most / one.user.weight)
             one.queued = False
         else:
             one.leaving = True

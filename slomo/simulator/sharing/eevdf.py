@@ -74,7 +74,7 @@ def slice_over(sharing: Sharing, stage: int) -> bool:
 
 @compiled
 def keep_lag(sharing: Sharing, core: int, stage: int) -> None:
-    """Store the time owed to an NF that leaves, at most two slices or a tick."""
+    """Store the time owed to an NF that leaves, at most two slices or a tick (`entity_lag`)."""
     row = sharing.stage_times[stage]
     most = max(2.0 * sharing.settings[E_BASE_SLICE], sharing.settings[E_TICK]) * UNIT_WEIGHT / row[R_WEIGHT]
     row[R_LAG] = min(max(mean_runtime(sharing, core) - row[R_RUNTIME], -most), most)
