@@ -123,10 +123,8 @@ def compose_arrays(
     capacities: Capacities | None = None,
     compat: Compat | None = None,
     present: NDArray[np.bool_] | None = None,
-    *,
-    scope: Scope = Scope.CORE,
 ) -> NDArray[np.float64]:
-    """Compose many mixes at once, equal to :func:`compose` to the bit.
+    """Compose core-level values of many mixes at once, equal to :func:`compose` to the bit.
 
     Parameters
     ----------
@@ -138,8 +136,6 @@ def compose_arrays(
         As for :func:`compose`.
     present : ndarray of bool, shape (mixes, competitors), optional
         Which places hold a competitor; all by default. Mixes of several sizes share one rectangle this way.
-    scope : Scope
-        Scope of the values.
 
     Returns
     -------
@@ -166,7 +162,7 @@ def compose_arrays(
             f"values {values.shape}, {len(names)} names and a mask {present.shape} do not belong together",
             hint="needed: (mixes, competitors, metrics), one name per metric, mask (mixes, competitors)",
         )
-    divisors = _divisors(names, scope, capacities, compat)
+    divisors = _divisors(names, Scope.CORE, capacities, compat)
     return _composed(values / divisors, names, capacities, compat, present)[0]
 
 

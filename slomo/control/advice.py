@@ -21,7 +21,11 @@ HARDLY = 0.005
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outlook | None:
+#: Largest number of candidates that :func:`advise` tries.
+_MOST_TRIED = 400
+
+
+def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
     """Return the settings that keep every promise and leave best effort most; None if none was found.
 
     Parameters
@@ -30,8 +34,6 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
         What is.
     margin : float
         Share by which promises are exceeded, for the errors of predictions.
-    limit : int
-        Candidates tried at most.
 
     Examples
     --------
@@ -46,7 +48,7 @@ def advise(situation: Situation, margin: float = 0.02, limit: int = 400) -> Outl
     now = foresee(situation, margin=margin)
     if now.kept:
         return now
-    tried = list(itertools.islice(candidates(situation, now), limit))
+    tried = list(itertools.islice(candidates(situation, now), _MOST_TRIED))
     kept = [outlook for outlook in foresee_many(situation, tried, margin) if outlook.kept]
     return preferred(situation, kept) if kept else None
 

@@ -6,7 +6,7 @@ NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCO
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError
@@ -218,10 +218,8 @@ def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
                 )
 
 
-def plan_from_decision(
-    decisions: Decision | Iterable[Decision], server: str, machine: Machine, *, exclusive: bool = True
-) -> EnforcementPlan:
-    """Convert decisions to the plan of one server.
+def plan_from_decision(decisions: Decision | Iterable[Decision], server: str, machine: Machine) -> EnforcementPlan:
+    """Convert decisions to the plan of one server; ways that overlap no others are guaranteed.
 
     Raises ConfigurationError, with both fingerprints, for decisions made for another machine of the same name.
 
@@ -233,8 +231,6 @@ def plan_from_decision(
         Which server's part.
     machine : Machine
         Its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
-    exclusive : bool
-        Whether ways that were decided are guaranteed, where they are disjoint.
 
     Examples
     --------
@@ -255,18 +251,13 @@ def plan_from_decision(
         decided, here = f"'{request}' was placed on", f"server '{server}', as named here,"
         require_same(machine.name, item.machine_fingerprint, machine.fingerprint, here, decided)
     settings = [_setting(request, number, item, machine) for request, number, item in mine]
-    if exclusive:
-        masks = [setting.llc_way_mask or 0 for setting in settings]
-        alone = [not any(m & o for j, o in enumerate(masks) if j != i) for i, m in enumerate(masks)]
-        settings = [
-            TenantSetting(**{**_fields(setting), "exclusive": lonely and setting.llc_way_mask is not None})
-            for setting, lonely in zip(settings, alone, strict=True)
-        ]
+    masks = [setting.llc_way_mask or 0 for setting in settings]
+    alone = [not any(m & o for j, o in enumerate(masks) if j != i) for i, m in enumerate(masks)]
+    settings = [
+        replace(setting, exclusive=lonely and setting.llc_way_mask is not None)
+        for setting, lonely in zip(settings, alone, strict=True)
+    ]
     return EnforcementPlan(server, tuple(settings))
-
-
-def _fields(setting: TenantSetting) -> dict[str, Any]:
-    return {field.name: getattr(setting, field.name) for field in fields(setting)}
 
 
 def _setting(request: str, number: int, item: Assignment, machine: Machine) -> TenantSetting:

@@ -45,13 +45,13 @@ class MixRows:
         return MixRows(self.target[mask], self.members[mask], self.mpps[mask], offered)
 
 
-def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str, compat: str | None = None) -> Floats:
+def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str) -> Floats:
     """Return the predictions of family `name` for each row [Mpps]; NaN if a target lacks that model."""
     predicted = np.full(len(rows.mpps), np.nan)
     for number in np.unique(rows.target):
         model, here = models[number], rows.target == number
         if (family := model.named(name)) in model.sensitivity:
             sensitivity = model.sensitivity[family]
-            vectors = features_for(model, sensitivity, models, rows.members[here], compat)
+            vectors = features_for(model, sensitivity, models, rows.members[here])
             predicted[here] = sensitivity.predict_mpps(vectors)
     return predicted

@@ -184,13 +184,7 @@ class RunningTool:
             os.killpg(self._process.pid, number)
 
 
-def run_tool(
-    words: Sequence[str],
-    limit_s: float = 10.0,
-    *,
-    environment: Mapping[str, str] | None = None,
-    directory: str | Path | None = None,
-) -> Finished:
+def run_tool(words: Sequence[str], limit_s: float = 10.0) -> Finished:
     r"""Run a tool to its end.
 
     Raises TestbedError if it does not exist, or exceeds its time limit.
@@ -201,15 +195,13 @@ def run_tool(
         Command.
     limit_s : float
         How long it may take [s].
-    environment, directory : optional
-        As for `RunningTool`.
 
     Examples
     --------
     >>> run_tool(["echo", "hello"]).stdout
     'hello\n'
     """
-    with RunningTool(words, environment=environment, directory=directory) as tool:
+    with RunningTool(words) as tool:
         if not tool.wait(lambda: not tool.alive, limit_s):
             raise TestbedError(
                 f"'{' '.join(words)}' did not end within {limit_s:g} s",

@@ -28,8 +28,8 @@ RESQ_FAMILIES = {
 RESQ_REPLICAS = 4
 
 
-def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float = 0.9) -> tuple[Request, ...]:
-    """Return ResQ's SLO terms of one family.
+def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
+    """Return ResQ's SLO terms of one family, 90 % of solo throughput each.
 
     Raises UnknownNameError for another family.
 
@@ -41,8 +41,6 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float 
         Number of SLO terms.
     seed : int
         Seed of the draw.
-    share : float
-        Target as a share of solo throughput.
 
     Examples
     --------
@@ -54,7 +52,7 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0, share: float 
     names = [name for name in _tagged("resq") if load_network_function(name).klass in RESQ_FAMILIES[family]]
     drawn = _draw(names, terms, seed)
     return tuple(
-        Request(f"{family}-{i}", (Workload(name),), SLO(min_share=share), replicas=RESQ_REPLICAS)
+        Request(f"{family}-{i}", (Workload(name),), SLO(min_share=0.9), replicas=RESQ_REPLICAS)
         for i, name in enumerate(drawn, 1)
     )
 

@@ -309,7 +309,6 @@ class ProfileDataset:
         records: Iterable[RunRecord],
         environment: Mapping[str, Any] | None = None,
         *,
-        plan: str | None = None,
         limit: float = 0.05,
     ) -> "ProfileDataset":
         """Build a dataset of raw runs: replicates are summarised, and a mix yields one row per tenant as target.
@@ -320,12 +319,10 @@ class ProfileDataset:
             In any order; those of one co-location are its replicates. Runs without a target are left out.
         environment : mapping, optional
             What they share.
-        plan : str, optional
-            Plan of the rows with competitors, where it is not to be told from these.
         limit : float
             Largest dispersion that still counts as stable.
         """
-        return cls._from_rows(rows.record_rows(records, None if plan is None else Plan(plan), limit=limit), environment)
+        return cls._from_rows(rows.record_rows(records, limit=limit), environment)
 
     @classmethod
     def _from_rows(cls, listed: Sequence[rows.Row], environment: Mapping[str, Any] | None) -> "ProfileDataset":

@@ -129,15 +129,13 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
     }
 
 
-def record_rows(records: Iterable[RunRecord], plan: Plan | None = None, *, limit: float = 0.05) -> list[Row]:
+def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
     """Return the rows of raw runs: replicates summarised, runs of mixes rotated.
 
     Parameters
     ----------
     records : iterable of RunRecord
         Runs of one co-location are its replicates.
-    plan : Plan, optional
-        Where it is not to be told from the competitors.
     limit : float
         Dispersion above which replicates count as unstable.
     """
@@ -148,8 +146,8 @@ def record_rows(records: Iterable[RunRecord], plan: Plan | None = None, *, limit
     rows: list[Row] = []
     for group in groups.values():
         first = group[0]
-        chosen = plan_of(first.colocation) if plan is None or not first.colocation.competitors else plan
-        rows += _group_rows(_Group(group, first.colocation.key, min(r.seed for r in group), chosen, limit))
+        plan = plan_of(first.colocation)
+        rows += _group_rows(_Group(group, first.colocation.key, min(r.seed for r in group), plan, limit))
     return rows
 
 

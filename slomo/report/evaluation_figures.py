@@ -15,18 +15,17 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vPX"
 
 
-def reliability_diagram(
-    observed: Mapping[str, Mapping[float, float]], *, title: str = "Do intervals hold what they promise?"
-) -> "Figure":
+def reliability_diagram(observed: Mapping[str, Mapping[float, float]]) -> "Figure":
     """Draw observed over nominal coverage of intervals.
 
-    `observed`: model -> nominal -> observed coverage, both 0 to 1. `title`: title above the axes.
+    `observed`: model -> nominal -> observed coverage, both 0 to 1.
 
     Examples
     --------
     >>> reliability_diagram({"slomo-xgb": {0.5: 0.52, 0.9: 0.91}}).axes[0].get_xlabel()
     'nominal coverage [%]'
     """
+    title = "Do intervals hold what they promise?"
     figure, axes = axes_of(title, "nominal coverage [%]", "observed coverage [%]", (4.8, 4.6))
     axes.plot([0, 100], [0, 100], color="#767676", linewidth=1, linestyle=":", label="as promised")
     for index, (name, points) in enumerate(observed.items()):

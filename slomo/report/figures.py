@@ -162,23 +162,20 @@ def predicted_against_measured(
     return figure
 
 
-def error_cdf(
-    errors_percent: Mapping[str, ArrayLike], *, title: str = "Prediction error on mixes never trained on"
-) -> "Figure":
+def error_cdf(errors_percent: Mapping[str, ArrayLike]) -> "Figure":
     """Draw the distribution of absolute throughput errors of several models.
 
     Parameters
     ----------
     errors_percent : mapping of str to array of float
         Model -> absolute errors relative to the measured throughput [%].
-    title : str
-        Title above the axes.
 
     Examples
     --------
     >>> error_cdf({"slomo-xgb": [1, 2, 3], "dobrescu": [4, 9, 20]}).axes[0].get_ylabel()
     'share of predictions [%]'
     """
+    title = "Prediction error on mixes never trained on"
     figure, axes = axes_of(title, "absolute error of throughput [%]", "share of predictions [%]", (4.8, 5.2))
     nearest = np.inf
     for index, (name, values) in enumerate(errors_percent.items()):

@@ -57,7 +57,7 @@ def judgement_rows(judgements: "Sequence[Judgement]") -> tuple[tuple[str, ...], 
     return headers, rows
 
 
-def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and broken SLOs per policy") -> "Figure":
+def policy_bars(judgements: "Sequence[Judgement]") -> "Figure":
     """Draw servers used and the share of broken SLOs per policy.
 
     Examples
@@ -82,23 +82,17 @@ def policy_bars(judgements: "Sequence[Judgement]", *, title: str = "Servers and 
             axes.annotate(
                 f"{value:.3g}{unit}", (value, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=9
             )
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    figure.suptitle("Servers and broken SLOs per policy", x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure
 
 
-def rate_timeline(
-    series: Mapping[str, Sequence[float]], *, step_s: float = 10.0, label: str = "throughput served of offered [%]"
-) -> "Figure":
+def rate_timeline(series: Mapping[str, Sequence[float]]) -> "Figure":
     """Draw one curve per policy over time.
 
     Parameters
     ----------
     series : mapping of str to sequence of float
-        Policy -> value per interval.
-    step_s : float
-        Length of an interval [s].
-    label : str
-        What the values are.
+        Policy -> share of the offered load that was served, per interval of 10 s [%].
 
     Examples
     --------
@@ -107,11 +101,11 @@ def rate_timeline(
     """
     figure, axes = _figure(1, 1, (4.8, 4.4))
     for index, (name, values) in enumerate(series.items()):
-        times = step_s * np.arange(len(values) + 1)
+        times = 10.0 * np.arange(len(values) + 1)
         style = {"color": COLOURS[index % len(COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
         axes.step(times, [*values, values[-1]], where="post", label=name, linewidth=2, **style)
     axes.set_xlabel("time [s]")
-    axes.set_ylabel(label)
+    axes.set_ylabel("throughput served of offered [%]")
     axes.margins(x=0.01)
     if series:
         legend_below(axes, columns=2)

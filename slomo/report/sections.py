@@ -31,9 +31,7 @@ _KIB_PER_MIB = 1024.0
 _TABLE_ALONE = ("slomo-gbr", "slomo-xgb", "slomo-smooth", "slomo-gp", "slomo-additive")
 
 
-def mixes_section(
-    predictions: "Sequence[Prediction]", measured_mpps: Sequence[float], *, title: str = "Mixes never run before"
-) -> Section:
+def mixes_section(predictions: "Sequence[Prediction]", measured_mpps: Sequence[float]) -> Section:
     """Show predicted beside measured slowdown, one row per mix.
 
     Parameters
@@ -42,14 +40,11 @@ def mixes_section(
         One per mix.
     measured_mpps : sequence of float
         The target's throughput when the mix was run [Mpps].
-    title : str
-        Heading.
     """
     table = mixes_rows(predictions, measured_mpps)
     worst_first = tuple(sorted(table.rows, key=lambda row: -abs(float(str(row[4])))))
-    return Section(
-        title, "Each row was predicted from the models, then run. Worst first.", Table(table.headers, worst_first)
-    )
+    text = "Each row was predicted from the models, then run. Worst first."
+    return Section("Mixes never run before", text, Table(table.headers, worst_first))
 
 
 def mixes_rows(predictions: "Sequence[Prediction]", measured_mpps: Sequence[float]) -> Table:
@@ -221,7 +216,7 @@ def surface_section(
     )
 
 
-def pairs_section(predictor: "Predictor", *, instances: int = 1, exclude: Sequence[str] = ("synthetic",)) -> Section:
+def pairs_section(predictor: "Predictor", *, instances: int = 1) -> Section:
     """Show the predicted slowdown of every target beside `instances` instances of every competitor.
 
     Parameters
@@ -230,10 +225,8 @@ def pairs_section(predictor: "Predictor", *, instances: int = 1, exclude: Sequen
         Of one machine.
     instances : int
         How many instances of the competitor, 1 or more.
-    exclude : sequence of str
-        Network functions left out.
     """
-    workloads = [item for item in predictor.workloads if item.nf not in exclude]
+    workloads = [item for item in predictor.workloads if item.nf != "synthetic"]
     targets = [target for target in workloads for _ in workloads]
     mixes = [[competitor] * instances for _ in workloads for competitor in workloads]
     slowdown = 100.0 * predictor.predict_batch(targets, mixes).slowdown.reshape(len(workloads), len(workloads))

@@ -66,10 +66,10 @@ def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -
     return Table(("model", *ACCURACY_COLUMNS.values()), rows, caption)
 
 
-def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]], caption: str = "") -> Table:
+def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
     """Return one row per model and NF; of a baseline's two forms the better one for that NF.
 
-    `per_nf`: NF -> model -> figures in percent. `caption`: one sentence.
+    `per_nf`: NF -> model -> figures in percent.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]],
         for nf, models in per_nf.items()
         for name, figures in _better(models).items()
     )
-    return Table(("NF", "model", *ACCURACY_COLUMNS.values()), rows, caption)
+    return Table(("NF", "model", *ACCURACY_COLUMNS.values()), rows)
 
 
 def _better(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -95,7 +95,6 @@ def mixes_table(
     predicted: ArrayLike,
     *,
     verdicts: Sequence[str] | None = None,
-    caption: str = "",
 ) -> Table:
     """Return one row per mix: predicted and measured slowdown and their difference.
 
@@ -107,8 +106,6 @@ def mixes_table(
         Slowdown [%].
     verdicts : sequence of str, optional
         Verdict of each prediction.
-    caption : str
-        One sentence.
 
     Examples
     --------
@@ -124,13 +121,13 @@ def mixes_table(
     if verdicts is not None:
         headers.append("verdict")
         rows = [(*row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
-    return Table(tuple(headers), tuple(rows), caption)
+    return Table(tuple(headers), tuple(rows))
 
 
-def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "") -> Table:
+def learning_table(curves: Mapping[str, Mapping[int, float]]) -> Table:
     """Return one row per model and one column per number of runs; of a baseline's two forms the better one at each.
 
-    `curves`: model -> runs per NF -> mean absolute error [%]. `caption`: one sentence.
+    `curves`: model -> runs per NF -> mean absolute error [%].
 
     Examples
     --------
@@ -140,4 +137,4 @@ def learning_table(curves: Mapping[str, Mapping[int, float]], caption: str = "")
     curves = curves_in_better_form(curves)
     counts = sorted({count for points in curves.values() for count in points})
     rows = tuple((name, *(points.get(count) for count in counts)) for name, points in curves.items())
-    return Table(("model", *(f"{count} runs [%]" for count in counts)), rows, caption)
+    return Table(("model", *(f"{count} runs [%]" for count in counts)), rows)

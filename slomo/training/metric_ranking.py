@@ -60,9 +60,7 @@ class RankedMetric:
     without: float
 
 
-def rank_metrics(
-    dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, seed: int = 0
-) -> tuple[RankedMetric, ...]:
+def rank_metrics(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> tuple[RankedMetric, ...]:
     """Rank the metrics measured for all network functions of a dataset, in the order of selection.
 
     Parameters
@@ -71,8 +69,6 @@ def rank_metrics(
         Rows of plans ``solo``, ``pressure`` and ``imported``.
     targets : sequence of str, optional
         Workload keys; all by default.
-    seed : int
-        Seed of the folds.
 
     Raises
     ------
@@ -88,7 +84,7 @@ def rank_metrics(
             f"{fewest} rows at the least; needed 1 metric and {_FEWEST_ROWS} rows",
             hint="profile under pressure first, or name targets with more rows",
         )
-    judge = _Judge(measured, seed)
+    judge = _Judge(measured, seed=0)
     alone = {name: judge.error((name,)) for name in names}
     taken: list[str] = []
     steps: dict[str, tuple[int, float, float]] = {}

@@ -7,15 +7,13 @@ from slomo.vocabulary.defaults import DEFAULT_MODEL
 USUAL_COVERAGE = 0.9
 
 
-def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]:
+def remarks(model: NFModel) -> tuple[str, ...]:
     """Return the remarks on a model, one sentence each; empty if there are none.
 
     Parameters
     ----------
     model : NFModel
         As training made it.
-    coverage : float
-        Coverage of intervals that will be asked for, above 0 and below 1.
     """
     sentences = []
     rows = model.manifest.get("rows", {})
@@ -24,10 +22,10 @@ def remarks(model: NFModel, coverage: float = USUAL_COVERAGE) -> tuple[str, ...]
             f"its throughput is the same in all {rows['fitted']} rows: there is nothing to learn from them"
         )
     calibration = model.calibration.get(model.named(DEFAULT_MODEL))
-    lacking = 0 if calibration is None else calibration.missing(coverage)
+    lacking = 0 if calibration is None else calibration.missing(USUAL_COVERAGE)
     if calibration is not None and lacking:
         sentences.append(
-            f"intervals of {100 * coverage:g} % need {lacking} more rows than the {calibration.count} there are; "
+            f"intervals of {100 * USUAL_COVERAGE:g} % need {lacking} more rows than the {calibration.count} there are; "
             "until then they span everything it can do"
         )
     if told := model.manifest.get("transfer"):

@@ -62,15 +62,13 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
     return ServiceTime(accelerator, float(base), float(slope), *reach, error=error)
 
 
-def service_time_of(dataset: "ProfileDataset", feature: str = DENSITY) -> ServiceTime:
+def service_time_of(dataset: "ProfileDataset") -> ServiceTime:
     """Fit the line to an imported table whose network function is the accelerator itself.
 
     Parameters
     ----------
     dataset : ProfileDataset
-        Rows of one accelerator, with throughput and the feature.
-    feature : str
-        Which feature is the match density.
+        Rows of one accelerator, with throughput and the match density.
 
     Raises
     ------
@@ -78,11 +76,11 @@ def service_time_of(dataset: "ProfileDataset", feature: str = DENSITY) -> Servic
         Where the table has no such feature.
     """
     frame = dataset.frame
-    column = TRAFFIC_PREFIX + feature
+    column = TRAFFIC_PREFIX + DENSITY
     names = sorted(frame["nf"].unique())
     if column not in frame.columns or len(names) != 1:
         raise MissingMetricError(
-            f"a table of {', '.join(names)} without feature '{feature}', or of several accelerators",
-            hint=f"import the accelerator's own runs with 'feature: {feature}' at the column of the match density",
+            f"a table of {', '.join(names)} without feature '{DENSITY}', or of several accelerators",
+            hint=f"import the accelerator's own runs with 'feature: {DENSITY}' at the column of the match density",
         )
     return fit_service_time(frame[column].to_numpy(dtype=float), frame["throughput_mpps"].to_numpy(), str(names[0]))

@@ -47,7 +47,7 @@ def test_members_disagree_where_nothing_was_measured() -> None:
 
 
 def test_a_committee_is_the_same_for_the_same_seed() -> None:
-    """The same settings and seed give the same committee; fewer than two members or rows are refused."""
+    """The same settings and seed give the same committee; fewer than two rows are refused."""
     generator = np.random.default_rng(2)
     settings = generator.random((20, 3))
     first, second = (fit_committee(settings, 1.0 - settings.mean(axis=1), seed=3).spread(settings) for _ in range(2))

@@ -4,7 +4,7 @@ Knobs: ``weight:S`` of each stage S, as ``cpu.shares`` of control groups (versio
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from slomo.enforce.backends.simulated import SimulatedKnobs
@@ -15,7 +15,7 @@ from slomo.simulator.sharing.engine import simulate_chains
 from slomo.simulator.sharing.result import ChainSimulation
 from slomo.vocabulary.chain_file import DEFAULT_SHARES
 from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSystem
 
 
@@ -26,8 +26,6 @@ class SimulatedCores:
     ----------
     system : ChainSystem
         Stages and chains.
-    functions : mapping of str to NetworkFunction, optional
-        Those the stages name; the shipped ones where not given.
     duration_ms : float
         What one look simulates [ms]; half as much goes before.
 
@@ -39,13 +37,10 @@ class SimulatedCores:
     {'weight:nat': None}
     """
 
-    def __init__(
-        self, system: ChainSystem, functions: Mapping[str, NetworkFunction] | None = None, *, duration_ms: float = 100.0
-    ) -> None:
+    def __init__(self, system: ChainSystem, *, duration_ms: float = 100.0) -> None:
         self.machine, self.system, self.lock = load_machine(system.machine), system, threading.RLock()
         named = {stage.workload.nf for stage in system.stages if stage.workload is not None}
-        own = functions or {}
-        self._functions = {name: own.get(name) or load_network_function(name) for name in named}
+        self._functions = {name: load_network_function(name) for name in named}
         self._duration_ms = duration_ms
         self.knobs: dict[str, str | None] = {f"weight:{stage.name}": None for stage in system.stages}
 

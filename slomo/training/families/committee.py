@@ -48,7 +48,7 @@ class Committee:
         return mean
 
 
-def fit_committee(inputs: Floats, response: Floats, *, seed: int, members: int = MEMBERS) -> Committee:
+def fit_committee(inputs: Floats, response: Floats, *, seed: int) -> Committee:
     """Fit a committee to a response that is non-increasing in every input.
 
     Parameters
@@ -59,20 +59,18 @@ def fit_committee(inputs: Floats, response: Floats, *, seed: int, members: int =
         For instance throughput as a share of solo.
     seed : int
         Seed of the bootstrap samples.
-    members : int
-        Members, 2 or more.
 
     Raises
     ------
     InvalidValueError
-        For fewer than two rows or members.
+        For fewer than two rows.
     """
-    if len(inputs) < 2 or members < 2:
-        raise InvalidValueError(f"a committee of {members} members over {len(inputs)} rows, needed 2 or more of each")
+    if len(inputs) < 2:
+        raise InvalidValueError(f"a committee over {len(inputs)} rows, needed 2 or more")
     generator = np.random.default_rng([seed, len(inputs)])
     falling = (-1,) * inputs.shape[1]
     fitted = []
-    for number in range(members):
+    for number in range(MEMBERS):
         rows = generator.integers(len(inputs), size=len(inputs))
         fitted.append(MonotoneBoosting(falling, n_estimators=60, seed=number).fit(inputs[rows], response[rows]))
     return Committee(tuple(fitted))

@@ -7,7 +7,7 @@ mean and counts as zero within that error: on few machines do neighbours cost an
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -125,13 +125,7 @@ def host_noise_test(path: str | Path) -> HostNoiseTest | None:
     )
 
 
-def run_host_noise(
-    test: HostNoiseTest,
-    told: Callable[[HostNoiseRow], None] | None = None,
-    *,
-    backend: Backend | None = None,
-    receipts: Path | None = None,
-) -> list[HostNoiseRow]:
+def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
     """Run the test on this machine.
 
     Raises TestbedError for more neighbours than cores, or quotas on a host without control groups.
@@ -140,14 +134,8 @@ def run_host_noise(
     ----------
     test : HostNoiseTest
         What to run.
-    told : callable, optional
-        Called with each row.
-    backend : Backend, optional
-        Who enforces quotas; this host's control groups by default.
-    receipts : path, optional
-        Folder of receipts.
     """
-    backend = backend or CgroupBackend()
+    backend = CgroupBackend()
     able, why = backend.available()
     if "quota" in test.policies and not able:
         raise TestbedError(f"this host's control groups cannot be set: {why}", hint="leave the policy 'quota' out")
@@ -157,16 +145,11 @@ def run_host_noise(
         with Run() as run:
             victim = run.start(host_definition(test.victim.nf), test.victim, cores[0])
             noise = [run.start(host_definition(test.noise.nf), test.noise, given) for given in cores[1:]]
-            for row in _rows(test, victim, noise, (backend, receipts)):
-                rows.append(row)
-                if told is not None:
-                    told(row)
+            rows += _rows(test, victim, noise, backend)
     return rows
 
 
-def _rows(
-    test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], acts: tuple[Backend, Path | None]
-) -> list[HostNoiseRow]:
+def _rows(test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], backend: Backend) -> list[HostNoiseRow]:
     """Run all kinds of windows in turn; compare each with the quiet window of the same round."""
     quiet: list[float] = []
     kept: dict[str, list[float]] = {policy: [] for policy in test.policies}
@@ -177,12 +160,12 @@ def _rows(
         paused(noise, False)
         for policy, ratios in kept.items():
             plan = _plan(test, noise) if policy == "quota" else EnforcementPlan("noisy")
-            receipt = apply(plan, acts[0], receipts=acts[1]) if plan.tenants else None
+            receipt = apply(plan, backend) if plan.tenants else None
             try:
                 ratios.append(_rate(test, victim) / alone)
             finally:
                 if receipt is not None:
-                    undo(receipt, acts[0])
+                    undo(receipt, backend)
     return [_row(len(noise), policy, statistics.median(quiet), ratios) for policy, ratios in kept.items()]
 
 

@@ -138,7 +138,7 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
 
 
 def run_noisy_neighbour(
-    test: NoisyNeighbourTest, told: Callable[[NoisyNeighbourRow], None] | None = None, *, receipts: Path | None = None
+    test: NoisyNeighbourTest, told: Callable[[NoisyNeighbourRow], None] | None = None
 ) -> list[NoisyNeighbourRow]:
     """Search the throughput of the path at every level of noise, under every policy.
 
@@ -147,18 +147,18 @@ def run_noisy_neighbour(
     rows = []
     for level in test.levels:
         for policy in test.policies if level else ("none",):
-            row = _search(test, level, policy, receipts)
+            row = _search(test, level, policy)
             rows.append(row)
             if told is not None:
                 told(row)
     return rows
 
 
-def _search(test: NoisyNeighbourTest, level: int, policy: str, receipts: Path | None) -> NoisyNeighbourRow:
+def _search(test: NoisyNeighbourTest, level: int, policy: str) -> NoisyNeighbourRow:
     server = _server(test, level)
     backend = SimulatedBackend(server)
     plan = _plan(test, level, policy)
-    receipt = apply(plan, backend, receipts=receipts) if plan.tenants else None
+    receipt = apply(plan, backend) if plan.tenants else None
     measurer = _Path(test, server)
     low, high = _mlr_search(measurer, test)
     final = measurer.trial(low)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from slomo.placement.problem.cluster import Cluster, Server
     from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
 
 #: Source of the cost of crossing nodes: the simulator, or NUMASFP's measurement on OpenNetVM.
 Handover = Literal["simulated", "measured"]
@@ -176,12 +175,11 @@ def _judges(
     return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine), moving)
 
 
-def keeps_by(handover: Handover, machine: "Machine", own: "Sequence[NetworkFunction]" = ()) -> Keeps:
+def keeps_by(handover: Handover, machine: "Machine") -> Keeps:
     """Return a function of chain and nodes: the share of throughput that the chain keeps."""
     if handover == "measured":
         return lambda _chain, seats: handover_keeps(seats)
-    functions = tuple(own)
-    return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats), functions)
+    return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats))
 
 
 def core_numbers(
