@@ -14,11 +14,9 @@ from typing import Any
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
+from slomo.host.cgroup import WEIGHTS
 from slomo.vocabulary.chain_file import DEFAULT_SHARES
-from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES
 
-#: Limits of a CPU cgroup's ``cpu.weight`` (version 2), kernel/sched/sched.h.
-LEAST_WEIGHT, MOST_WEIGHT, DEFAULT_WEIGHT = 1, 10_000, 100
 #: NFVnice, section 3: the cost is sampled every millisecond, its window is 100 ms, weights are written every 10 ms.
 SAMPLE_MS, WINDOW_MS, UPDATE_MS = 1.0, 100.0, 10.0
 #: In a loop with periods of seconds, a weight changes only by more than this share; costs are medians of this many
@@ -115,7 +113,7 @@ def cpu_shares(observations: Sequence[NFObservation]) -> dict[str, int]:
     >>> cpu_shares([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
     {'nat': 512, 'fw': 1536}
     """
-    return _scaled(observations, DEFAULT_SHARES, LEAST_SHARES, MOST_SHARES)
+    return _scaled(observations, 1, DEFAULT_SHARES)
 
 
 def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
@@ -128,7 +126,7 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
     >>> cpu_weights([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
     {'nat': 500, 'fw': 1500}
     """
-    return _scaled(observations, 10 * DEFAULT_WEIGHT, LEAST_WEIGHT, MOST_WEIGHT)
+    return _scaled(observations, 2, 1000)
 
 
 @dataclass(frozen=True)
@@ -173,12 +171,13 @@ class SharesController:
             if reading.cost_cycles is not None and name in self.seats
         }
         state = replace(state, costs={**state.costs, **costs})
-        seen = [
-            NFObservation(name, self.seats[name][0], _arrivals(reading.offered_mpps, reading.throughput_mpps),
-                          median(costs[name]) if name in costs else None, self.seats[name][1])
-            for name, reading in observation.tenants.items()
-            if name in self.seats
-        ]  # fmt: skip
+        seen = []
+        for name, reading in observation.tenants.items():
+            if name in self.seats:
+                core, priority = self.seats[name]
+                arrived_mpps = reading.throughput_mpps if reading.offered_mpps is None else reading.offered_mpps
+                cost_cycles = median(costs[name]) if name in costs else None
+                seen.append(NFObservation(name, core, 1e6 * arrived_mpps, cost_cycles, priority))
         weights = {name: shares / DEFAULT_SHARES for name, shares in cpu_shares(seen).items()}
         before = {name: state.weights.get(name, 1.0) for name in weights}
         moved = [name for name, weight in weights.items() if abs(weight - before[name]) > STEADY * before[name]]
@@ -193,15 +192,11 @@ class SharesController:
         return EnforcementPlan(self.server, settings) if settings else None
 
 
-def _arrivals(offered_mpps: float | None, throughput_mpps: float) -> float:
-    return 1e6 * (throughput_mpps if offered_mpps is None else offered_mpps)
-
-
-def _scaled(observations: Sequence[NFObservation], mean: int, least: int, most: int) -> dict[str, int]:
+def _scaled(observations: Sequence[NFObservation], version: int, mean: int) -> dict[str, int]:
     on_core: Mapping[int, int] = {
         core: sum(item.core == core for item in observations) for core in {item.core for item in observations}
     }
-    shares = fair_shares(observations)
+    shares, (_, least, most, _) = fair_shares(observations), WEIGHTS[version]
     return {
         item.name: min(max(round(shares[item.name] * mean * on_core[item.core]), least), most) for item in observations
     }

@@ -237,42 +237,35 @@ def _check_cores(members: Members, whole: Indices) -> None:
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
     """Predict the NFs at the first positions of the servers `rows` by composing, limited by their offered load."""
-    part, offered = _Mixes(servers.models, servers.who[rows, 0], servers.who[rows, 1:]), servers.offered[rows, 0]
-    count = len(rows)
-    mpps, low, high = (np.full(count, np.nan) for _ in range(3))
-    kind = beside(part.places)
-    for here, targets in _groups(part, how.model):
-        first = part.models[targets[0][0]]
-        features = features_for(first, first.model(how.model), part.models, part.places[here], how.compat)
+    models, target, places = servers.models, servers.who[rows, 0], servers.who[rows, 1:]
+    offered = servers.offered[rows, 0]
+    mpps, low, high = (np.full(len(rows), np.nan) for _ in range(3))
+    kind = beside(places)
+    for here, targets in _groups(models, target, how.model):
+        first = models[targets[0][0]]
+        features = features_for(first, first.model(how.model), models, places[here], how.compat)
         for number, mine in targets:
-            subject = part.models[number]
+            subject = models[number]
             at = here[mine]
             mpps[at] = subject.model(how.model).predict_mpps(features[mine])
             low[at], high[at] = interval_mpps(subject, how.model, mpps[at], how.coverage, kind[at])
-    solo = np.array([model.solo_mpps for model in part.models] or [np.nan])[part.target]
-    alone = (part.places < 0).all(axis=1)
+    solo = np.array([model.solo_mpps for model in models] or [np.nan])[target]
+    alone = (places < 0).all(axis=1)
     mpps[alone] = solo[alone]
     low[alone], high[alone] = measured_alone_mpps(solo[alone])
     return Rates(*(np.where(np.isnan(each), each, np.fmin(each, offered)) for each in (mpps, low, high)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Mixes:
-    """Mixes over distinct models: target and competitors of each."""
-
-    models: tuple[NFModel, ...]
-    target: Indices
-    places: Indices
-
-
-def _groups(mixes: _Mixes, model: str) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
+def _groups(
+    models: Sequence[NFModel], target: Indices, model: str
+) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
     """Yield groups of rows that share features, and the rows of each target in the group."""
-    order = np.argsort(mixes.target, kind="stable")
-    numbers, starts = np.unique(mixes.target[order], return_index=True)
+    order = np.argsort(target, kind="stable")
+    numbers, starts = np.unique(target[order], return_index=True)
     parts = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
     groups: dict[tuple[object, ...], list[int]] = {}
     for number in parts:
-        groups.setdefault(_reads(mixes.models[number], model), []).append(number)
+        groups.setdefault(_reads(models[number], model), []).append(number)
     for group in groups.values():
         rows = np.concatenate([parts[number] for number in group])
         ends = np.cumsum([len(parts[number]) for number in group]).tolist()

@@ -86,6 +86,8 @@ class TenantModels:
     def is_divided(self) -> bool:
         """Whether any tenant has fewer than all ways, a throttle, or memory on another node than its core's."""
         setting = self.setting
+        if setting is _UNDIVIDED:
+            return False
         full = (1 << self.llc_ways) - 1 if setting.ways else 0
         return (
             any(mask != full for mask in setting.ways or ())

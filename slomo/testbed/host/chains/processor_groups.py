@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.host.cgroup import WEIGHTS
 from slomo.host.marker import RunMark
-from slomo.vocabulary.chain_file import DEFAULT_SHARES
-from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES
-
-_RANGES = {1: (LEAST_SHARES, MOST_SHARES), 2: (1, 10_000)}
-_FILES = {1: "cpu.shares", 2: "cpu.weight"}
 
 
 @dataclass(frozen=True)
@@ -33,12 +29,12 @@ class ProcessorTree:
     @property
     def file(self) -> str:
         """Name of the file with a group's weight."""
-        return _FILES[self.version]
+        return WEIGHTS[self.version][0]
 
     @property
     def most(self) -> int:
         """Largest weight a group takes."""
-        return _RANGES[self.version][1]
+        return WEIGHTS[self.version][2]
 
     def weight_of(self, shares: int) -> int:
         """Return the weight equivalent to some ``cpu.shares``; version 2's default is 100, version 1's 1024.
@@ -48,7 +44,8 @@ class ProcessorTree:
         >>> ProcessorTree(Path("/sys/fs/cgroup"), 2).weight_of(2048)
         200
         """
-        return shares if self.version == 1 else min(max(round(shares * 100 / DEFAULT_SHARES), 1), self.most)
+        _, least, most, default = WEIGHTS[self.version]
+        return shares if self.version == 1 else min(max(round(shares * default / WEIGHTS[1][3]), least), most)
 
     def paths(self, mark: RunMark, stages: Iterable[str]) -> tuple[Path, dict[str, Path]]:
         """Return the run's own group, and the groups of its stages."""
@@ -65,7 +62,7 @@ class ProcessorTree:
         slomo.errors.InvalidValueError: stage 'nat': cpu.shares of 300000, the kernel takes 2 to 262144
         hint: only ratios count: divide all weights by the same number
         """
-        least, most = _RANGES[self.version]
+        _, least, most, _ = WEIGHTS[self.version]
         if not least <= weight <= most:
             raise InvalidValueError(
                 f"stage '{name}': {self.file} of {weight}, the kernel takes {least} to {most}",
