@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.fleet.functions import FunctionFolder
 from slomo.fleet.hosts import Fleet, FleetHost
-from slomo.fleet.measuring import RESOURCE, has_functions, on_worker, own_resource, take_functions
+from slomo.fleet.measuring import RESOURCE, grouped, has_functions, on_worker, own_resource, take_functions
 from slomo.fleet.spread import connected
 from slomo.fleet.starting import START_S, Starter, free_port
 from slomo.fleet.worker import MOST_DEATHS
@@ -76,7 +76,12 @@ class ReachedHosts:
         with lost_scheduler_told():
             asked = {
                 name: self.client.submit(
-                    on_worker, function, {name: self.names[name]}, *arguments, pure=False, resources=resources[name]
+                    on_worker,
+                    function,
+                    grouped({name: self.names[name]}),
+                    *arguments,
+                    pure=False,
+                    resources=resources[name],
                 )
                 for name in names
             }

@@ -28,6 +28,7 @@ from slomo.fleet.measuring import (
     Taken,
     collect_runs,
     describe_host,
+    grouped,
     measure_on,
     on_worker,
     take_host,
@@ -151,7 +152,7 @@ def profile_on_hosts(
         hosts.leave_out(strange)
         hosts.client.retire_workers(names=[*hosts.left_out], close_workers=True)
         schedule = Schedule(plan, opened.records(), interleaved=fleet.testbed == "host")
-        measure = partial(on_worker, measure_on, {**dict.fromkeys(fleet.names), **hosts.names}, work)
+        measure = partial(on_worker, measure_on, grouped({**dict.fromkeys(fleet.names), **hosts.names}), work)
         listener = HostProgress(progress or Silent(), opened, fleet)
         with (
             lost_scheduler_told(),

@@ -227,23 +227,38 @@ def own_resource(host: str) -> str:
     return f"host-{host}"
 
 
-def here(hosts: Mapping[str, FleetHost | None]) -> FleetHost:
-    """Return the host of this Dask worker.
+def grouped(hosts: Mapping[str, FleetHost | None]) -> dict[FleetHost | None, str]:
+    """Return hosts' names by what a run needs of a host, None for excluded ones: small, as every run carries it.
 
-    Raises TestbedError for an unknown worker; `distributed.Reschedule` on an excluded host (None).
+    Examples
+    --------
+    >>> list(grouped({"a": FleetHost("a", "lab@a"), "b": FleetHost("b"), "c": None}).values())
+    ['a b', 'c']
+    """
+    groups: dict[FleetHost | None, list[str]] = {}
+    for name, host in hosts.items():
+        groups.setdefault(host and FleetHost("", state=host.state, host_file=host.host_file), []).append(name)
+    return {host: " ".join(names) for host, names in groups.items()}
+
+
+def here(hosts: Mapping[FleetHost | None, str]) -> FleetHost:
+    """Return the host of this Dask worker, of those that :func:`grouped` returned.
+
+    Raises TestbedError for an unknown worker; `distributed.Reschedule` on an excluded host.
     """
     from distributed import Reschedule, get_worker
 
     name = str(get_worker().name)
-    if name not in hosts:
-        raise TestbedError(f"worker '{name}' is no host of this fleet", hint="start workers with --name HOST")
-    if (host := hosts[name]) is None:
-        time.sleep(_MOMENT_S)
-        raise Reschedule
-    return host
+    for host, names in hosts.items():
+        if name in names.split():
+            if host is not None:
+                return replace(host, name=name)
+            time.sleep(_MOMENT_S)
+            raise Reschedule
+    raise TestbedError(f"worker '{name}' is no host of this fleet", hint="start workers with --name HOST")
 
 
-def on_worker(function: Callable[..., Any], hosts: Mapping[str, FleetHost | None], *arguments: Any) -> Any:
+def on_worker(function: Callable[..., Any], hosts: Mapping[FleetHost | None, str], *arguments: Any) -> Any:
     """Call a function of a host on its worker."""
     return function(here(hosts), *arguments)
 
