@@ -14,7 +14,7 @@ from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.servers import BREAKS, RunningNF, RunningServer
 
-#: Largest number of other servers named, and examined.
+#: Largest number of other servers listed, and of servers examined for that.
 MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 
 

@@ -65,7 +65,7 @@ class ServiceSettings:
     pools: Path | None = None
     #: RMD's ``policy.yaml``; None for RMD's gold, silver and bronze.
     policies: Path | None = None
-    #: Machine type of this host, for the ways of its cache.
+    #: Machine type of this host, which gives its number of cache ways.
     host_machine: str | None = None
     #: Whether outcomes correct predictions, placement and the scheduler's judgements, by at most ten per cent.
     correct: bool = False

@@ -67,7 +67,7 @@ def half_saturation(pressure: Floats) -> Floats:
 
 
 def _chosen(basis: Floats, own: Floats, fold: NDArray[np.int64], pressures: int) -> Floats:
-    """Return the weights of the strength and degree with the least held-out error over all metrics."""
+    """Return the ridge weights whose strength and degree have the least held-out error over all metrics."""
     spread = np.maximum(own.std(axis=0), 1e-12 * np.maximum(np.abs(own).max(axis=0), 1.0))
     best: tuple[float, Callable[[NDArray[np.bool_]], Floats]] | None = None
     for terms in (1 + pressures, basis_size(pressures)):

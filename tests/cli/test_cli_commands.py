@@ -203,6 +203,16 @@ def test_dry_run_says_how_much_and_runs_nothing(capsys, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_dry_run_says_that_the_simulator_is_compiled_first(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing was compiled yet the estimate says so; where it was, it does not."""
+    monkeypatch.setattr("slomo.simulator.first_compile.is_compiled", lambda: False)
+    assert answer(capsys, "profile lpm --plan solo --dry-run")["compiles_first"]
+    assert main(["profile", "lpm", "--plan", "solo", "--dry-run"]) == 0
+    assert "compile the simulator, once per installation" in capsys.readouterr().out
+    monkeypatch.setattr("slomo.simulator.first_compile.is_compiled", lambda: True)
+    assert not answer(capsys, "profile lpm --plan solo --dry-run")["compiles_first"]
+
+
 def test_profile_is_the_same_whether_interrupted_or_not(capsys, tmp_path: Path) -> None:
     """Profiling again with the same store repeats no run and writes the same bytes."""
     line = ["profile", "l2fwd", "--plan", "pressure", "--design", "sobol", "--runs", "3", "--seed", "5"]

@@ -40,6 +40,7 @@ SMALLER = (
     (r"--mixes 50\b", "--mixes 2"),
     (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
     (r"\bruns=\d{2,}", "runs=8"),
+    (r"\bbudget=\d+", "budget=8"),
     (r"\bsteps: \d+", "steps: 2"),
 )
 #: Languages of files and of what is printed; anything else is run.

@@ -200,6 +200,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
     from slomo.files.durable import write_durably
     from slomo.profiling.campaign.description import describe_campaign
     from slomo.profiling.plans.reduced_mixes import part_load_runs
+    from slomo.simulator.first_compile import is_compiled
     from slomo.workflow.profile import plan_experiments
 
     arguments = _arguments(**given)
@@ -211,12 +212,14 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
     described = describe_campaign(plan, testbed, store, jobs)
     contended = arguments["plan"] in ("all", "pressure")
     idle = part_load_runs(arguments["design"], arguments["runs"]) if contended else 0
+    compiles = testbed.name == "simulated" and not is_compiled()
     if as_json:
-        emit_json(
-            {"dry_run": True, **described.to_dict(), "part_load_runs": idle * len(arguments["network_functions"])}
-        )
+        after = {"part_load_runs": idle * len(arguments["network_functions"]), "compiles_first": compiles}
+        emit_json({"dry_run": True, **described.to_dict(), **after})
     else:
         click.echo(str(described))
+        if compiles:
+            click.echo("  before that up to a minute to compile the simulator, once per installation")
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
         if idle:

@@ -40,7 +40,7 @@ KERNEL_LINES = 96
 BATCH = 32
 #: A generator's packets that would wait for the wire longer than this are lost.
 WIRE_BACKLOG_NS = 10_000.0
-#: Largest lead of a core, source or manager over the next one.
+#: Time by which a core, source or manager may run ahead of the next one.
 SLACK_NS = 200.0
 _ZERO_LINE = 1
 
