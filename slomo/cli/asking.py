@@ -67,8 +67,7 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
     forwarded = ("target", "beside", "partners", "machine", "model", "method", "offered", "port_gbps", "window_s")
     refuse_others(service, *forwarded, "coverage", "explain", "strict", "figure")
     beside, partners = (
-        [item if isinstance(item, str) else item.key for text in given[name] for item in named(text)]
-        for name in ("beside", "partners")
+        [item if isinstance(item, str) else item.key for item in named(given[name])] for name in ("beside", "partners")
     )
     options = {
         "machine": given["machine"],

@@ -40,7 +40,12 @@ class Answers:
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
-        prediction = self._memory(number)
+        if self._allocated is not None:
+            prediction = self._allocated.prediction(number)
+        elif self.solved is not None and self.solved.why_not(number) is None:
+            prediction = self.solved.prediction(number)
+        else:
+            prediction = self._composed(number)
         tenant, others = self.server.tenants[number], self.server.beside(number)
         models = [tenant.model, *(other.model for other in others)]
         if shares_accelerator(models):
@@ -48,7 +53,9 @@ class Answers:
             here = self.server.on(self.server.sockets[number])
             possible = [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
             prediction = with_accelerator(prediction, models, possible, offered)
-        return self._marked(self._limited(prediction, number), number)
+        if tenant.offered_mpps is not None:
+            prediction = _limited(prediction, tenant.offered_mpps, tenant.through_ports_mpps)
+        return self._marked(prediction, number)
 
     def whole(self) -> ServerPrediction:
         """Return the answers about everybody."""
@@ -95,11 +102,8 @@ class Answers:
             return self.solved.possible_mpps(number)
         return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
 
-    def _memory(self, number: int) -> Prediction:
-        if self._allocated is not None:
-            return self._allocated.prediction(number)
-        if self.solved is not None and self.solved.why_not(number) is None:
-            return self.solved.prediction(number)
+    def _composed(self, number: int) -> Prediction:
+        """Return the answer from composed vectors, with what they do not know among its reasons."""
         prediction = composed(self.server, number, self.how)
         reasons, server = list(prediction.reasons), self.server
         if why := self._fallback(number):
@@ -123,24 +127,6 @@ class Answers:
         without = sorted({model.workload.nf for model in self.server.models if model.response is None})
         names = ", ".join(without)
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
-
-    def _limited(self, prediction: Prediction, number: int) -> Prediction:
-        """Limit an answer by the offered load, and widen it by the uncertainty of a share of the ports."""
-        tenant = self.server.tenants[number]
-        offered, through = tenant.offered_mpps, tenant.through_ports_mpps
-        if offered is not None and prediction.model not in (NAME, ALLOCATION):
-            low, high = prediction.interval
-            prediction = replace(
-                prediction,
-                solo_mpps=min(prediction.solo_mpps, offered),
-                throughput_mpps=min(prediction.throughput_mpps, offered),
-                interval=(min(low, offered), min(high, offered)),
-                explanation=None,
-            )
-        if through is None:
-            return prediction
-        (low, high), (least, most) = prediction.interval, through
-        return replace(prediction, interval=(min(low, least), max(high, most)))
 
     def _marked(self, prediction: Prediction, number: int) -> Prediction:
         """Add unprofiled traffic to the reasons; a solo answer is then a prediction, not a measurement."""
@@ -181,6 +167,23 @@ class Answers:
         else:
             low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
         return float(low[0]), float(high[0])
+
+
+def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tuple[float, float] | None) -> Prediction:
+    """Limit an answer by the offered load, and widen it by the uncertainty of a share of the ports."""
+    if prediction.model not in (NAME, ALLOCATION):
+        low, high = prediction.interval
+        prediction = replace(
+            prediction,
+            solo_mpps=min(prediction.solo_mpps, offered_mpps),
+            throughput_mpps=min(prediction.throughput_mpps, offered_mpps),
+            interval=(min(low, offered_mpps), min(high, offered_mpps)),
+            explanation=None,
+        )
+    if through_ports_mpps is None:
+        return prediction
+    (low, high), (least, most) = prediction.interval, through_ports_mpps
+    return replace(prediction, interval=(min(low, least), max(high, most)))
 
 
 def by_allocation(server: TenantModels, how: PredictionOptions) -> bool:

@@ -99,7 +99,7 @@ def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = Fa
         saturated = _answers(narrow.at_load(0, None), plain).prediction(0)
         beside = _answers(narrow, replace(plain, method="equilibrium")).whole()
         prediction = replace(prediction, latency=latency_of(first, saturated, beside))
-    return _told_of_ports(prediction, server, narrow)
+    return prediction if narrow is server else _told_of_ports(prediction, server, narrow)
 
 
 def solve_server(

@@ -50,13 +50,24 @@ def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
     return given
 
 
-def named(item: Workload | str) -> list[Workload | str]:
-    """Parse a workload's text; a plain name stays a name, and the library decides which workload it means."""
-    if isinstance(item, Workload):
-        return [item]
-    workload, count = parse_instances(text_of(item))
-    plain = "(" not in item and "@" not in item
-    return [workload.nf if plain else workload] * count
+def named(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
+    """Read one or several texts as people write them, with counts.
+
+    A plain name stays a name, for the library knows which workload it stands for.
+
+    Examples
+    --------
+    >>> named("stats:2"), named({"nat": 1, "lpm": 2})
+    (['stats', 'stats'], ['nat', 'lpm', 'lpm'])
+    """
+    tenants: list[Workload | str] = []
+    for item in sequence_of(given):
+        if isinstance(item, Workload):
+            tenants.append(item)
+        else:
+            workload, count = parse_instances(text_of(item))
+            tenants += [workload.nf if "(" not in item and "@" not in item else workload] * count
+    return tenants
 
 
 def workloads_of(given: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:

@@ -81,7 +81,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     InvalidValueError
         For more tenants than the socket has cores.
     """
-    names = [item for text in question.tenants for item in named(text)]
+    names = named(question.tenants)
     if len(names) > MOST_TENANTS:
         raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")
     setting = ServerSetting() if question.setting is None else question.setting.asked.checked(len(names))

@@ -353,7 +353,7 @@ def what_if(
     library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
     library.require_measured_on(machine)
     asked, options = setting or ServerSetting(), PredictionOptions(**{**how, "explain": False})  # type: ignore[arg-type]
-    tenants = [item for text in mix for item in named(text)]
+    tenants = named(mix)
     require_possible(asked, machine, len(tenants))
     server = server_of(tenants_of(library, tenants, machine.name), machine.name, asked, machine.nic_socket)
     for place, share in (slo_share or {}).items():
