@@ -138,17 +138,21 @@ def _features(item: SensitivityModel, subject: Subject, traffic: Mapping[str, fl
 
 
 def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) -> float:
-    """Return the factor of the predicted losses: ridge regression through the origin, shrunk towards 1."""
+    """Return the factor of the predicted losses, shrunk towards 1."""
     item = model.sensitivity[name]
     foretold = 1.0 - item.predict_mpps(_features(item, subject, model.traffic)) / model.solo_mpps
     measured = 1.0 - subject.mpps / solo_mpps
     comparable = np.isfinite(foretold) & (subject.counts > 0)
-    if not comparable.any():
+    return max(_shrunken_ratio(foretold[comparable], measured[comparable], PRIOR_RUNS), 0.0)
+
+
+def _shrunken_ratio(foretold: Floats, measured: Floats, prior_runs: float) -> float:
+    """Return measured over predicted values by ridge regression through the origin, as if so many runs had said 1."""
+    if not len(foretold):
         return 1.0
-    foretold, measured = foretold[comparable], measured[comparable]
-    prior = PRIOR_RUNS * float(np.mean(foretold**2))
+    prior = prior_runs * float(np.mean(foretold**2))
     weight = float(foretold @ foretold) + prior
-    return max(float((foretold @ measured + prior) / weight), 0.0) if weight > 0.0 else 1.0
+    return float((foretold @ measured + prior) / weight) if weight > 0.0 else 1.0
 
 
 def _scaled(item: SensitivityModel, factor: float, old_mpps: float, new_mpps: float) -> SensitivityModel:
@@ -241,12 +245,7 @@ def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subjec
     foretold = profile.under(subject.columns(profile.pressure_names))[:, profile.metric_names.index(name)]
     measured = subject.own[:, subject.own_names.index(name)]
     comparable = np.isfinite(foretold) & np.isfinite(measured)
-    if not comparable.any():
-        return 1.0
-    foretold, measured = foretold[comparable], measured[comparable]
-    prior = PRIOR_VECTORS * float(np.mean(foretold**2))
-    weight = float(foretold @ foretold) + prior
-    return float((foretold @ measured + prior) / weight) if weight > 0.0 else 1.0
+    return _shrunken_ratio(foretold[comparable], measured[comparable], PRIOR_VECTORS)
 
 
 def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibration]:

@@ -34,22 +34,14 @@ class PoolWorkload:
 
     def to_dict(self) -> dict[str, Any]:
         """Return RMD's shape of a workload."""
-        request = self.request
-        cache = {"max": request.max_ways, "min": request.min_ways}
-        unit = "mbps" if request.bandwidth_unit == "MB/s" else "percentage"
-        mba = {} if request.memory_bandwidth is None else {"mba": {unit: request.memory_bandwidth}}
-        members = {
-            "core_ids": [str(core) for core in request.core_ids],
-            "task_ids": [str(task) for task in request.task_ids],
-        }
+        body = self.request.to_dict()
         return {
             "id": self.identifier,
             "uuid": self.uuid,
-            **{name: ids for name, ids in members.items() if ids},
-            **({"policy": request.policy} if request.policy else {}),
+            **{name: body[name] for name in ("core_ids", "task_ids", "policy") if body.get(name)},
             "cos_name": self.class_name,
             "status": "Successful",
-            "rdt": {"cache": cache, **mba},
+            "rdt": body["rdt"],
             "origin": "REST",
         }
 

@@ -112,25 +112,26 @@ class RateBook:
 
     def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
         """Return each tenant's least rate over all sub-mixes, if tabulated [Mpps]."""
+        table, row = self._row(machine, mix, promised)
+        if table is None or row is None:
+            return None
+        return {key: float(table.least[row, table.numbers[key]]) for key in dict.fromkeys(mix)}
+
+    def _row(self, machine: str, mix: Tenants, promised: int) -> tuple[RateTable | None, int | None]:
+        """Return a machine's table and the row of a mix whose tenants all have promises."""
         table = self._tables.get(machine)
         if table is None or promised != len(set(mix)):
-            return None
-        numbers = table.numbers
-        row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
-        return None if row is None else {key: float(table.least[row, numbers[key]]) for key in dict.fromkeys(mix)}
+            return None, None
+        return table, table.rows.get(tuple(table.numbers.get(workload, -1) for workload in mix))
 
     def _from_table(self, key: tuple[str, Tenants, int]) -> dict[str, Rate] | None:
         """Return a mix from the table, if it is there."""
         machine, mix, promised = key
-        table = self._tables.get(machine)
-        if table is None or promised != len(set(mix)):
-            return None
-        numbers = table.numbers
-        row = table.rows.get(tuple(numbers.get(workload, -1) for workload in mix))
-        if row is None:
+        table, row = self._row(machine, mix, promised)
+        if table is None or row is None:
             return None
         parts = (table.mpps[row].tolist(), table.low[row].tolist(), table.high[row].tolist())
-        places = [(workload, numbers[workload]) for workload in dict.fromkeys(mix)]
+        places = [(workload, table.numbers[workload]) for workload in dict.fromkeys(mix)]
         rates = {workload: (parts[0][at], parts[1][at], parts[2][at]) for workload, at in places}
         self._seen[key] = rates
         return rates

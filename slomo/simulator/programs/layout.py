@@ -232,38 +232,54 @@ def _most_gbps(machine: Machine, program: Program) -> float:
     return 1e-3 * _wire_bits(program) * (saturated_mpps if program.offered_mpps is None else program.offered_mpps)
 
 
-def _structure_rows(
-    machine: Machine, seats: Sequence[Seat], tenants: s.Ints, scale: int
-) -> tuple[s.Ints, s.Floats, s.Ints]:
-    """Assign numbers to all lines: by tenant, packet buffers first, then structures from rarely to often used."""
-    numbers, demand = [], []
-    tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
-    line = 0
-    for seat, tenant, most in zip(seats, tenants, _lines_in_flight(machine, seats), strict=True):
-        tenant[s.T_FIRST_LINE] = line
-        line += int(tenant[s.T_SLOTS] * (tenant[s.T_DATA_LINES] + 1))
-        tenant[s.T_DATA_LINE] = line
-        for item in sorted(seat.program.structures, key=lambda each: (each.reads + each.writes) / each.size_b):
+class StructureRows:
+    """Rows of data structures, whose lines are numbered from rarely to often used."""
+
+    def __init__(self) -> None:
+        self._numbers: list[s.Ints] = []
+        self._demand: list[list[float]] = []
+        self._tables: list[s.Ints] = [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
+
+    def add(self, program: Program, line: int, scale: int = 1, most_in_flight: float = math.inf) -> int:
+        """Assign lines from `line` on to a program's data; return the next free line."""
+        for item in sorted(program.structures, key=lambda each: (each.reads + each.writes) / each.size_b):
             lines = max(1, round(item.size_b / LINE_B / scale))
             row = np.zeros(s.S_COLUMNS, dtype=np.int64)
             row[s.S_BASE], row[s.S_LINES] = line, lines
             row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
             if item.pattern == "zipf":
-                row[s.S_ZIPF] = len(tables)
-                tables.append(zipf_table(lines, item.zipf_exponent))
-            numbers.append(row)
-            demand.append([item.reads + item.writes, item.writes, min(item.mlp, most), 0.0, 0.0])
+                row[s.S_ZIPF] = len(self._tables)
+                self._tables.append(zipf_table(lines, item.zipf_exponent))
+            self._numbers.append(row)
+            self._demand.append([item.reads + item.writes, item.writes, min(item.mlp, most_in_flight), 0.0, 0.0])
             line += lines
+        return line
+
+    def arrays(self) -> tuple[s.Ints, s.Floats, s.Ints]:
+        """Return numbers, demand and tables of Zipf's law."""
+        return (
+            np.array(self._numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
+            np.array(self._demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
+            np.stack(self._tables),
+        )
+
+
+def _structure_rows(
+    machine: Machine, seats: Sequence[Seat], tenants: s.Ints, scale: int
+) -> tuple[s.Ints, s.Floats, s.Ints]:
+    """Assign numbers to all lines: by tenant, packet buffers first, then structures from rarely to often used."""
+    structures, line = StructureRows(), 0
+    for seat, tenant, most in zip(seats, tenants, _lines_in_flight(machine, seats), strict=True):
+        tenant[s.T_FIRST_LINE] = line
+        line += int(tenant[s.T_SLOTS] * (tenant[s.T_DATA_LINES] + 1))
+        tenant[s.T_DATA_LINE] = line
+        line = structures.add(seat.program, line, scale, most)
         tenant[s.T_END_LINE] = line
     if line >= s.NEVER_OLDEST:
         raise InvalidValueError(
             f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data"
         )
-    return (
-        np.array(numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
-        np.array(demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
-        np.stack(tables),
-    )
+    return structures.arrays()
 
 
 def zipf_table(lines: int, exponent: float) -> s.Ints:

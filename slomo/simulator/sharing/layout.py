@@ -12,13 +12,13 @@ from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
 from slomo.simulator.programs.layout import (
     Seat,
+    StructureRows,
     cache_sets,
     channel_rows,
     empty_caches,
     machine_row,
     rate_rows,
     timing_row,
-    zipf_table,
 )
 from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
@@ -212,30 +212,15 @@ def _lines(
         line += count
     shared = line
     tenants[:, s.T_DATA_LINE] = shared
-    numbers, demand, tables = [], [], [np.zeros(s.ZIPF_PIECES + 1, dtype=np.int64)]
+    structures = StructureRows()
     for place, seat in enumerate(everyone):
-        for item in sorted(seat.program.structures, key=lambda each: (each.reads + each.writes) / each.size_b):
-            count = max(1, round(item.size_b / LINE_B))
-            row = np.zeros(s.S_COLUMNS, dtype=np.int64)
-            row[s.S_BASE], row[s.S_LINES] = line, count
-            row[s.S_PATTERN] = {"sequential": s.SEQUENTIAL, "zipf": s.ZIPF}.get(item.pattern, s.RANDOM)
-            if item.pattern == "zipf":
-                row[s.S_ZIPF] = len(tables)
-                tables.append(zipf_table(count, item.zipf_exponent))
-            numbers.append(row)
-            demand.append([item.reads + item.writes, item.writes, item.mlp, 0.0, 0.0])
-            owners.append(np.full(count, 2 * place + 1, dtype=np.int16))
-            line += count
+        begin, line = line, structures.add(seat.program, line)
+        owners.append(np.full(line - begin, 2 * place + 1, dtype=np.int16))
     for place in range(len(cores)):
         kernel.append(line)
         owners.append(np.full(KERNEL_LINES, 2 * (len(everyone) - len(cores) + place) + 1, dtype=np.int16))
         line += KERNEL_LINES
-    return (
-        np.array(numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
-        np.array(demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
-        np.stack(tables),
-        _Lines(buffers, rings, kernel, shared, np.concatenate(owners)),
-    )
+    return *structures.arrays(), _Lines(buffers, rings, kernel, shared, np.concatenate(owners))
 
 
 def _fill_packets(packets: s.Ints, system: ChainSystem, pools: Sequence[int], lines: _Lines) -> None:
