@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from slomo.equilibrium.judgement import channel_load, moved_by_each
+from slomo.equilibrium.judgement import moved_by_each
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import FixedPoints, bounds, joint_vectors
 from slomo.equilibrium.settling import response_table
@@ -134,8 +134,15 @@ class OneServer:
 
     @cached_property
     def channel_load(self) -> float:
-        """Utilisation of the memory channel by all NFs."""
-        return float(channel_load(self._nfs.models, self._members, self.fixed_point)[0])
+        """Share of the memory channel's bandwidth used by all NFs together (`slomo.equilibrium.judgement`)."""
+        socket = self._nfs.socket
+        if socket.channel is None:
+            return 0.0
+        most, total = float(socket.caps[socket.channel]), 0.0
+        waited = most * (float(self.rest.waiting[0]) - 1.0)
+        for beside in sorted((self.pressure[0, :, socket.channel] - waited).tolist()):
+            total += beside
+        return total / max(len(self.models) - 1, 1) / most
 
     def _commonest_beside(self, place: int) -> int:
         """Return the number of neighbours of the most common kind."""
