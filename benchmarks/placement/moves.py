@@ -6,6 +6,8 @@ throughput served of throughput promised (ANAT), less an outage per move.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 ...
     python benchmarks/placement/moves.py DIR --seed 11 --json moves.json
+    python benchmarks/placement/moves.py --seed 11 --share 0.05 --stay-h 0.75      three functions made by hand; of the
+                                                                                   tenants a fifth leaves per tick
 """
 
 import argparse
@@ -22,6 +24,7 @@ from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import Event, arrivals
 from slomo.workflow.place import make_judge
+from tests.placement.conftest import FUNCTIONS, nf_model
 
 #: Shares of the tenants that may move at each re-optimisation; None for any number.
 BUDGETS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, None)
@@ -31,20 +34,25 @@ COSTS = (0.05, 0.1, 0.2, 0.5)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="what prepare.py wrote")
+    parser.add_argument("directory", type=Path, nargs="?", help="what prepare.py wrote")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--tenants", type=int, default=100, help="present on average")
     parser.add_argument("--hours", type=float, default=3.0)
     parser.add_argument("--stay-h", type=float, default=1.0, help="mean time a tenant stays")
     parser.add_argument("--every-s", type=float, default=600.0)
     parser.add_argument("--outage-s", type=float, default=1.0, help="for which a moved tenant serves nothing")
+    parser.add_argument("--share", type=float, action="append", help="budget of a tick, repeatable; many by default")
     parser.add_argument("--check", action="store_true", help="judge what is placed at the end")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    library = ModelLibrary.load(given.directory / "models")
+    by_hand = given.directory is None
+    library = (
+        ModelLibrary([nf_model(nf) for nf in FUNCTIONS]) if by_hand else ModelLibrary.load(given.directory / "models")
+    )
     events = comings_and_goings(library, given)
     lines = [("admit only" if share == 0.0 else "plan afresh" if share is None else f"{share:.0%} a tick", share, 0.0)
-             for share in BUDGETS] + [(f"{cost:g} servers a move", None, cost) for cost in COSTS]  # fmt: skip
+             for share in given.share or BUDGETS]  # fmt: skip
+    lines += [] if given.share else [(f"{cost:g} servers a move", None, cost) for cost in COSTS]
     print(f"{'budget':20}{'servers':>9}{'afresh':>8}{'over':>8}{'moved/h':>9}{'outage':>9}{'broken':>8}", flush=True)
     rows = []
     for name, share, cost in lines:

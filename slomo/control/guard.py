@@ -97,7 +97,7 @@ class GuardController:
         state = replace(state, correction=correction, before=None)
         if observation.broken or not now.kept:
             return self._tighten(situation, late, now, state, observation)
-        return self._loosen(situation, state)
+        return self._loosen(halfway(late) if state.short else situation, state)
 
     def _in_vain(
         self, observation: MachineReading, situation: Situation, state: GuardMemory, before: Mapping[str, Setting]
@@ -181,6 +181,20 @@ def whatever_comes(situation: Situation) -> Situation:
     offered = situation.offered_mpps
     promised = {name: max(mpps, offered[name]) for name, mpps in situation.promised_mpps.items() if name in offered}
     return replace(situation, offered_mpps=promised)
+
+
+def halfway(situation: Situation) -> Situation:
+    """Return a situation at loads between those that are seen and the worst: what bursts may bring within rounds.
+
+    Examples
+    --------
+    >>> loads = {"promised": 0.5, "best effort": 0.1}
+    >>> dict(halfway(Situation({}, None, 1, {}, {"promised": 1.0}, loads)).offered_mpps)
+    {'promised': 0.75, 'best effort': 0.1}
+    """
+    worst = whatever_comes(situation).offered_mpps
+    between = {name: (mpps + worst.get(name, mpps)) / 2.0 for name, mpps in situation.offered_mpps.items()}
+    return replace(situation, offered_mpps=between)
 
 
 def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slomo.control.advice import advise
-from slomo.control.guard import GuardController
+from slomo.control.guard import LOOSE_ROUNDS, GuardController, GuardMemory
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
 from slomo.control.observation import ControlDecision, MachineReading, Patience, TenantReading
@@ -253,6 +253,18 @@ def test_the_guard_plans_for_loads_of_late_where_nothing_keeps_more() -> None:
         memory = decision.memory
     assert memory.settings == guard.initial.open_settings
     assert not decision.escalated
+
+
+@pytest.mark.parametrize(("promised", "loosens"), [(50.0, False), (2.2, True)])
+def test_what_keeps_only_loads_of_late_is_loosened_for_halfway_to_the_worst(promised: float, loosens: bool) -> None:
+    """A burst within a few rounds finds its promise kept: what holds at the loads of late alone is not enough."""
+    guard = GuardController("s", Situation({"v": LPM, "h": HOG}, MEMORY, WAYS))
+    loads = {"v": 2.0, "h": 0.2}
+    apart = {"v": Setting(0x3FFFF), "h": Setting(0xC0000)}
+    seen = {name: TenantReading(mpps, promised if name == "v" else None, mpps) for name, mpps in loads.items()}
+    memory = GuardMemory(apart, calm=LOOSE_ROUNDS, loads_mpps=loads, short=10)
+    decision = guard.decide(MachineReading(0.0, seen, probed=True), memory)
+    assert decision.loosens == loosens
 
 
 def test_decisions_for_twenty_tenants_are_quick() -> None:

@@ -250,6 +250,23 @@ def test_an_unknown_function_is_refused_alone(library, cluster, ask) -> None:
         placer.admit(ask("c", "stas"))
 
 
+def test_rebalance_swaps_where_no_server_has_room(library, ask) -> None:
+    """No piece of the last two servers fits elsewhere until another one makes room by moving on."""
+    servers = tuple(Server(f"s{n}", MACHINE, resources={"memory_gib": 12.0}) for n in range(3))
+    placer = Placer(library, Cluster(servers), "first-fit")
+    for name, nf, share, gib in (
+        ("stays", "firewall", 0.9, 6.0), ("small", "firewall", 0.5, 3.0), ("full", "firewall", 0.9, 8.0),
+        ("large", "lpm", 0.9, 5.0),
+    ):  # fmt: skip
+        assert placer.admit(ask(name, nf, share, resources={"memory_gib": gib})).accepted
+    assert placer.decision("large").servers == ("s2",)
+
+    assert placer.rebalance(1) == ()
+    assert len(placer.rebalance(2)) == 2
+    assert placer.servers_used == 2
+    assert kept(placer)
+
+
 def test_rebalance_empties_servers_within_the_moves_allowed(library, cluster, ask) -> None:
     """A server left with one NF is emptied by one move; with none allowed nothing moves."""
     placer = Placer(library, cluster)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slomo.placement.feasibility.mixes import Host
+from slomo.placement.feasibility.mixes import Host, without
 from slomo.placement.online.checker import Before, worsened
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import Allowed, ClusterState
@@ -17,6 +17,8 @@ from slomo.placement.problem.request import Request
 if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
 
+#: Servers that could not be emptied before swaps are given up, and swaps looked at for one piece.
+SWAPPED_SERVERS, SWAPS = 8, 64
 #: Finds a socket for a piece of a request among allowed sockets.
 Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], float] | None], Spot | None]
 
@@ -39,15 +41,21 @@ class Move:
 
 
 def consolidate(core: "Admission", max_moves: int) -> tuple[Move, ...]:
-    """Empty the servers with the fewest pieces within the budget of moves; return the moves."""
+    """Empty the servers with the fewest pieces within the budget of moves; return the moves.
+
+    A piece that no server takes may go where another makes room by moving on to a third server.
+    """
     done: list[Move] = []
     state = core.state
     before = Before(dict(state.requests), dict(state.spots))
+    failed = 0
     for server in sorted(
         {place.server for place in state.sockets if place.signature}, key=lambda s: (_load(state, s), s)
     ):
         if 0 < _load(state, server) <= max_moves - len(done):
-            done += _emptied(core, server, before)
+            moves = _emptied(core, server, before, max_moves - len(done), swaps=failed < SWAPPED_SERVERS)
+            failed += not moves
+            done += moves
     return tuple(done)
 
 
@@ -55,24 +63,78 @@ def _load(state: ClusterState, server: int) -> int:
     return sum(len(state.sockets[number].signature) for number in state.sockets_of(server))
 
 
-def _emptied(core: "Admission", server: int, before: Before) -> list[Move]:
+def _emptied(core: "Admission", server: int, before: Before, most: int, *, swaps: bool) -> list[Move]:
     """Move everything off a server to others in use, or nothing."""
     moves: list[Move] = []
     state = core.state
+    here = [
+        (name, spot)
+        for name in state.tenants_of(server)
+        for spot in state.spots[name]
+        if state.sockets[spot[0]].server == server
+    ]
     with state.trial() as trial:
-        for name in state.tenants_of(server):
-            for spot in [each for each in state.spots[name] if state.sockets[each[0]].server == server]:
-                target = moved_spot(
-                    state, core.best, name, spot, lambda place: bool(place.signature) and place.server != server
-                )
-                if target is None:
-                    trial.undo()
-                    return []
-                moves.append(Move(name, *(state.servers[state.sockets[at].server].name for at in (spot[0], target[0]))))
+        for name, spot in here:
+            target = moved_spot(
+                state, core.best, name, spot, lambda place: bool(place.signature) and place.server != server
+            )
+            made = [] if target is None else [_move(state, name, spot, target)]
+            if target is None and swaps and len(moves) + 2 <= most:
+                made = _made_room(core, name, spot)
+            moves += made
+            if not made or len(moves) > most:
+                trial.undo()
+                return []
         if worsened(core, before):
             trial.undo()
             return []
     return moves
+
+
+def _move(state: ClusterState, name: str, spot: Spot, target: Spot) -> Move:
+    return Move(name, *(state.servers[state.sockets[at].server].name for at in (spot[0], target[0])))
+
+
+def _made_room(core: "Admission", name: str, spot: Spot) -> list[Move]:
+    """Move a piece to a socket that a lighter one leaves for a third server; return both moves, or none.
+
+    Glover (Discrete Applied Mathematics 65, 1996) calls it an ejection chain, here of length two.
+    """
+    state, source = core.state, core.state.sockets[spot[0]]
+    weights = {piece: core.policy.weight(source.host, piece) for place in state.sockets for piece in place.signature}
+    lighter = [
+        (weights[piece], number, piece)
+        for number, place in enumerate(state.sockets)
+        if place.host == source.host and place.server != source.server and place.server not in state.closed
+        for piece in sorted(set(place.signature))
+        if weights[piece] < weights[spot[1]]
+    ]
+    left = {(at, piece): without(state.sockets[at].signature, piece) for _, at, piece in sorted(lighter)[:SWAPS]}
+    held = core.policy.oracle.holding(source.host, spot[1], list(dict.fromkeys(left.values())), hopeful=False)
+    fits = {grown.base for grown in held}
+    swapped = (_swapped(core, name, spot, other) for other, signature in left.items() if signature in fits)
+    return next((moves for moves in swapped if moves), [])
+
+
+def _swapped(core: "Admission", name: str, spot: Spot, other: Spot) -> list[Move]:
+    """Move another piece to a third server, and a piece to where it was; nothing if either finds no place."""
+    state = core.state
+    source, place = state.sockets[spot[0]], state.sockets[other[0]]
+    owner = next(owner for owner, kind, _ in place.cores.values() if kind == other[1])
+    with state.trial() as trial:
+        left = come = None
+        if owner != name:
+            away = (source.server, place.server)
+            left = moved_spot(
+                state, core.best, owner, other, lambda at: bool(at.signature) and at.server not in away
+            )  # fmt: skip
+        if left is not None:
+            there = (place.server, place.socket)
+            come = moved_spot(state, core.best, name, spot, lambda at: (at.server, at.socket) == there)
+        if left is not None and come is not None:
+            return [_move(state, owner, other, left), _move(state, name, spot, come)]
+        trial.undo()
+    return []
 
 
 def moved_spot(
