@@ -41,10 +41,7 @@ def pack_ways(host: Host, items: Sequence[Item], demand: Mapping[int, int]) -> d
     """
     fitting = [item for item in items if item.cores <= host.cores and item.ways <= host.ways]
     share = _balance(host, fitting, demand)
-    best: dict[int, Item] = {}
-    for item in fitting:
-        if item.klass not in best or _size(host, item, share) < _size(host, best[item.klass], share):
-            best[item.klass] = item
+    best = _smallest(host, fitting, share)
     buckets: dict[tuple[int, int], Counter[Signature]] = {}
     left = np.zeros((host.cores + 1, host.ways + 1), dtype=np.int64)
     for klass, item in sorted(best.items(), key=lambda pair: (-_size(host, pair[1], share), pair[0])):
@@ -59,14 +56,20 @@ def _size(host: Host, item: Item, share: float) -> float:
     return share * item.cores / host.cores + (1.0 - share) * item.ways / host.ways
 
 
+def _smallest(host: Host, items: Sequence[Item], share: float) -> dict[int, Item]:
+    """Return the smallest item of each class; of equal ones the first."""
+    chosen: dict[int, Item] = {}
+    for item in items:
+        if item.klass not in chosen or _size(host, item, share) < _size(host, chosen[item.klass], share):
+            chosen[item.klass] = item
+    return chosen
+
+
 def _balance(host: Host, items: Sequence[Item], demand: Mapping[int, int]) -> float:
     """Return the weight of cores against ways whose cheapest items fill both most evenly."""
     best = (float("inf"), 0.5)
     for share in _SHARES.tolist():
-        chosen: dict[int, Item] = {}
-        for item in items:
-            if item.klass not in chosen or _size(host, item, share) < _size(host, chosen[item.klass], share):
-                chosen[item.klass] = item
+        chosen = _smallest(host, items, share)
         cores = sum(demand.get(k, 0) * item.cores for k, item in chosen.items()) / host.cores
         ways = sum(demand.get(k, 0) * item.ways for k, item in chosen.items()) / host.ways
         best = min(best, (max(cores, ways), share))

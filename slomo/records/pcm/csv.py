@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,6 @@ class _Header:
     rows: list[list[str]]
     names: list[Key]
     kind: str
-    first_line: int
 
 
 @dataclass
@@ -110,17 +110,17 @@ def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
 
 def _find_header(path: Path, lines: Iterator[list[str]]) -> tuple[_Header, Iterator[list[str]]]:
     previous: list[str] | None = None
-    for number, row in zip(range(_PREAMBLE_LINES), lines, strict=False):
+    for row in islice(lines, _PREAMBLE_LINES):
         if len(row) > MAX_COLUMNS:
             raise ConfigurationError(f"{path}: has {len(row)} columns, at most {MAX_COLUMNS} are read")
         folded = [cell.lower() for cell in row]
         if previous is not None and "date" in folded and "time" in folded:
             kind = "repeated" if sum(map(bool, previous)) > len(previous) / 2 or len(previous) < 4 else "sparse"
-            return _Header([previous, row], _paired(previous, row), kind, number), lines
+            return _Header([previous, row], _paired(previous, row), kind), lines
         if sum(" - " in cell for cell in row) >= max(1, len([c for c in row if c]) - 2) and any(
             "time" in cell for cell in folded
         ):
-            return _Header([row], [_flattened(cell) for cell in row], "flattened", number), lines
+            return _Header([row], [_flattened(cell) for cell in row], "flattened"), lines
         previous = row
     raise ConfigurationError(
         f"{path}: this is no output of `pcm -csv`: no header with Date and Time in its first {_PREAMBLE_LINES} lines",

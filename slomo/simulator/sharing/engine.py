@@ -41,15 +41,12 @@ class StageTick:
         Packets that came to its ring since the simulation began, those dropped there included.
     cost_cycles : float
         What its latest packet cost [cycles]; 0 before the first.
-    queue_length : int
-        Packets that wait.
     """
 
     name: str
     core: int
     arrivals: int
     cost_cycles: float
-    queue_length: int
 
 
 #: Time [ms] and observations -> new CPU shares by stage, or None to keep them.
@@ -167,7 +164,6 @@ class _TickLoop:
                 stage.core,
                 int(self._arrived[place]),
                 float(times[place, h.R_COST]) * self.machine.frequency_ghz,
-                int(stages[place, h.Q_TAIL] - stages[place, h.Q_HEAD]),
             )
             for place, stage in enumerate(self.system.stages)
         ]
