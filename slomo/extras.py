@@ -18,6 +18,7 @@ EXTRA_OF = {
     "jinja2": "report",
     "matplotlib": "report",
     "numba": "simulate",
+    "opentelemetry": "otel",
     "pandas": "data",
     "pyarrow": "data",
     "scipy": "optimize",
@@ -43,6 +44,9 @@ EXTRA_OF_VERB = {
     "serve": "service",
     "train": "train",
 }
+
+#: packages that only an option needs, so that no verb's extra has them
+OF_NO_VERB = {"opentelemetry"}
 
 
 def need(*packages: str, extra: str | None = None) -> None:
@@ -99,6 +103,6 @@ def translated(error: ImportError, verb: str | None = None) -> MissingExtraError
     "pip install 'slomo[train]'"
     """
     package = (error.name or "").partition(".")[0]
-    if isinstance(error, MissingExtraError) and verb not in EXTRA_OF_VERB:
+    if isinstance(error, MissingExtraError) and (verb not in EXTRA_OF_VERB or package in OF_NO_VERB):
         return error  # says its extra already
     return missing(package, EXTRA_OF_VERB.get(verb or "")) if package in EXTRA_OF else None

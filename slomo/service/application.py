@@ -34,6 +34,7 @@ from slomo.service.settings import ServiceSettings
 from slomo.service.state import journal
 from slomo.service.state.cluster_store import ClusterStore
 from slomo.service.state.store import Store
+from slomo.service.tracing import Tracer
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Service:
         self.settings = settings
         self.operations: tuple[Operation, ...] = ()
         self.metrics = Metrics()
+        self.tracer = Tracer(settings.otlp)
         tokens = () if settings.token_file is None else read_tokens(settings.token_file)
         mutual = settings.client_ca is not None
         self.gate = Gate(tokens, settings.names, certificates=mutual, open_loopback=settings.open_loopback)
@@ -72,7 +74,7 @@ class Service:
             self.store.write(lambda connection: self.cluster_store.add_servers(connection, documents)).result()
         self.outcomes = self._replayed()
         self.kubernetes = KubernetesRoom(
-            self.model_store, settings.confidence, self.metrics, settings.evict, settings.evict_per_minute
+            self.model_store, settings.confidence, self.metrics, settings.evict, settings.evict_per_minute, self.tracer
         )
         if settings.correct and not self.outcomes.is_neutral:
             self.cluster_store.exchange_models(self.outcomes.factors())
@@ -212,6 +214,7 @@ class Service:
             await self._jobs.close()
         await self.kubernetes.close()
         await self.aside(self.host.close)
+        await self.aside(self.tracer.close)
         self._writers.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         self.store.close()

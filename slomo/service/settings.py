@@ -48,6 +48,8 @@ class ServiceSettings:
     evict: Literal["off", "dry-run", "on"] = "dry-run"
     #: How many of them per minute, at most.
     evict_per_minute: int = 60
+    #: Address of an OpenTelemetry collector (OTLP over HTTP); None sends no spans.
+    otlp: str | None = None
     #: Placement policy.
     policy: str = "predicted"
     #: Probability with which all SLOs of a socket must hold.

@@ -27,6 +27,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "jinja2": ("report/",),
     "llvmlite": ("simulator/",),
     "matplotlib": ("report/",),
+    "opentelemetry": ("service/tracing.py",),
     "numba": ("simulator/", "models/functions/compilation.py"),
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
     "pyarrow": ("records/", "fleet/"),
@@ -74,6 +75,7 @@ LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", 
     "dask",
     "distributed",
     "fsspec",
+    "opentelemetry",
 }
 
 #: Files that read YAML: rooms that answer questions load them only where a description is needed.

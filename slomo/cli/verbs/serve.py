@@ -44,6 +44,7 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 @click.option(
     "--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log's lines."
 )
+@click.option("--otlp", metavar="URL", help="OpenTelemetry collector (OTLP over HTTP) that gets spans.")
 @click.option("--control", is_flag=True, help="Let admins run control loops on simulated machines.")
 @click.option("--receipts", metavar="FOLDER", type=click.Path(), help="Receipts of what was done to this host.")
 @click.option("--pools", metavar="FILE", type=click.Path(), help="RMD's rmd.toml: answer as RMD.")
@@ -100,6 +101,7 @@ _PLAIN = (
     "kubernetes",
     "evict",
     "evict_per_minute",
+    "otlp",
     "confidence",
     "open_loopback",
     "enforce",

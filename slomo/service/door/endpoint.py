@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slomo.service.door.access import Gate
     from slomo.service.metrics import Metrics
     from slomo.service.settings import ServiceSettings
+    from slomo.service.tracing import Tracer
 
 _LOG = logging.getLogger("slomo.service")
 #: Largest number of query fields.
@@ -52,6 +53,7 @@ class Served(Protocol):
     settings: "ServiceSettings"
     gate: "Gate"
     metrics: "Metrics"
+    tracer: "Tracer"
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
         """Log who changed, or tried to change, what."""
@@ -77,6 +79,16 @@ class Endpoint:
         given = headers.get("x-request-id", "")
         request_id = given if _ID.fullmatch(given) else os.urandom(8).hex()
         CONTEXT.set(RequestContext(request_id, trace_of(headers.get("traceparent", ""))))
+        with self._service.tracer.span(f"{scope['method']} {self._path}", headers, request_id=request_id) as span:
+            status = await self._answer(scope, receive, send, headers, request_id)
+            self._service.tracer.answered(span, status)
+        observed_s = time.perf_counter() - begun
+        self._service.metrics.requests.observe((self._path, scope["method"], str(status)), observed_s)
+
+    async def _answer(
+        self, scope: "Scope", receive: "Receive", send: "Send", headers: Mapping[str, str], request_id: str
+    ) -> int:
+        """Check, answer and send; return the status."""
         caller = Caller("nobody", "open")
         method = scope["method"]
         try:
@@ -93,7 +105,7 @@ class Endpoint:
             answer = self._problem(error, request_id)
         self._service.audit(method, self._path, scope["path"], caller, request_id, answer.status)
         await _send(send, answer, request_id, is_head=method == "HEAD")
-        self._service.metrics.requests.observe((self._path, method, str(answer.status)), time.perf_counter() - begun)
+        return answer.status
 
     async def _answered(
         self,

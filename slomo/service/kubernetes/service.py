@@ -27,6 +27,7 @@ from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import Pod
 from slomo.service.metrics import Gauge, Metrics
 from slomo.service.servers import RunningNF, RunningServer
+from slomo.service.tracing import Tracer
 
 _LOG = logging.getLogger("slomo.service")
 #: Number of pods whose judgements are kept for `/v1/explain`.
@@ -60,6 +61,8 @@ class KubernetesRoom:
         Whether pods are moved away from nodes on which a promise is broken.
     per_minute : int
         How many of them, at most.
+    tracer : Tracer, optional
+        Begins spans of judgements and held places.
     """
 
     def __init__(
@@ -69,9 +72,10 @@ class KubernetesRoom:
         metrics: Metrics,
         evict: Eviction = "dry-run",
         per_minute: int = PER_MINUTE,
+        tracer: Tracer | None = None,
     ) -> None:
         self._model_store, self._confidence, self._metrics = model_store, confidence, metrics
-        self._evict, self._per_minute = evict, per_minute
+        self._evict, self._per_minute, self._tracer = evict, per_minute, tracer or Tracer()
         self.view = ClusterView()
         self.judge = NodeJudge(model_store.answers.library, confidence)
         self.running = Running(self.view, self.judge)
@@ -190,7 +194,8 @@ class KubernetesRoom:
             return [], {}, dict.fromkeys(names, f"slomo: {need.fault}")
         uid = pod.metadata.uid
         for _ in range(ATTEMPTS):
-            judged = self.judge.judge(need, uid, names, self.view)
+            with self._tracer.span("judge", pod=uid, nodes=len(names)):
+                judged = self.judge.judge(need, uid, names, self.view)
             self._remember(pod, need, judged)
             self._latest = (uid, self.view.changes, judged)
             ranks = _ranks(judged)
@@ -198,7 +203,9 @@ class KubernetesRoom:
                 passed = [name for name in names if judged[name].ok]
             if self.holds is not None and ranks:
                 passed = [_best(ranks)]
-                if not await self.holds.take(uid, need, passed[0]):
+                with self._tracer.span("hold", pod=uid, node=passed[0]):
+                    is_held = await self.holds.take(uid, need, passed[0])
+                if not is_held:
                     continue
             elif not passed:
                 self._make_room(pod, need, names)

@@ -1,0 +1,95 @@
+"""Spans of requests, judgements and held places for an OpenTelemetry collector (`slomo serve --otlp URL`).
+
+Trace ids are those of the log's lines (`slomo.service.logs`): the caller's, or one per request.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from slomo.extras import missing
+from slomo.service.logs import CONTEXT
+
+#: Longest time to send spans to the collector [s].
+SEND_S = 2.0
+
+
+class Tracer:
+    """Begins spans; without a collector it does nothing.
+
+    Parameters
+    ----------
+    collector : str, optional
+        Address that takes OTLP over HTTP, such as ``"http://localhost:4318"``.
+
+    Raises
+    ------
+    MissingExtraError
+        For a collector without the packages of the extra `otel`.
+
+    Examples
+    --------
+    >>> with Tracer().span("judge", nodes=3) as span:
+    ...     print(span)
+    None
+    """
+
+    def __init__(self, collector: str | None = None) -> None:
+        self._provider = None if collector is None else _provider(collector)
+        self._tracer = None if self._provider is None else self._provider.get_tracer("slomo")
+
+    def span(
+        self, name: str, headers: Mapping[str, str] | None = None, **attributes: str | int
+    ) -> AbstractContextManager[Any]:
+        """Return a context manager of a span: of a request where its `headers` are given, else within the current."""
+        if self._tracer is None:
+            return nullcontext()
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        parent = None if headers is None else TraceContextTextMapPropagator().extract(headers, context=Context())
+        kind = SpanKind.INTERNAL if headers is None else SpanKind.SERVER
+        named = {f"slomo.{key}": value for key, value in attributes.items()}
+        begun: AbstractContextManager[Any] = self._tracer.start_as_current_span(
+            name, context=parent, kind=kind, attributes=named
+        )
+        return begun
+
+    def answered(self, span: Any, status: int) -> None:
+        """Note the status of a request's answer."""
+        if span is None:
+            return
+        from opentelemetry.trace import StatusCode
+
+        span.set_attribute("http.response.status_code", status)
+        if status >= 500:
+            span.set_status(StatusCode.ERROR)
+
+    def close(self) -> None:
+        """Send the last spans."""
+        if self._provider is not None:
+            self._provider.shutdown()
+
+
+def _provider(collector: str) -> Any:
+    """Return the source of tracers that sends to a collector in a thread of its own."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+    except ImportError:
+        raise missing("opentelemetry") from None
+
+    class LogIds(RandomIdGenerator):  # type: ignore[misc, unused-ignore]
+        """Takes the trace id of the log."""
+
+        def generate_trace_id(self) -> int:
+            return int(CONTEXT.get().trace_id or "0", 16) or int(super().generate_trace_id())
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "slomo"}), id_generator=LogIds())
+    exporter = OTLPSpanExporter(endpoint=f"{collector.rstrip('/')}/v1/traces", timeout=SEND_S)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
