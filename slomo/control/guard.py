@@ -1,8 +1,8 @@
 """The guard: keeps promised throughput by the change predicted to work at least cost to best effort.
 
-Loads change faster than a loop reacts. A promise is therefore kept for whatever may come: with all that was promised
-offered, and best effort at full load; before the first reading, too, as sensors may be silent from the start. Only if
-no setting achieves that, the highest recent loads are used instead.
+Loads change faster than a loop reacts. A promise is therefore kept for the worst loads: all promised throughput
+offered, and best effort saturated. That holds before the first reading too, as sensors may be silent from the start.
+Only if no setting achieves that, the highest recent loads are used instead.
 
 Observing throughput, loads and latency is cheap. If a promise breaks or is predicted to break, the plant is probed,
 which costs more and measures tenants more exactly. Candidates are then predicted, the best one is applied, checked in
@@ -70,7 +70,7 @@ class GuardController:
         self._first = dict(initial.settings) or initial.open_settings
 
     def start(self) -> ControlDecision:
-        """Return what keeps the promises that are known for whatever may come; see `Foresighted`."""
+        """Return the settings that keep promises under the worst loads; see `Foresighted`."""
         promised = {n: mpps for n, mpps in self.initial.promised_mpps.items() if n in self.initial.responses}
         known = replace(self.initial, settings=self._first, promised_mpps=promised, offered_mpps=promised)
         best = foresee(known, margin=self.margin)

@@ -40,7 +40,7 @@ class OnProcesses:
         return self._of_processes(self._controller.decide(observation, memory))
 
     def start(self) -> ControlDecision:
-        """Return what the controller wants before anything was seen; nothing where it needs readings."""
+        """Return the controller's action before the first reading; None if it needs readings."""
         if isinstance(self._controller, Foresighted):
             return self._of_processes(self._controller.start())
         return ControlDecision()

@@ -151,7 +151,7 @@ class ControlLoop:
         return Step(observation, decision, changes, took, observation.probed)
 
     def _start(self) -> None:
-        """Put in force what protects before anything was seen, where the controller knows that."""
+        """Apply protective settings before the first reading, if the controller can choose them."""
         if not self._started and isinstance(self.controller, Foresighted):
             decision = self.controller.start()
             self._enforce(decision)

@@ -120,10 +120,10 @@ class Controller(Protocol):
 
 @runtime_checkable
 class Foresighted(Protocol):
-    """A controller that knows before the first reading what protects: its sensors may be silent from the start."""
+    """A controller that can protect before the first reading, since sensors may be silent from the start."""
 
     def start(self) -> ControlDecision:
-        """Return what is wanted before anything was seen."""
+        """Return the action before the first reading."""
         ...
 
 

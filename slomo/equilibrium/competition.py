@@ -24,9 +24,10 @@ from slomo.vocabulary.metrics import metric
 
 #: Damped rounds of the fixed point; each halves the remaining distance, which is second order from the start.
 ROUNDS = 4
-#: Mixes whose metrics are read at a time; what they read then stays in a cache.
+#: Number of mixes whose metrics are read together, so that their data stay in a cache.
 _CHUNK_MIXES = 128
-#: Metrics are read in rows of a multiple of so many, so that terms of each are added alike however many are asked for.
+#: Metrics are read in rows padded to a multiple of this, so that the result for one does not depend on how many are
+#: read.
 _WIDTH = 8
 #: PCM does not count L2 references; the vocabulary derives them from these.
 _EXTRA_WEIGHTS = {"L2REF": ("L2MISS", "L2HIT")}

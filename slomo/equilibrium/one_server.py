@@ -115,7 +115,7 @@ class OneServer:
 
     @cached_property
     def fixed_point(self) -> FixedPoints:
-        """Where the server came to rest, in canonical order."""
+        """Result of the server's rounds, in canonical order."""
         load = np.array([[self._load(place) for place in range(len(self.models))]])
         return FixedPoints(self.pressure, load, self.rest.waiting)
 

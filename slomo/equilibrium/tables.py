@@ -19,7 +19,7 @@ from slomo.vocabulary.metrics import METRICS, Kind
 
 #: Metrics to which busy polling adds below full load, so that they do not count served packets.
 POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
-#: Share of the half-saturation that steps are compared with where it is more than the solo value.
+#: Share of the half-saturation that steps are compared with, if it is larger than the solo value.
 COMPARED = 0.1
 #: Rows are padded with zeros to a multiple of this many columns, the number that a processor adds at once.
 _WIDTH = 8
@@ -70,7 +70,7 @@ class Tables:
 
     @cached_property
     def reference(self) -> Floats:
-        """What steps of each pressure are compared with, shape (NFs, pressures)."""
+        """Reference of each pressure for the size of steps, shape (NFs, pressures)."""
         return np.maximum(self.start, COMPARED * self.scale)
 
     @cached_property
@@ -123,9 +123,9 @@ def _row(response: ServerResponse) -> Floats:
 
 @lru_cache(maxsize=4096)
 def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...]) -> Floats:
-    """Return a row of :class:`Tables` for an NF of which only contentiousness is known: its speed is 0.
+    """Return a row of :class:`Tables` for an NF with known contentiousness only: its speed is 0.
 
-    A pressure that it does not report is 0, as its neighbours cannot know more; a solo profile responds to none.
+    A pressure that it does not report is 0; a solo profile responds to none.
     """
     start, terms = np.nan_to_num(profile.solo.to_array(pressures)), basis_size(len(pressures))
     return _without_part_load(_half(profile, pressures, start, (np.zeros(terms), 0.0, 0.0)), len(pressures))
@@ -152,7 +152,7 @@ def _half(
 
 @lru_cache(maxsize=4096)
 def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:
-    """Return weights over a basis of so many pressures, low and high of the metrics `names`; NaN if not reported."""
+    """Return weights, low and high of the metrics `names`, over a basis of this many pressures; NaN if not reported."""
     table = np.zeros((basis_size(pressures) + 2, len(profile.metric_names) + 1))
     table[: len(profile.weights), :-1], table[:, -1] = profile.weights, np.nan
     table[-2, :-1], table[-1, :-1] = profile.low, profile.high

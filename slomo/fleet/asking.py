@@ -1,4 +1,4 @@
-"""The hosts of a campaign as its coordinator reaches them: their workers, questions to all, and who is left out."""
+"""A campaign's hosts from the coordinator's side: their workers, questions to all, and excluded hosts."""
 
 import tempfile
 import time
@@ -28,7 +28,7 @@ _LOOK_S = 1.0
 
 
 class ReachedHosts:
-    """The hosts that take part in a campaign, through a Dask client whose workers they are.
+    """The participating hosts of a campaign, through a Dask client whose workers they are.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class ReachedHosts:
         of: Iterable[str] | None = None,
         needed: bool = False,
     ) -> dict[str, Any]:
-        """Return what hosts answer, by name.
+        """Return the hosts' answers, by name.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class ReachedHosts:
 
 @contextmanager
 def reached(fleet: Fleet, scheduler: str | None, skip_missing: bool, store: CampaignStore) -> Iterator[ReachedHosts]:
-    """Yield the hosts of a fleet, whose workers are started unless a scheduler is named."""
+    """Yield the hosts of a fleet; their workers are started unless a scheduler is named."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slomo-fleet-")))
         starter = Starter(fleet, folder, returning=token_of(store) > 0)
@@ -202,5 +202,5 @@ def lost_scheduler_told() -> Iterator[None]:
 
 
 def token_of(store: CampaignStore) -> int:
-    """Return the token of the last coordinator of a store; 0 where there was none."""
+    """Return the token of a store's last coordinator; 0 if there was none."""
     return int(store.settings().get("token", 0))

@@ -45,7 +45,7 @@ from slomo.vocabulary.network_function import NetworkFunction
 
 #: Number of hosts shown by name while they measure; of more, those with fewest and most runs are shown.
 _NAMED = 8
-#: So many finished runs are collected at a time.
+#: Number of finished runs collected at a time.
 _COLLECTED = 1_000
 
 

@@ -1,4 +1,4 @@
-"""Whether hosts measure alike: version, machine and settings; one run that all of them make; what their probes tell."""
+"""Check that hosts measure alike: version, machine and settings; one run made by all; their probes' readings."""
 
 import statistics
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def outliers(
 ) -> dict[str, str]:
     """Compare all hosts by one run; return those twice farther from the median than the plan's limit.
 
-    `made`: results of hosts that an earlier coordinator had compared.
+    `made`: results of hosts that an earlier coordinator compared.
     """
     if len(hosts.names) < _LEAST_COMPARED:
         return {}

@@ -153,7 +153,7 @@ class _Session:
                     self._layered(wish, self.found.get(wish.knob))
 
     def _leads(self, label: str) -> bool:
-        """Return whether a wish for a knob will be in force: no later receipt has set it."""
+        """Return whether a wish for a knob will be in force, that is, no later receipt has set the knob."""
         owners = [layer.receipt for layer in self.journal.stack(*self.identity(label))]
         return self.receipt.number not in owners or owners[-1] == self.receipt.number
 

@@ -1,8 +1,8 @@
 """Answer about a server on which every NF has a core of its own.
 
 Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
-vectors (`composed`). Then accelerators are added (`accelerated`), offered loads limit the answer, and what was not
-profiled is named. `core_share` asks here for servers with shared cores, `question` for all.
+vectors (`composed`). Then accelerators are added (`accelerated`), offered loads limit the answer, and unprofiled
+properties become reasons. `core_share` uses it for servers with shared cores, `question` for all.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ class Answers:
 
     @cached_property
     def solved(self) -> Solved | None:
-        """The fixed point, solved when first read; None if anything else answers."""
+        """The fixed point, solved on first use; None with another method."""
         if self._allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
             return None
         return Solved(self.server, self.how)
@@ -103,7 +103,7 @@ class Answers:
         return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
 
     def _composed(self, number: int) -> Prediction:
-        """Return the answer from composed vectors, with what they do not know among its reasons."""
+        """Return the answer from composed vectors, with their limitations among its reasons."""
         prediction = composed(self.server, number, self.how)
         reasons, server = list(prediction.reasons), self.server
         if why := self._fallback(number):
@@ -170,7 +170,7 @@ class Answers:
 
 
 def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tuple[float, float] | None) -> Prediction:
-    """Limit an answer by the offered load, and widen it by the uncertainty of a share of the ports."""
+    """Limit an answer by the offered load, and widen it by the uncertainty of a port share."""
     if prediction.model not in (NAME, ALLOCATION):
         low, high = prediction.interval
         prediction = replace(

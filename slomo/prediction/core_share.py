@@ -67,7 +67,7 @@ class SharedCores(Answers):
         return self.answers.method
 
     def _fallback(self, number: int) -> None:
-        """Return None: reasons are in the answers about whole cores."""
+        """Return None: reasons are part of the answers about whole cores."""
 
     def _rates(self) -> dict[int, float]:
         rates: dict[int, float] = {}

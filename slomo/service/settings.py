@@ -46,7 +46,7 @@ class ServiceSettings:
     kubernetes: str | None = None
     #: Whether to evict pods from nodes with a broken promise; one of "off", "dry-run", "on".
     evict: Literal["off", "dry-run", "on"] = "dry-run"
-    #: How many of them per minute, at most.
+    #: Largest number of evictions per minute.
     evict_per_minute: int = 60
     #: Address of an OpenTelemetry collector (OTLP over HTTP); None sends no spans.
     otlp: str | None = None

@@ -1,9 +1,9 @@
 """Models of one machine as prior for another: carried over by physics, then corrected by a few runs there.
 
-What `slomo.adaptation.machines` says of the new machine is off by a factor that changes slowly with the pressure, in
-throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian processes from the
-runs there (Rasmussen and Williams 2006, section 2.2). Each run's throughput is left out in closed form (their equation
-5.12); what is left of those errors sets the width of intervals.
+The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
+pressure, in throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian
+processes from the runs there (Rasmussen and Williams 2006, section 2.2). Errors of each held-out run's throughput have
+a closed form (their equation 5.12) and set the width of intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,8 @@ _EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.1, 0.05, 0.05, 0.5, 0.015
 #: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
 #: there.
 _WAITING_NOISE = 0.2
-#: Of a function's own vector: noise of a run's logarithm, and the share of its largest value that is added to both.
+#: For a function's own vector: noise of a run's logarithm, and the share of its largest value that is added to both
+#: sides of the ratio.
 _OWN_NOISE, _LEAST = 0.05, 0.03
 #: Where a pressure counts half, as a share of the largest.
 _HALF = 0.2
@@ -179,7 +180,7 @@ class _Fitted:
     noise: Floats
     #: Error of each held-out run, divided by the correction's standard deviation.
     scores: Floats
-    #: By metric of its own vector, what each run says of the carried one (logarithms).
+    #: Ratio of each run's own metrics to the carried ones (logarithms), by metric.
     own: Mapping[str, Floats]
 
     @classmethod
@@ -236,10 +237,9 @@ class _Fitted:
         return learned
 
     def own_factors(self, places: Floats, sizes: Mapping[str, float]) -> Floats:
-        """Return each metric of its own vector over what was carried, shape ``(n, metrics)``.
+        """Return the ratio of each metric of its own vector to the carried one, shape ``(n, metrics)``.
 
-        `sizes` is how far the metric is off as a rule: the standard deviation of its correction, on the scale of the
-        throughput's.
+        `sizes` gives each metric's usual error: the standard deviation of its correction, relative to the throughput's.
         """
         names = self.carried.response.profile.metric_names
         factors = np.ones((len(places), len(names)))
@@ -283,9 +283,9 @@ class _Fitted:
 def _own_residuals(
     names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats
 ) -> Mapping[str, Floats]:
-    """Return, by metric that others feel, the logarithm of what was measured over what was carried.
+    """Return the logarithm of measured over carried values, by pressure metric.
 
-    Both are raised by a share of the largest value, since a ratio of next to nothing says nothing.
+    Both are raised by a share of the largest value, since ratios of very small values say nothing.
     """
     rates, answer = flows_and_polled(tuple(names))[0], {}
     for number, name in enumerate(names):
@@ -299,7 +299,7 @@ def _own_residuals(
 
 
 def _own_sizes(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
-    """Return how far each metric of the vectors carried is off, over all functions that were run."""
+    """Return the usual error of each carried metric, over all functions with runs."""
     names = sorted({name for each in fitted for name in each.own})
     rows = {name: np.concatenate([each.own[name] for each in fitted if name in each.own]) for name in names}
     return {name: float(np.sqrt(np.square(row).mean())) for name, row in rows.items()}
@@ -398,8 +398,8 @@ def _model(
 def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
     """Return pressures on the new machine and numbers of neighbours: none first.
 
-    Every other one is as those that the function was measured under; the rest reach everywhere, also where the memory
-    channel is full.
+    Every other one equals a pressure under which the function was measured; the rest cover the whole range, including a
+    full memory channel.
     """
     draw, limit, seen = np.random.default_rng(seed), carried.limit(), carried.response.applicability
     pressure = draw.uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2 * limit

@@ -53,7 +53,7 @@ def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
 def named(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
     """Read one or several texts as people write them, with counts.
 
-    A plain name stays a name, for the library knows which workload it stands for.
+    A plain name stays a name, and the library decides which workload it means.
 
     Examples
     --------

@@ -8,6 +8,7 @@ import pytest
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.online.checker import broken_constraints
 from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import asked_times
 from slomo.placement.policies.base import Policy
 from slomo.placement.policies.registry import policy_names
 from slomo.placement.problem.cluster import Cluster, Server
@@ -45,6 +46,16 @@ def test_random_operations_break_no_constraint(library, profiles, policy) -> Non
 
     assert [said for _ in range(60) for said in operations.step()] == []
     assert placer.requests
+
+
+def test_decisions_about_neighbours_of_a_refused_request_are_timed(library) -> None:
+    """The time of one more decision is taken where a request names one that found no place."""
+    placer = Placer(library, racks(), "predicted")
+    requests = [Request("huge", "lpm", SLO(min_mpps=100.0)), Request("shy", "stats", anti_affinity=("huge",))]
+    refused, placed = placer.place_all(requests)
+
+    assert (refused.accepted, placed.accepted) == (False, True)
+    assert len(asked_times(placer, requests)) == 2
 
 
 @pytest.mark.parametrize("policy", ["predicted", "slomo-search", "first-fit", "dobrescu", "e2", Emptiest])

@@ -312,7 +312,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
 
 
 def _named_first(lost: Sequence[Request]) -> list[Request]:
-    """Return requests, higher priorities first, but each after those that it wants near."""
+    """Return requests, higher priorities first, but each after those that its affinity names."""
     order: dict[str, Request] = {}
 
     def add(request: Request, above: frozenset[str]) -> None:

@@ -50,7 +50,7 @@ class Schedule:
     def pending(self) -> Iterator[PlannedRun]:
         """Yield the runs that can start now: in the plan's order, or in random order by blocks.
 
-        They are made as they are asked for: a plan of millions of repetitions is never listed.
+        They are generated on demand: a plan of millions of repetitions is never listed.
         """
         if not self.interleaved:
             for colocation in self.plan.colocations:

@@ -100,7 +100,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
     @property
     def least_runs(self) -> int:
-        """Runs that the plan is sure to need."""
+        """Number of runs that the plan needs in any case."""
         return len(self.colocations) * self.replicates
 
     @property

@@ -1,9 +1,9 @@
 """Move a pod off a node with a broken promise, through the eviction API; by default only a dry run.
 
-The API server respects disruption budgets; the pod's controller creates it anew, and the scheduler places it. Of a node
-one pod goes at a time: without a promise before with one, low priority before high, and only where its leaving mends
-the node or helps, where another node takes it without breaking a promise, and where something makes it anew. Pods that
-go together come from different nodes and have a place each; others wait until those have been placed.
+The API server respects disruption budgets; the pod's controller creates it anew, and the scheduler places it. A node
+loses one pod at a time: pods without a promise first, then low priority first. A pod is evicted only if that repairs or
+improves the node, another node can take it without breaking a promise, and a controller creates it anew. Pods evicted
+together come from different nodes and have a place each; others wait until those are placed.
 """
 
 import logging
@@ -25,13 +25,13 @@ from slomo.service.servers import RunningServer
 
 _LOG = logging.getLogger("slomo.service.audit")
 Eviction = Literal["off", "dry-run", "on"]
-#: How long pods that went are waited for, at most, and how long a node is left alone after a refusal [s].
+#: Longest time to wait for evicted pods, and pause of a node after a refusal [s].
 PAUSE_S = 30.0
-#: How long a node is left alone from which no pod can go [s].
+#: Pause of a node from which no pod can be evicted [s].
 NO_PLACE_S = 10.0
 #: Largest number of nodes examined each time.
 MOST_NODES = 5
-#: Evictions per minute, at most, unless told otherwise.
+#: Default limit of evictions per minute.
 PER_MINUTE = 60
 
 
@@ -71,7 +71,7 @@ class Evictor:
         self._spared: dict[str, float] = {}
 
     async def look(self, servers: Iterable[RunningServer], judge: NodeJudge) -> list[str]:
-        """Evict pods where that helps, each from another node; return which."""
+        """Evict pods if that helps, each from another node; return them."""
         now_s = self._clock()
         if self._mode == "off" or now_s < self._not_before_s or not (now_s >= self._until_s or self._are_back()):
             return []
@@ -102,14 +102,14 @@ class Evictor:
         return names
 
     def _are_back(self) -> bool:
-        """Say whether pods that went are placed again: as many run as before that need the same."""
+        """Return whether evicted pods are placed again: as many with the same need run as before."""
         if any(uid in self._view.pods for uid in self._gone):
             return False
         there = Counter(need for node in self._view.nodes.values() for need in node.tenants.values())
         return all(there[need] >= count for need, count in self._there.items())
 
     def victim(self, name: str, judge: NodeJudge, taken: Collection[str] = ()) -> tuple[str, str] | None:
-        """Return the uid of the pod whose leaving helps a node most, and a node that takes it, or None.
+        """Return the uid of the pod whose eviction helps a node most, and a node that takes it; or None.
 
         Raises SlomoError if too many mixes would have to be judged.
         """
@@ -149,13 +149,13 @@ class Evictor:
         return {"ok": then.ok, "helps": then.headroom > now.headroom}
 
     def _place(self, uid: str, name: str, node: NodeView, judge: NodeJudge, taken: Collection[str]) -> str | None:
-        """Return another node that takes a pod without breaking a promise, but one of `taken`."""
+        """Return another node, not in `taken`, that can take a pod without breaking a promise."""
         others = [other for other in self._view.nodes if other != name and other not in taken]
         judged = judge.judge(node.tenants[uid], uid, others, self._view)
         return next((other for other, answer in judged.items() if answer.ok and answer.is_judged), None)
 
     async def _evict(self, uid: str, node: str) -> str | None:
-        """Evict a pod; return its name where it goes."""
+        """Evict a pod; return its name if it is evicted."""
         name = self._view.names[uid]
         outcome = await evict(self._watch, self._view, uid, self._mode)
         self._counted.add((self._mode, outcome))

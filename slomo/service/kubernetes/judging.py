@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Mixed:
-    """The mix of a node at one version of its view, its number, and its tenants without a model."""
+    """A node's mix, the mix's number, the version of the view that they are from, and the tenants without a model."""
 
     version: int
     kind: int
@@ -98,7 +98,7 @@ class NodeJudge:
         self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
         self._numbers: dict[tuple[PodNeed, str], int] = {}
         self._mixes: dict[str, _Mixed] = {}
-        #: Number of each mix on each kind of host: a number hashes faster.
+        #: Number of each mix on each kind of host; numbers hash faster.
         self._kinds: dict[tuple[Host, Signature], int] = {}
         self._known: dict[PodNeed, dict[int, Judged]] = {}
         self._needs: dict[str, list[PodNeed]] = {}

@@ -334,6 +334,6 @@ def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:
 
 
 def _best(ranks: Mapping[str, tuple[float, float]]) -> str:
-    """Return the node with the highest rank, of those alike the last by name."""
+    """Return the node with the highest rank; of equal ones the last by name."""
     highest = max(ranks.values())
     return max(name for name, rank in ranks.items() if rank == highest)

@@ -29,7 +29,7 @@ class NodeView:
     exists: bool = False
     tenants: dict[str, PodNeed] = field(default_factory=dict)
     held: dict[str, PodNeed] = field(default_factory=dict)
-    #: Changes with the tenants and is never used twice; results derived from them are cached by it.
+    #: Changes with the tenants and is never reused; results derived from them are cached under it.
     version: int = 0
 
 
@@ -240,7 +240,7 @@ class ClusterView:
         view.version = self.changes
 
     def node_of(self, uid: str) -> str:
-        """Return the node on which a pod runs or for which it is held; empty without one."""
+        """Return the node on which a pod runs or is held; empty without one."""
         hold = self.holds.get(uid)
         return self.pods.get(uid, "") if hold is None else hold.node
 
