@@ -361,7 +361,8 @@ def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
 
 def placed_back(joint: Joint, order: NDArray[np.int64]) -> Joint:
     """Restore the original order of places of servers solved in canonical order."""
-    back = np.argsort(order, axis=1)
+    back = np.empty_like(order)
+    np.put_along_axis(back, order, np.arange(order.shape[1])[np.newaxis], axis=1)
     return replace(
         joint,
         pressure=np.take_along_axis(joint.pressure, back[:, :, None], axis=1),

@@ -77,9 +77,11 @@ def within(members: NDArray[np.integer]) -> Kinds:
     >>> [NEIGHBOURHOODS[kind] for kind in within(np.array([[3, 3, 5]]))[0]]
     ['2 unlike', '2 unlike', '2 like']
     """
-    present = members >= 0
-    equal = (members[:, :, None] == members[:, None, :]) & present[:, None, :]
-    others = equal.sum(axis=2)[:, None, :] - equal  # of each one's kind, without the one who is asked about
-    most = np.where(present[:, None, :], others, 0).max(axis=2, initial=0)
+    present, alike, most = members >= 0, np.zeros_like(members), np.zeros_like(members)
+    columns = np.split(members, members.shape[1], axis=1) if members.size else []
+    for one in columns:
+        alike += members == one
+    for place, one in enumerate(columns):  # NFs of that kind, without the one who is asked about
+        np.maximum(most, alike[:, [place]] - (members == one), out=most, where=one >= 0)
     count = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, members.shape)
     return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)

@@ -230,9 +230,10 @@ def _empty(shape: tuple[int, ...]) -> Rates:
 
 
 def _check_cores(members: Members, whole: Indices) -> None:
-    tenants = (whole >= 0).sum(axis=1)
-    for number in np.unique(members.target):
-        check_cores(members.tenants[number].model, int(tenants[members.target == number].max()))
+    most = np.zeros(len(members.tenants), dtype=np.int64)
+    np.maximum.at(most, members.target, (whole >= 0).sum(axis=1))
+    for number in np.flatnonzero(most):
+        check_cores(members.tenants[number].model, int(most[number]))
 
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
