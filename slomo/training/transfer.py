@@ -8,7 +8,7 @@ a closed form (their equation 5.12) and set the width of intervals.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,6 @@ from slomo.training.training import train
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Kind, Scope
 from slomo.vocabulary.vector import MetricVector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Number of runs beside others from which a function's own runs tell more than a prior.
 ENOUGH_RUNS = 40
@@ -105,7 +102,7 @@ def transfer(
     before = _measured_on(library, machine)
     runs = _runs_on(dataset, machine)
     environment = _environment(runs, machine)
-    seen = {subject.workload.saturated.key: subject for subject in _subjects(runs)}
+    seen = {subject.workload.saturated.key: subject for subject in (() if runs is None else subjects(runs))}
     rich = {key for key, subject in seen.items() if int((subject.counts > 0).sum()) >= ENOUGH_RUNS}
     wanted = [
         library[owner, key]
@@ -161,10 +158,6 @@ def _runs_on(dataset: ProfileDataset | None, machine: Machine) -> ProfileDataset
 def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, Any]:
     environment = {} if runs is None else dict(runs.environment)
     return {**environment, "machines": {machine.name: machine.to_dict()}}
-
-
-def _subjects(runs: ProfileDataset | None) -> "Iterator[Subject]":
-    return iter(()) if runs is None else subjects(runs)
 
 
 @dataclass(frozen=True, eq=False)

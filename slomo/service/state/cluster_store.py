@@ -207,7 +207,7 @@ class ClusterStore:
     ) -> int | None:
         """Store the effects of a change; return its receipt, if it affected requests."""
         journal.put_closed(connection, snapshots[1]["closed"])
-        before, after = (_by_request(snapshot) for snapshot in snapshots)
+        before, after = ({entry["request"]["id"]: entry for entry in snapshot["placed"]} for snapshot in snapshots)
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         if not names:
             self._advance(connection)
@@ -365,7 +365,3 @@ def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:
     failed = sorted(name for name in homes if closed.get(name) == "failed")
     if failed:
         raise Problem(409, f"server '{failed[0]}' has failed since", hint="uncordon it once it is back")
-
-
-def _by_request(snapshot: Entry) -> dict[str, Entry]:
-    return {entry["request"]["id"]: entry for entry in snapshot["placed"]}

@@ -137,7 +137,7 @@ def place_chains(
         name: _judges(estimates, machine, table, predicts=chain_policy(policy).predicts, handover=handover)
         for name, machine in cluster.machine_types.items()
     }
-    nodes = {server.name: _nodes(server) for server in cluster.servers}
+    nodes = {server.name: ((Node(server.cores, server.ways),) * server.used_sockets) for server in cluster.servers}
     judges = {server.name: judges_by_machine[server.machine_type.name] for server in cluster.servers}
     times: list[float] = []
     plan = plan_chains(policy, nodes, chains, judges, allocate=allocate, clock=_Clock(times))
@@ -154,10 +154,6 @@ class _Clock:
         now = time.perf_counter()
         self._times.append(1e3 * (now - self._last))
         self._last = now
-
-
-def _nodes(server: "Server") -> "tuple[Node, ...]":
-    return (Node(server.cores, server.ways),) * server.used_sockets
 
 
 def _judges(
