@@ -87,16 +87,21 @@ class Situation:
         """Return the server if settings divide nothing; None if they do, or models are unknown."""
         if self.server is None:
             return None
-        chosen = [settings[name] for name in self.responses]
-        setting = ServerSetting(
-            ways=[each.mask for each in chosen],
-            bandwidth_percent=[each.bandwidth_percent for each in chosen],
-            cores=[self.cores.get(name) for name in self.responses] if self.cores else None,
-            weights=[each.weight for each in chosen],
-            nodes=[socket + each.remote for each, socket in zip(chosen, self.server.sockets, strict=True)],
-        )
-        server = replace(self.server, setting=setting)
+        cores = tuple(self.cores.get(name) for name in self.responses) if self.cores else None
+        server = self.set_on(replace(self.server, setting=ServerSetting(cores=cores)), settings)
         return None if server.is_divided else server
+
+    def set_on(self, server: TenantModels, settings: Mapping[str, Setting]) -> TenantModels:
+        """Return a server with the same tenants under settings; its cores and port stay."""
+        chosen = [settings[name] for name in self.responses]
+        setting = replace(
+            server.setting,
+            ways=tuple(each.mask for each in chosen),
+            bandwidth_percent=tuple(each.bandwidth_percent for each in chosen),
+            weights=tuple(each.weight for each in chosen),
+            nodes=tuple(socket + each.remote for each, socket in zip(chosen, server.sockets, strict=True)),
+        )
+        return replace(server, setting=setting)
 
     @property
     def open_settings(self) -> dict[str, Setting]:

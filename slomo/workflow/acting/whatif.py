@@ -374,7 +374,7 @@ def what_if(
     advice = advise(careful, margin=margin) if with_advice else None
     if advice is None:
         return answer
-    changed = replace(server, setting=_setting_of(advice, careful, server))
+    changed = careful.set_on(server, advice.settings)
     return replace(answer, advice=advice, advised=answers_on(changed, options).whole())
 
 
@@ -414,15 +414,3 @@ def _situation(
     )
     own, shared = (max(m.excess(ADVICE_COVERAGE, shares_ways=flag) for m in models) for flag in (False, True))
     return situation, replace(situation, shared_doubt=max(0.0, 1.0 - (1.0 + own) / (1.0 + shared))), own
-
-
-def _setting_of(outlook: Outlook, situation: Situation, server: TenantModels) -> ServerSetting:
-    """Convert settings of a controller to a `ServerSetting`."""
-    chosen = [outlook.settings[name] for name in situation.responses]
-    return replace(
-        server.setting,
-        ways=tuple(each.mask for each in chosen),
-        bandwidth_percent=tuple(each.bandwidth_percent for each in chosen),
-        weights=tuple(each.weight for each in chosen),
-        nodes=tuple(socket + each.remote for each, socket in zip(chosen, server.sockets, strict=True)),
-    )
