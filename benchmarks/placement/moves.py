@@ -6,8 +6,8 @@ throughput served of throughput promised (ANAT), less an outage per move.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 ...
     python benchmarks/placement/moves.py DIR --seed 11 --json moves.json
-    python benchmarks/placement/moves.py --seed 11 --share 0.05 --stay-h 0.75      three functions made by hand; of the
-                                                                                   tenants a fifth leaves per tick
+    python benchmarks/placement/moves.py --seed 11 --share 0.05 --churn 0.2     three functions made by hand; a fifth
+                                                                                of the tenants leaves and comes per tick
 """
 
 import argparse
@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--tenants", type=int, default=100, help="present on average")
     parser.add_argument("--hours", type=float, default=3.0)
     parser.add_argument("--stay-h", type=float, default=1.0, help="mean time a tenant stays")
+    parser.add_argument("--churn", type=float, help="share of the tenants that leaves and comes per tick, not --stay-h")
     parser.add_argument("--every-s", type=float, default=600.0)
     parser.add_argument("--outage-s", type=float, default=1.0, help="for which a moved tenant serves nothing")
     parser.add_argument("--share", type=float, action="append", help="budget of a tick, repeatable; many by default")
@@ -70,11 +71,29 @@ def comings_and_goings(library: ModelLibrary, given: argparse.Namespace) -> list
     nfs = sorted({key.split("@")[0] for key in library.workloads(machine) if not key.startswith("synthetic")})
     generator = np.random.default_rng(given.seed)
     per_s = given.tenants / (3600.0 * given.stay_h)
-    count = int(3600.0 * given.hours * per_s)
+    ticks = int(3600.0 * given.hours / given.every_s)
+    new = given.tenants + ticks * int((given.churn or 0.0) * given.tenants)
+    count = int(3600.0 * given.hours * per_s) if given.churn is None else new
     drawn = zip(generator.choice(nfs, size=count).tolist(), generator.choice([0.7, 0.8, 0.9], size=count).tolist(),
                 strict=True)  # fmt: skip
     requests = [Request(f"r{i}", nf, SLO(min_share=share)) for i, (nf, share) in enumerate(drawn)]
+    if given.churn is not None:
+        return replaced(requests, generator, given)
     return list(arrivals(requests, per_s=per_s, mean_stay_s=3600.0 * given.stay_h, seed=given.seed))
+
+
+def replaced(requests: list[Request], generator: np.random.Generator, given: argparse.Namespace) -> list[Event]:
+    """Return events: all arrive, then a share leaves and as many come right before each tick."""
+    present, waiting = requests[: given.tenants], requests[given.tenants :]
+    events = [Event(0.0, arrives=True, request=request) for request in present]
+    some, tick = int(given.churn * given.tenants), given.every_s
+    while waiting[:some] and some:
+        leave = {int(number) for number in generator.choice(len(present), some, replace=False)}
+        events += [Event(tick, arrives=False, request=present[number]) for number in sorted(leave)]
+        events += [Event(tick, arrives=True, request=request) for request in waiting[:some]]
+        present = [request for number, request in enumerate(present) if number not in leave] + waiting[:some]
+        waiting, tick = waiting[some:], tick + given.every_s
+    return events
 
 
 def played(

@@ -5,6 +5,7 @@ others meanwhile are detected and left alone.
 """
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -226,8 +227,7 @@ class _Session:
                 except SlomoError as problem:
                     refused.append(problem.message)
                     continue
-                follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
-                kind, change = _judged(layer, stack, held, follows=follows)
+                kind, change = self._judged(layer, stack, held, layers)
                 if kind == "steady":
                     steady.append(change)
                 elif kind == "pending":
@@ -258,7 +258,18 @@ class _Session:
         if refused and complain:
             raise TestbedError(f"{len(refused)} knobs could not be given back: {refused[0]}", hint="see `slomo doctor`")
         vanished = (*told["vanished"], *gone)
-        return Undone(tuple(restored), vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
+        changed = tuple(change for change in restored if change.before != change.after)
+        return Undone(changed, vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
+
+    def _judged(
+        self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]
+    ) -> tuple[str, Change]:
+        """Return what is to become of one layer of several, and the change that gives its knob back."""
+        follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
+        kind, change = _judged(layer, stack, held, follows=follows)
+        if kind == "steady" and held is not None and self._holder(layer.label) is not None:
+            return "pending", change  # the kernel may remember other CPUs for when the thread leaves its CPU set
+        return kind, change
 
     def _followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:
         """Return which of other knobs, given with values, also set this one, as a CPU set does its members' CPUs."""
@@ -267,11 +278,19 @@ class _Session:
 
     def _holder(self, label: str) -> int | None:
         """Return another open receipt with a knob that decides this one; None without one."""
-        for receipt in self.journal.receipts(still_open=True):
-            values = {layer.knob: layer.value for layer in receipt.layers()}
-            if receipt.number != self.receipt.number and self._followed(self.identity(label)[1], values):
-                return receipt.number
-        return None
+        if not hasattr(self.knobs, "followed"):
+            return None
+        knob, others = self.identity(label)[1], self._others
+        return next((number for number, values in others.items() if self._followed(knob, values)), None)
+
+    @functools.cached_property
+    def _others(self) -> dict[int, dict[str, str | None]]:
+        """Knobs and values of the other open receipts."""
+        return {
+            receipt.number: {layer.knob: layer.value for layer in receipt.layers()}
+            for receipt in self.journal.receipts(still_open=True)
+            if receipt.number != self.receipt.number
+        }
 
     def _restored(
         self, pending: list[Change], steady: list[Change]

@@ -6,7 +6,8 @@ import pytest
 
 from tests.enforce.sequences import KINDS, play
 
-SEEDS = 2
+#: By kind; those named ended otherwise once.
+SEEDS = {"cgroup+scheduler": (22, 10067, 30014)}
 pytestmark = pytest.mark.xdist_group("host")  # they share the machine's control groups with others that set them
 
 
@@ -15,7 +16,7 @@ def test_every_sequence_ends_as_it_must(kind: str, tmp_path: Path, monkeypatch: 
     """Nothing of ours is left, nothing of others is changed, nothing asked for is lost."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     broken = []
-    for seed in range(SEEDS):
+    for seed in SEEDS.get(kind, (0, 1)):
         folder = tmp_path / str(seed)
         folder.mkdir()
         try:
