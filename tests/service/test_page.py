@@ -13,6 +13,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from slomo.service.api import cluster
 from tests.service.conftest import Running
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -98,6 +99,30 @@ def test_a_server_shows_tenants_costs_and_what_if(client: TestClient) -> None:
     more = client.get("/whatif", params={"server": server, "add": "ids"}).text
     assert "What would happen" in more
     assert client.get("/servers/none").status_code == 404
+
+
+def test_a_receipt_shows_what_changed_from_where_to_where(client: TestClient) -> None:
+    """Placed, then removed: both lines name the server."""
+    client.post("/v1/place", json={"requests": [{"id": "a", "nf": "lpm"}]})
+    server = client.get("/v1/cluster/requests/a").json()["decision"]["assignments"][0]["server"]
+    client.delete("/v1/cluster/requests/a")
+    text = client.get("/receipts").text
+
+    assert f"a: nowhere → {server}" in text
+    assert f"a: {server} → nowhere" in text
+
+
+def test_changes_of_the_cluster_are_events(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state now comes at once, another one once something has changed; a stream ends, for clients ask again."""
+    monkeypatch.setattr(cluster, "LASTS_S", 0.5)
+    monkeypatch.setattr(cluster, "LOOK_S", 0.01)
+
+    def states() -> list[str]:
+        return [line for line in client.get("/v1/cluster/events").text.splitlines() if line.startswith("data: ")]
+
+    (before,) = states()
+    client.post("/v1/place", json={"requests": [{"id": "a", "nf": "lpm"}]})
+    assert states() != [before]
 
 
 def test_what_is_laid_out_as_a_grid_is_no_table() -> None:
@@ -229,6 +254,7 @@ def test_everything_can_be_done_by_keyboard(served: Running, browser: Any) -> No
     assert "by-keyboard" in {item["id"] for item in httpx.get(f"{served.url}/v1/cluster/requests").json()["requests"]}
     seen(browser, served.url + "/receipts", 1440, "light")
     browser.find_element("css selector", "button[data-action=undo]").send_keys(Keys.ENTER)
+    browser.switch_to.alert.accept()
     waited_for(browser, "#said", "undone")
     left = {item["id"] for item in httpx.get(f"{served.url}/v1/cluster/requests").json()["requests"]}
     assert "by-keyboard" not in left

@@ -1,5 +1,8 @@
 """`/v1/place` and `/v1/cluster`: the cluster, its placed requests, and the receipts of every change."""
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from slomo.service.application import Service
     from slomo.service.servers import RunningServer
 
+#: How long a stream of events lasts, and how often it is looked whether something has changed [s].
+LASTS_S, LOOK_S = 60.0, 0.5
 #: Number of requests per batch of an asynchronous placement.
 CHUNK = 100
 
@@ -195,6 +200,23 @@ async def receipts(service: "Service", call: Call) -> Answer:
     return Answer({"receipts": service.store.read(lambda connection: journal.receipts(connection, limit))})
 
 
+async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+    """Tell as server-sent events that what runs has changed."""
+    return Answer(media_type="text/event-stream", stream=_changes(service))
+
+
+async def _changes(service: "Service") -> AsyncIterator[bytes]:
+    """Yield the number of changes at once and whenever it differs, for a minute: clients ask again on their own."""
+    shown, end_s = "", time.monotonic() + LASTS_S
+    while time.monotonic() < end_s:
+        view, answers = service.kubernetes.view, service.model_store.answers
+        now = f"{service.cluster_store.revision}-{view.changes}-{answers.fingerprint}"
+        if now != shown:
+            yield f'event: cluster\ndata: {{"state": "{now}"}}\n\n'.encode()
+            shown = now
+        await asyncio.sleep(LOOK_S)
+
+
 async def undo(service: "Service", call: Call) -> Answer:
     """Undo a change."""
     text = call.path["number"]
@@ -233,6 +255,8 @@ OPERATIONS = (
               statuses=(409,), **_WRITES),
     Operation("DELETE", "/v1/cluster/servers/{name:path}", remove_server, "Remove an empty server.",
               statuses=(404, 409), **_WRITES),
+    Operation("GET", "/v1/cluster/events", events, "Tell as server-sent events that what runs has changed.",
+              media_type="text/event-stream", tag="cluster"),
     Operation("GET", "/v1/cluster/requests", requests, "List what is placed.", tag="cluster"),
     Operation("GET", "/v1/cluster/requests/{id:path}", decision, "Show where a request is, and its history.",
               statuses=(404, 409), tag="cluster"),

@@ -26,7 +26,7 @@ def jobs_content(jobs: Sequence[Job]) -> Markup:
             tag("span", job.state, class_="state"), bar, tag("span", job.message, class_="message"),
             button if job.state == "interrupted" else "",
         ])  # fmt: skip
-    return table("Jobs", ("Job", "What", "Accepted", "State", "Progress", "Where it is", ""), rows)
+    return table("Jobs", ("Job", "What", "Accepted", "State", "Progress", "Where it is", "Action"), rows)
 
 
 def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[float]]) -> Markup:
@@ -75,7 +75,10 @@ def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
     rows = []
     for item in receipts:
         names = sorted(item["after"])
-        what = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+        changes = [tag("li", f"{name}: {_where(item['before'][name])} → {_where(item['after'][name])}")
+                   for name in names[:3]]  # fmt: skip
+        more = tag("li", f"and {len(names) - 3} more") if len(names) > 3 else None
+        what = tag("ul", changes, more, class_="changes")
         undone = item["undone_by"]
         button: Any = f"undone by {undone}"
         if undone is None:
@@ -84,7 +87,12 @@ def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
         rows.append(
             [f"#{item['number']}", item["at"][:19].replace("T", " "), item["verb"], what, item["caller"], button]
         )
-    return table("Receipts", ("Receipt", "When (UTC)", "What", "Requests", "By", ""), rows)
+    return table("Receipts", ("Receipt", "When (UTC)", "What", "From where to where", "By", "Action"), rows)
+
+
+def _where(entry: dict[str, Any] | None) -> str:
+    """Return the servers of a placed request."""
+    return "nowhere" if entry is None else ", ".join(sorted({piece["server"] for piece in entry["pieces"]}))
 
 
 def login_content(*, is_wrong: bool) -> Markup:

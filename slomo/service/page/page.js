@@ -39,7 +39,7 @@
     const button = event.target.closest("button[data-action]");
     if (!button) return;
     const id = encodeURIComponent(button.dataset.id);
-    if (button.dataset.action === "undo") attempt(async () => {
+    if (button.dataset.action === "undo" && confirm(button.getAttribute("aria-label") + "?")) attempt(async () => {
       const told = await call("POST", "/v1/receipts/" + id + "/undo");
       again("Receipt " + told.undone + " is undone; receipt " + told.receipt + " says so.");
     });
@@ -64,7 +64,7 @@
   };
   if (find) find.addEventListener("input", show);
 
-  // What runs is shown anew every few seconds; forms and what is focused stay as they are.
+  // What runs is shown anew when it changes; forms and what is focused stay as they are.
   const live = () => [...document.querySelectorAll("[data-live]")];
   const renew = async () => {
     if (document.hidden || live().some((part) => part.contains(document.activeElement))) return;
@@ -78,7 +78,18 @@
     document.querySelector(".status").textContent = fresh.querySelector(".status").textContent;
     if (find) show();
   };
-  if (live().length) setInterval(() => renew().catch(() => {}), 5000);
+  const soon = () => renew().catch(() => {});
+  let changes = null;
+  const follow = () => {
+    if (changes) changes.close();
+    changes = document.hidden ? null : new EventSource("/v1/cluster/events");
+    if (changes) changes.addEventListener("cluster", soon);
+  };
+  if (live().length) {
+    follow();
+    document.addEventListener("visibilitychange", follow);
+    setInterval(soon, 30000);
+  }
 
   for (const chip of document.querySelectorAll(".chip")) {
     chip.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", chip.dataset.nf));

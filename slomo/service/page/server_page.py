@@ -68,7 +68,7 @@ def _tenants(
         promise = [_promised(item), tag("small", item.why, class_="why") if item.why else None]
         support = verdict_badge(told["tenants"][place]["verdict"]) if told else "-"
         rows.append([who, _predicted(item, observed(item)), _lost(item), support, promise, remove])
-    headers = ("Whose", "Predicted, with its interval", "Lost", "Support", "Promise", "")
+    headers = ("Whose", "Predicted, with its interval", "Lost", "Support", "Promise", "Action")
     return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", _SCALE, class_="hint"))
 
 
