@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, UnknownNameError
-from slomo.profiling.campaign.stability import needs_another
+from slomo.profiling.campaign.schedule import needs_another
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan, stream_of
 from slomo.profiling.plans.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
 from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed

@@ -5,10 +5,10 @@ The next repetition depends only on the throughputs of earlier ones, so a resume
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from slomo.profiling.campaign.stability import needs_another
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun, run_seed
+from slomo.records.measurement import dispersion
 from slomo.records.run import RunRecord
 from slomo.vocabulary.colocation import Colocation
 
@@ -113,3 +113,23 @@ class Schedule:
 def record_throughput(record: RunRecord) -> float:
     """Return the target's throughput [Mpps]; 0 for a run without target, which is never repeated for dispersion."""
     return record.target.throughput_mpps if record.beside is not None and record.colocation.target is not None else 0.0
+
+
+def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> bool:
+    """Return whether a co-location must run once more.
+
+    `throughput_mpps`: throughputs of the replicates so far, in order [Mpps]. `plan`: has the number of replicates,
+    their maximum, and the limit.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.colocation import Colocation
+    >>> from slomo.vocabulary.workload import Workload
+    >>> plan = ExperimentPlan("p", (Colocation("m", Workload("lpm")),), replicates=2, maximum_replicates=4)
+    >>> needs_another([1.0], plan), needs_another([1.0, 1.01], plan), needs_another([1.0, 2.0], plan)
+    (True, False, True)
+    """
+    count = len(throughput_mpps)
+    if count < plan.replicates:
+        return True
+    return count < plan.most_replicates and dispersion(throughput_mpps) > plan.dispersion_limit
