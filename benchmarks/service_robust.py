@@ -1,7 +1,7 @@
 """What the service must stand: kills under writes, a full disk, a million requests, requests made up by a fuzzer.
 
-    python benchmarks/service_robust.py [kills|memory|fuzz] ...     all by default
-    SLOMO_KILLS=500 SLOMO_REQUESTS=1000000 SLOMO_FUZZ=300           how often
+    python benchmarks/service_robust.py [kills|memory|fuzz|soak] ...     all by default
+    SLOMO_KILLS=500 SLOMO_REQUESTS=1000000 SLOMO_FUZZ=300 SLOMO_MINUTES=60     how often, how long
     SLOMO_KEEP=FOLDER          kills go on where a run before ended: state, models and what was acknowledged stay there
 
 A service that is killed is a process forked from one that has imported everything, so that a kill takes half a second;
@@ -16,12 +16,14 @@ import http.client
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -196,9 +198,44 @@ def _writes(forked: Forked, ledger: Ledger, turn: int, writer: int) -> None:
         line.close()
 
 
-def resident_mib() -> float:
-    """Return the memory of this process [MiB]."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20
+def soak(minutes: float = float(os.environ.get("SLOMO_MINUTES", "60"))) -> None:
+    """Write, ask and look for so long while models are exchanged every 20 s; memory every minute; then kill -9."""
+    both = ModelLibrary.load(models())
+    libraries = [both, ModelLibrary([both[key] for key in both if key[0] == MACHINE])]  # what is asked is in both
+    with tempfile.TemporaryDirectory() as made:
+        state, folder = Path(made) / "state.sqlite", Path(made) / "models"
+        both.save(folder)
+        forked, ledger, codes, marks, swaps = Forked(folder, state), Ledger(), Counter[int](), list[float](), 0
+        rows = [{"name": f"s{number}", "machine": MACHINE} for number in range(60)]
+        assert ask(forked.line(), "POST", "/v1/cluster/servers", {"servers": rows})[0] == 201
+        bodies = [json.loads(body) for body in questions(2_000, 7)]
+        begun, line, turn = time.monotonic(), forked.line(), 0
+        while time.monotonic() - begun < 60.0 * minutes:
+            _writes(forked, ledger, turn, turn % WRITERS)
+            for body in random.Random(turn).sample(bodies, 40):
+                codes[ask(line, "POST", "/v1/predict", body)[0]] += 1
+            for path in ("/v1/cluster", "/v1/cluster/at-risk", "/v1/receipts", "/v1/drift", "/readyz"):
+                codes[ask(line, "GET", path)[0]] += 1
+            took_s, turn = time.monotonic() - begun, turn + 1
+            if took_s > 20.0 * (swaps + 1):
+                swaps += 1
+                shutil.rmtree(folder)
+                libraries[swaps % 2].save(folder)
+            if took_s > 60.0 * (len(marks) + 1):
+                marks.append(resident_mib(forked.pid))
+                print(f"minute {len(marks)}: {marks[-1]:.0f} MiB, {swaps} swaps, {ledger.acknowledged} writes, "
+                      f"answers {dict(codes)}", flush=True)  # fmt: skip
+        forked.kill()
+        again = Forked(folder, state)
+        ledger.check(again)
+        again.kill()
+    print(f"{minutes:g} minutes, {swaps} swaps, {ledger.acknowledged} acknowledged writes, none lost after kill -9; "
+          f"answers {dict(codes)}; memory each minute [MiB]:", " ".join(f"{mark:.0f}" for mark in marks))  # fmt: skip
+
+
+def resident_mib(pid: int | str = "self") -> float:
+    """Return the memory of a process, by default of this one [MiB]."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * 4096 / 2**20
 
 
 def memory(count: int = int(os.environ.get("SLOMO_REQUESTS", "1000000"))) -> None:
@@ -270,7 +307,7 @@ def fuzz() -> None:
         assert done.returncode == 0
 
 
-PARTS: dict[str, Any] = {"kills": kills, "memory": memory, "fuzz": fuzz}
+PARTS: dict[str, Any] = {"kills": kills, "memory": memory, "fuzz": fuzz, "soak": soak}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

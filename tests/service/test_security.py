@@ -1,7 +1,10 @@
 """Who may do what, limits of a request, and that no question whatsoever breaks the service."""
 
+import gc
 import json
 import os
+import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from starlette.testclient import TestClient
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.service.door.access import read_tokens
+from slomo.service.door.bodies import Questions
+from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.settings import ServiceSettings
 from tests.service.conftest import SERVERS, Started
 
@@ -118,7 +123,6 @@ def test_limits_of_body_batch_depth_and_type(start: Started) -> None:
 def test_models_are_exchanged_whole_or_not_at_all(start: Started, models_folder: Path, tmp_path: Path) -> None:
     """A damaged library does not take the place of one that works; a new one does, and has its own fingerprint."""
     import asyncio
-    import shutil
 
     folder = tmp_path / "models"
     shutil.copytree(models_folder, folder)
@@ -139,6 +143,23 @@ def test_models_are_exchanged_whole_or_not_at_all(start: Started, models_folder:
     assert client.get("/readyz").json()["status"] == "ready"
     assert client.post("/v1/predict", json={"target": "lpm"}).json()["fingerprint"] != before
     assert client.post("/v1/predict", json={"target": "ids"}).status_code == 422
+
+
+def test_models_that_were_exchanged_are_forgotten(models_folder: Path, tmp_path: Path) -> None:
+    """Nothing that answered by them keeps them: the memory of a service does not grow with every exchange."""
+    folder = tmp_path / "models"
+    shutil.copytree(models_folder, folder)
+    store = ModelStore(folder)
+    store.answers.columns(Questions(["lpm"], [["nat"]], machine="e5-2620v4"))
+    before = [weakref.ref(store.answers.library[key]) for key in store.answers.library]
+    index = folder / "library.json"
+    rows = json.loads(index.read_text(encoding="utf-8"))
+    rows["models"] = [row for row in rows["models"] if "ids" not in row["workload"]]
+    index.write_text(json.dumps(rows), encoding="utf-8")
+    assert store.refresh()
+    gc.collect()
+
+    assert [model for model in before if model() is not None] == []
 
 
 ANYTHING = st.recursive(

@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+from slomo.equilibrium.judgement import doubted
+from slomo.equilibrium.settling import response_table
 from slomo.errors import SlomoError
 from slomo.files.opening import read_bytes
 from slomo.models.checked_json import MAX_BYTES
@@ -76,6 +78,8 @@ class ModelStore:
             if fingerprint_of(self._directory) != now:
                 return False  # still being written
             self.answers, self._seen, self.fault, self.loaded_at_s = fresh, now, None, time.time()
+            for cached in (response_table, doubted):  # else they keep the replaced models: 3 MiB per exchange
+                cached.cache_clear()
             return True
 
     def _read(self, fingerprint: str) -> ServiceAnswers:
