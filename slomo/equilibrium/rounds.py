@@ -135,6 +135,11 @@ class Rest:
         """Return the results of the given servers."""
         return Rest(self.vectors[:, rows], self.status[rows], self.pace[rows], self.waiting[rows])
 
+    def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
+        """Write where the rounds of these servers ended."""
+        self.vectors[:, rows], self.status[rows] = part.vectors, part.status
+        self.pace[rows], self.waiting[rows] = part.pace, part.waiting
+
     @classmethod
     def joined(cls, parts: Sequence["Rest"]) -> "Rest":
         """Return the results of all parts' servers, in order."""

@@ -23,6 +23,9 @@ from slomo.models.responses.server_response import ServerResponse
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
 #: The first pass ends when nothing moves by more than this many times :data:`TOLERANCE`.
 _LOOSE = 10.0
+#: Where the correction changed a pressure by more than the first share, throughput and traffic may still disagree. They
+#: are corrected again while they disagree by more than the second, at most this many times.
+_MOVED, _APART, _CORRECTIONS = 0.1, 0.01, 12
 #: Relative excess of summed occupancies over the cache allowed for counting errors.
 _ROUNDING = 0.02
 #: Number of servers per pass of the numpy rounds, so that their data stay in a cache.
@@ -107,7 +110,7 @@ class ResponseTable:
         """Solve servers, each distinct saturated one once; arguments as for :meth:`laid_out`.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
-        at the first result, and the rounds continue from there.
+        at the result, and the rounds continue from there until both agree: NFs then move what they serve.
         """
         back = None
         if not np.isfinite(offered).any():
@@ -117,7 +120,21 @@ class ResponseTable:
         servers = members, offered, self.full_kib(members)
         rest = self.settled(servers, Rest.beginning(begin, np.ones(members.shape)), tries, _LOOSE * TOLERANCE)
         pace = self._pace(members, rest.pressure)
+        felt = rest.pressure
         rest = self.settled(servers, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
+        moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2))
+        left = np.flatnonzero(rest.converged & moved)
+        for _ in range(_CORRECTIONS):
+            read = self._pace(members[left], rest.pressure[left])
+            apart = (np.abs(read - rest.pace[left]) > _APART * rest.pace[left]).any(axis=1)
+            left, read = left[apart], read[apart]
+            if not len(left):
+                break
+            begin = Rest.beginning(rest.vector[left], np.sqrt(read * rest.pace[left]), rest.waiting[left])
+            part = self.settled((members[left], offered[left], servers[2][left]), begin, tries, TOLERANCE)
+            kept = part.converged
+            rest.put(left[kept], part.rows(np.flatnonzero(kept)))
+            left = left[kept]
         return rest if back is None else rest.rows(back)
 
     def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:

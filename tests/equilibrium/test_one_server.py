@@ -81,6 +81,17 @@ def test_no_more_is_moved_than_the_channel_has_and_waiting_is_what_makes_it_so(c
     assert alone > most
 
 
+def test_what_functions_serve_is_what_they_move(crowded):
+    """On a full channel, too: throughput read at rest, times what a packet moves, is the traffic the others feel."""
+    members = np.array([[number] * 6 for number in range(len(crowded))])
+    joint = solve_joint(crowded, members)
+    for number, model in enumerate(crowded):
+        profile = model.response.profile
+        packet = profile.under(joint.pressure[number])[:, profile.metric_names.index("LMB")]
+        moved = float(packet @ joint.throughput_mpps[number])
+        assert moved <= 1.02 * model.capacities.limit(METRICS["LMB"])
+
+
 @pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.4, 1), (0.15, 1), (0.15, 1))], ids=["enough", "too few"])
 def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries):
     """Many saturated servers, a third of them twice, fill lanes; what does not come to rest goes on to the next try."""
