@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.equilibrium import lanes
+from slomo.equilibrium import lanes, settling
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
+from slomo.equilibrium.settling import response_table
 from slomo.models.error_shape import ErrorShape, shapes_at
 from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
 from slomo.models.responses.server_response import ServerResponse
@@ -81,15 +82,32 @@ def test_no_more_is_moved_than_the_channel_has_and_waiting_is_what_makes_it_so(c
     assert alone > most
 
 
-def test_what_functions_serve_is_what_they_move(crowded):
-    """On a full channel, too: throughput read at rest, times what a packet moves, is the traffic the others feel."""
-    members = np.array([[number] * 6 for number in range(len(crowded))])
-    joint = solve_joint(crowded, members)
-    for number, model in enumerate(crowded):
-        profile = model.response.profile
-        packet = profile.under(joint.pressure[number])[:, profile.metric_names.index("LMB")]
-        moved = float(packet @ joint.throughput_mpps[number])
-        assert moved <= 1.02 * model.capacities.limit(METRICS["LMB"])
+def test_what_functions_serve_is_what_the_traffic_was_solved_for(models, monkeypatch):
+    """Also where the smooth speed follows no pressure at all, so that one correction is not enough."""
+    blunt = [_of_one_speed(model) for model in models]
+    table, members = response_table(tuple(blunt)), np.array([[0] * 6, [1] * 6, [2] * 6, [0, 0, 1, 1, 2, 2]])
+
+    def apart():
+        rest = table.settle(members, np.full(members.shape, np.inf))
+        pairs = [
+            (blunt[who].response, rest.pressure[i, place], rest.pace[i, place])
+            for i, row in enumerate(members)
+            for place, who in enumerate(row)
+        ]
+        read = [float(nf.rows_mpps(felt[np.newaxis], np.array([5.0]))[0]) for nf, felt, _ in pairs]
+        solved = [pace * float(nf.speed_mpps(felt[np.newaxis])[0]) for nf, felt, pace in pairs]
+        assert rest.converged.all()
+        return float(np.abs(np.array(read) / np.array(solved) - 1.0).max())
+
+    assert apart() < 0.011
+    monkeypatch.setattr(settling, "_CORRECTIONS", 0)
+    assert apart() > 0.02
+
+
+def _of_one_speed(model):
+    speed = np.zeros_like(model.response.speed)
+    speed[0] = model.solo_mpps
+    return replace(model, response=replace(model.response, speed=speed, slowest_mpps=0.0))
 
 
 @pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.4, 1), (0.15, 1), (0.15, 1))], ids=["enough", "too few"])
