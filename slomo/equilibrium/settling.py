@@ -130,8 +130,8 @@ class ResponseTable:
             left, read = left[apart], read[apart]
             if not len(left):
                 break
-            begin = Rest.beginning(rest.vector[left], np.sqrt(read * rest.pace[left]), rest.waiting[left])
-            part = self.settled((members[left], offered[left], servers[2][left]), begin, tries, TOLERANCE)
+            again = Rest.beginning(rest.vector[left], np.sqrt(read * rest.pace[left]), rest.waiting[left])
+            part = self.settled((members[left], offered[left], servers[2][left]), again, tries, TOLERANCE)
             kept = part.converged
             rest.put(left[kept], part.rows(np.flatnonzero(kept)))
             left = left[kept]
