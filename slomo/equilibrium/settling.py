@@ -124,7 +124,7 @@ class ResponseTable:
         rest = self.settled(servers, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
         moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2))
         left = np.flatnonzero(rest.converged & moved)
-        for _ in range(_CORRECTIONS):
+        for _ in range(_CORRECTIONS if len(left) else 0):
             read = self._pace(members[left], rest.pressure[left])
             apart = (np.abs(read - rest.pace[left]) > _APART * rest.pace[left]).any(axis=1)
             left, read = left[apart], read[apart]

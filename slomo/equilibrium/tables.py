@@ -237,7 +237,7 @@ def read_mpps(
     mpps = np.zeros(len(who))
     order = np.argsort(who.astype(np.int16) if len(responses) < _SHORT else who, kind="stable")
     numbers, starts = np.unique(who[order], return_index=True)
-    for number, mine in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+    for number, mine in zip(numbers.tolist(), np.split(order, starts[1:]) if len(who) else (), strict=True):
         mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])
     return mpps
 
