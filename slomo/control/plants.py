@@ -42,6 +42,8 @@ class SimulatedPlant(SimulatedTime):
         Of the simulations.
     moves : PaidMoves, optional
         What tenants pay that change nodes; nothing by default.
+    latency_limits_us : mapping of str to float, optional
+        Tenant -> what the 95th percentile of its latency must stay below, at the load it is offered.
 
     Examples
     --------
@@ -61,10 +63,12 @@ class SimulatedPlant(SimulatedTime):
         *,
         seed: int = 0,
         moves: PaidMoves | None = None,
+        latency_limits_us: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
+        self._moves, self.latency_limits_us = moves, dict(latency_limits_us or {})
         self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
-        self._loads, self._moves, self._seed, self._runs = loads, moves, seed, 0
+        self._loads, self._seed, self._runs = loads, seed, 0
 
     def observe(self) -> MachineReading:
         """Simulate all tenants under the settings in force."""
@@ -92,6 +96,7 @@ class SimulatedPlant(SimulatedTime):
                 tenant.vector.get("L3OCC"),
                 tenant.vector.get("L3MISS"),
                 latency_us=None if offered is None else tenant.latency_us.get("p95"),
+                latency_limit_us=self.latency_limits_us.get(occupant.name),
             )
         return MachineReading(self.time_s, readings, probed=times > 1)
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def before_after_figure(bars: Mapping[str, float], reference: float | None = None) -> "Figure":
+def before_after_figure(
+    bars: Mapping[str, float], reference: float | None = None, meaning: str = "no noise"
+) -> "Figure":
     """Draw one bar per situation, with its value, and a line at the reference.
 
     Examples
@@ -26,7 +28,7 @@ def before_after_figure(bars: Mapping[str, float], reference: float | None = Non
     drawn = axes.bar(list(bars), list(bars.values()), color=COLOURS[0], width=0.65)
     axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=9)
     if reference is not None:
-        axes.axhline(reference, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"no noise: {reference:.2f}")
+        axes.axhline(reference, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"{meaning}: {reference:.2f}")
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.16))
     axes.set_ylabel("throughput [Mpps]")
     axes.set_ylim(0, 1.12 * max([*bars.values(), reference or 0.0], default=1.0))
