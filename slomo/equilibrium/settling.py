@@ -110,7 +110,8 @@ class ResponseTable:
         """Solve servers, each distinct saturated one once; arguments as for :meth:`laid_out`.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
-        at the result, and the rounds continue from there until both agree: NFs then move what they serve.
+        at the result, and the rounds continue from there. If that moves a pressure by more than a tenth, they are
+        corrected again until both throughputs agree to 1 %. If those do not converge, the last ones that did count.
         """
         back = None
         if not np.isfinite(offered).any():
