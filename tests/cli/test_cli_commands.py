@@ -199,7 +199,8 @@ def test_dry_run_says_how_much_and_runs_nothing(capsys, tmp_path: Path) -> None:
     forecast = answer(capsys, f"profile lpm --plan pressure --out {out} --dry-run")
 
     assert (forecast["dry_run"], forecast["runs"], forecast["pending"]) == (True, 442, 442)
-    assert forecast["part_load_runs"] == 147
+    assert forecast["part_load_runs"] == forecast["later_runs"] == 147
+    assert forecast["whole_s"] == pytest.approx(forecast["estimate_s"] * (442 + 147) / 442)
     assert not list(tmp_path.iterdir())
 
 

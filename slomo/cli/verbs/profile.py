@@ -198,7 +198,8 @@ def _target_error(text: str | None, design: str) -> float | None:
 
 def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: Any) -> None:
     from slomo.files.durable import write_durably
-    from slomo.profiling.campaign.description import describe_campaign
+    from slomo.profiling.campaign.description import describe_campaign, duration_text
+    from slomo.profiling.plans.latency_plans import LOADS, PRESSURES
     from slomo.profiling.plans.reduced_mixes import part_load_runs
     from slomo.simulator.first_compile import is_compiled
     from slomo.workflow.profile import plan_experiments
@@ -210,11 +211,14 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
     if save_plan is not None:
         write_durably(save_plan, json.dumps(plan.to_dict()) + "\n")
     described = describe_campaign(plan, testbed, store, jobs)
-    contended = arguments["plan"] in ("all", "pressure")
+    contended, targets = arguments["plan"] in ("all", "pressure"), len(arguments["network_functions"])
     idle = part_load_runs(arguments["design"], arguments["runs"]) if contended else 0
+    timed = len(LOADS) * (1 + PRESSURES) if latency else 0
+    more = targets * (idle + timed) + reduced
+    whole_s = described.with_more_s(more)
     compiles = testbed.name == "simulated" and not is_compiled()
     if as_json:
-        after = {"part_load_runs": idle * len(arguments["network_functions"]), "compiles_first": compiles}
+        after = {"part_load_runs": idle * targets, "later_runs": more, "whole_s": whole_s, "compiles_first": compiles}
         emit_json({"dry_run": True, **described.to_dict(), **after})
     else:
         click.echo(str(described))
@@ -224,10 +228,12 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
         if idle:
             click.echo(f"  then {idle} runs per network function at 15 to 95 % of what it served alone")
-        if latency:
-            click.echo("  then 48 runs per network function for latency, at loads that depend on what it served")
+        if timed:
+            click.echo(f"  then {timed} runs per network function for latency, at loads that depend on what it served")
         if reduced:
             click.echo(f"  then {reduced} mixes at reduced load, as shares of what the network functions served alone")
+        if more:
+            click.echo(f"  in all {described.pending + more} runs, about {duration_text(whole_s)}")
 
 
 def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:

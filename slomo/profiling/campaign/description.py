@@ -36,7 +36,8 @@ class CampaignDescription(Stored):
     most_runs: int
     #: Runs at a time.
     jobs: int
-    #: Expected wall time of the remaining runs [s].
+    #: Expected duration of one run, on average, and wall time of the remaining runs [s].
+    run_s: float
     estimate_s: float
 
     def __str__(self) -> str:
@@ -46,8 +47,12 @@ class CampaignDescription(Stored):
         lines.append(f"  {self.runs} runs{more}, {self.finished} finished, {self.pending} left, {self.jobs} at a time")
         if self.failures:
             lines.append(f"  {len(self.failures)} attempts failed so far, the last: {self.failures[-1]}")
-        lines.append(f"  about {duration_text(self.estimate_s)}")
+        lines.append(f"  about {duration_text(self.estimate_s)}: {self.pending} runs of {self.run_s:.3g} s")
         return "\n".join(lines)
+
+    def with_more_s(self, runs: int) -> float:
+        """Return the expected wall time of the remaining runs and of `runs` more of average duration [s]."""
+        return self.estimate_s + runs * self.run_s / self.jobs
 
 
 def describe_campaign(
@@ -71,7 +76,7 @@ def describe_campaign(
     plan 'toy' on toy, testbed toy
       lpm@64B,100000f: 4 co-locations
       4 runs, 0 finished, 4 left, 2 at a time
-      about 1 min
+      about 1 min: 4 runs of 30 s
     """
     check_plan(plan, testbed)
     exists = store is not None and Path(store).exists()
@@ -95,6 +100,7 @@ def describe_campaign(
         failures=failures,
         most_runs=len(plan) * plan.most_replicates,
         jobs=workers,
+        run_s=busy_s / max(pending, 1),
         estimate_s=busy_s / max(1, min(workers, pending)),
     )
 
