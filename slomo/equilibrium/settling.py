@@ -23,9 +23,9 @@ from slomo.models.responses.server_response import ServerResponse
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
 #: The first pass ends when nothing moves by more than this many times :data:`TOLERANCE`.
 _LOOSE = 10.0
-#: Where the correction changed a pressure by more than the first share, throughput and traffic may still disagree. They
-#: are corrected again while they disagree by more than the second, at most this many times.
-_MOVED, _APART, _CORRECTIONS = 0.1, 0.01, 12
+#: Share by which the throughput read and the one solved for may disagree at rest, share of a pressure that the
+#: correction may move before that is looked at, and most repetitions of the correction.
+_APART, _MOVED, _CORRECTIONS = 0.01, 0.03, 40
 #: Relative excess of summed occupancies over the cache allowed for counting errors.
 _ROUNDING = 0.02
 #: Number of servers per pass of the numpy rounds, so that their data stay in a cache.
@@ -110,8 +110,8 @@ class ResponseTable:
         """Solve servers, each distinct saturated one once; arguments as for :meth:`laid_out`.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
-        at the result, and the rounds continue from there. If that moves a pressure by more than a tenth, they are
-        corrected again until both throughputs agree to 1 %. If those do not converge, the last ones that did count.
+        at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
+        repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
         back = None
         if not np.isfinite(offered).any():
@@ -124,19 +124,36 @@ class ResponseTable:
         felt = rest.pressure
         rest = self.settled(servers, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
         moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2))
-        left = np.flatnonzero(rest.converged & moved)
-        for _ in range(_CORRECTIONS if len(left) else 0):
-            read = self._pace(members[left], rest.pressure[left])
-            apart = (np.abs(read - rest.pace[left]) > _APART * rest.pace[left]).any(axis=1)
-            left, read = left[apart], read[apart]
-            if not len(left):
-                break
-            again = Rest.beginning(rest.vector[left], np.sqrt(read * rest.pace[left]), rest.waiting[left])
-            part = self.settled((members[left], offered[left], servers[2][left]), again, tries, TOLERANCE)
-            kept = part.converged
-            rest.put(left[kept], part.rows(np.flatnonzero(kept)))
-            left = left[kept]
+        self._agreed(servers, rest, np.flatnonzero(rest.converged & moved), tries)
         return rest if back is None else rest.rows(back)
+
+    def _agreed(
+        self,
+        servers: tuple[NDArray[np.int64], Floats, Floats],
+        rest: Rest,
+        left: NDArray[np.int64],
+        tries: Sequence[tuple[float, int]],
+    ) -> None:
+        """Correct the servers `left` of `rest` until the throughput read and the one solved for agree.
+
+        Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
+        channel, throughput falls with waiting more steeply than the rounds see.
+        """
+        share, before = np.full(len(left), 0.5), np.zeros((len(left), servers[0].shape[1]))
+        for correction in range(_CORRECTIONS + 1):
+            change = self._pace(servers[0][left], rest.pressure[left]) / rest.pace[left] - 1.0
+            apart = np.flatnonzero((np.abs(change) > _APART).any(axis=1) | ~rest.converged[left])
+            left, change, share, before = left[apart], change[apart], share[apart], before[apart]
+            if not len(left):
+                return
+            if correction == _CORRECTIONS:
+                rest.status[left, 0] = 0.0
+                return
+            share[(change * before).sum(axis=1) < 0.0] *= 0.5
+            pace = rest.pace[left] * (1.0 + share[:, None] * change)
+            again, before = Rest.beginning(rest.vector[left], pace, rest.waiting[left]), change
+            mine = (servers[0][left], servers[1][left], servers[2][left])
+            rest.put(left, self.settled(mine, again, tries, TOLERANCE))
 
     def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
         """Return throughput over the smooth speed, shape (servers, places)."""
