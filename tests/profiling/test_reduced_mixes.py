@@ -31,11 +31,11 @@ def measured() -> ProfileDataset:
         NETWORK_FUNCTIONS,
         machine=MACHINE,
         design="sobol",
-        runs=40,
-        mixes=40,
+        runs=24,
+        mixes=20,
         seed=1,
         testbed=SimulatedTestbed(MACHINE, **QUICK),
-        reduced_mixes=40,
+        reduced_mixes=24,
     )
 
 
@@ -102,9 +102,9 @@ def test_profile_refuses_impossible_mixes_at_reduced_load(count, plan) -> None:
 
 def test_reduced_mixes_leave_everything_at_full_load_as_it_was(measured: ProfileDataset, full: ProfileDataset) -> None:
     """Sensitivity and the intervals of composed predictions are the same numbers with and without such mixes."""
-    with_them, without = (train(dataset, models=["slomo-xgb", "slomo-gbr"], seed=0) for dataset in (measured, full))
+    with_them, without = (train(dataset, models=["slomo-gbr"], seed=0) for dataset in (measured, full))
 
-    assert len(measured) > len(full) + 40
+    assert len(measured) > len(full) + 24
     assert list(with_them) == list(without)
     for key, model in without.items():
         for name, sensitivity in model.sensitivity.items():
@@ -115,7 +115,7 @@ def test_reduced_mixes_leave_everything_at_full_load_as_it_was(measured: Profile
 def test_trained_models_know_how_far_arrivals_stray(measured: ProfileDataset, full: ProfileDataset) -> None:
     """With such mixes, intervals at reduced load hold on unseen mixes, and are as wide as these mixes strayed."""
     with_them, without = (train(dataset, models=["none"], seed=0) for dataset in (measured, full))
-    plan = reduced_mixes_plan(full, 30, stream="test", seed=5)
+    plan = reduced_mixes_plan(full, 16, stream="test", seed=5)
     runs = run_campaign(plan, SimulatedTestbed(MACHINE, **QUICK)).frame
 
     inside, widths = [], []
@@ -129,7 +129,7 @@ def test_trained_models_know_how_far_arrivals_stray(measured: ProfileDataset, fu
     for library in (with_them, without):
         low, high = solve_server(library, light, MACHINE).tenants[0].interval
         widths.append(high - low)
-    assert len(inside) >= 50
+    assert len(inside) >= 24
     assert np.mean(inside) >= 0.75
     assert widths[0] != widths[1]
     assert min(widths) > 0.0
