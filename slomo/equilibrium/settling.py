@@ -124,7 +124,8 @@ class ResponseTable:
         felt = rest.pressure
         rest = self.settled(servers, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
         moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2))
-        self._agreed(servers, rest, np.flatnonzero(rest.converged & moved), tries)
+        if (rest.converged & moved).any():
+            self._agreed(servers, rest, np.flatnonzero(rest.converged & moved), tries)
         return rest if back is None else rest.rows(back)
 
     def _agreed(
