@@ -115,6 +115,14 @@ def _observe(observations: Iterable[Mapping[str, Any]]) -> _Call:
     return _Call("/v1/observations", {"observations": [dict(item) for item in observations]}, is_write=True)
 
 
+def _report(node: str, report: Mapping[str, Any]) -> _Call:
+    return _Call(f"/v1/agents/{quote(node, safe='')}", dict(report))
+
+
+def _plan(node: str) -> _Call:
+    return _Call(f"/v1/agents/{quote(node, safe='')}/plan", method="GET")
+
+
 def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
@@ -240,6 +248,16 @@ class Client(_Connection):
         said: dict[str, Any] = self._send(_observe(observations))
         return said
 
+    def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Send what the agent of a node found, as ``POST /v1/agents/{node}`` takes it."""
+        said: dict[str, Any] = self._send(_report(node, report))
+        return said
+
+    def plan(self, node: str) -> dict[str, Any] | None:
+        """Return the plan that the agent of a node carries out; None without one."""
+        said: dict[str, Any] = self._send(_plan(node))
+        return None if said["plan"] is None else dict(said["plan"])
+
     def get(self, path: str) -> Any:
         """Read anything the API offers."""
         return self._send(_Call(path, method="GET"))
@@ -300,6 +318,16 @@ class AsyncClient(_Connection):
         """Send outcomes, as :meth:`Client.observe`."""
         said: dict[str, Any] = await self._send(_observe(observations))
         return said
+
+    async def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Send what the agent of a node found, as :meth:`Client.report`."""
+        said: dict[str, Any] = await self._send(_report(node, report))
+        return said
+
+    async def plan(self, node: str) -> dict[str, Any] | None:
+        """Return a node's plan, as :meth:`Client.plan`."""
+        said: dict[str, Any] = await self._send(_plan(node))
+        return None if said["plan"] is None else dict(said["plan"])
 
     async def get(self, path: str) -> Any:
         """Read anything the API offers."""

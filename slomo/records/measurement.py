@@ -120,13 +120,16 @@ def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
     )
 
 
-def _others(record: RunRecord) -> MetricVector:
-    """Return the socket's vector beside the target, less the target's own part.
+def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
+    """Return a socket's vector less one tenant's own part.
 
     Only additive metrics can be subtracted; the others are the socket's.
+
+    Examples
+    --------
+    >>> dict(others_of(MetricVector({"CAR": 5.0, "IPC": 1.5}), MetricVector({"CAR": 2.0}, scope=Scope.CORE)))
+    {'L2MISS': 3.0, 'IPC': 1.5}
     """
-    assert record.beside is not None
-    socket, own = record.beside.socket, record.target.vector
     values: dict[str, float] = {}
     for name, value in socket.items():
         if METRICS[name].rule is not Rule.SUM:
@@ -134,3 +137,8 @@ def _others(record: RunRecord) -> MetricVector:
         elif name in own:
             values[name] = max(0.0, value - own[name])
     return MetricVector(values, scope=Scope.SOCKET)
+
+
+def _others(record: RunRecord) -> MetricVector:
+    assert record.beside is not None
+    return others_of(record.beside.socket, record.target.vector)

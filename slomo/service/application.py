@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.documents import read_cluster
+from slomo.service.agents import Agents
 from slomo.service.door.access import Gate, read_tokens
 from slomo.service.door.endpoint import Endpoint, NotFound
 from slomo.service.door.operation import Caller, Operation
@@ -58,6 +59,7 @@ class Service:
         self.settings = settings
         self.operations: tuple[Operation, ...] = ()
         self.metrics = Metrics()
+        self.agents = Agents()
         self.tracer = Tracer(settings.otlp)
         tokens = () if settings.token_file is None else read_tokens(settings.token_file)
         mutual = settings.client_ca is not None
@@ -90,6 +92,7 @@ class Service:
         self._judge: tuple[Any, Any] = (None, None)
         self._placed_kept: tuple[Any, list[RunningServer]] = (None, [])
         self.metrics.source(self._gauges)
+        self.metrics.source(self.agents.gauges)
 
     @property
     def jobs(self) -> Jobs:

@@ -187,6 +187,28 @@ def test_chart_says_what_the_manifests_say() -> None:
     assert made["initContainers"][0]["startupProbe"] == shipped["initContainers"][0]["startupProbe"]
 
 
+def test_agents_manifests_have_rights_on_the_node_only_where_they_need_them() -> None:
+    """The plain one has none; the other is the same but for its rights and options, and does not enforce by itself."""
+    plain, host = (
+        list(yaml.safe_load_all((DEPLOY / f"kubernetes/{name}.yaml").read_text(encoding="utf-8")))
+        for name in ("slomo-agent", "slomo-agent-host")
+    )
+    pods = [documents[-1]["spec"]["template"]["spec"] for documents in (plain, host)]
+
+    assert plain[:-1] == host[:-1]
+    assert pods[0]["securityContext"]["runAsNonRoot"]
+    assert "hostPID" not in pods[0]
+    assert pods[1]["hostPID"]
+    for pod in pods:
+        (container,) = pod["containers"]
+        assert "--enforce" not in container["command"]
+        assert {item["name"] for item in container["volumeMounts"]} == {item["name"] for item in pod["volumes"]}
+    text = (DEPLOY / "helm/slomo/templates/agent.yaml").read_text(encoding="utf-8")
+    assert text.count("{{- if") == text.count("{{- end }}")
+    for pod in pods:
+        assert all(f"name: {item['name']}," in text for item in pod["volumes"])
+
+
 def test_helm_renders_what_the_manifests_say() -> None:
     """Helm itself accepts the chart; without models, it refuses."""
     helm = shutil.which("helm")
@@ -202,6 +224,13 @@ def test_helm_renders_what_the_manifests_say() -> None:
 
     assert named(yaml.safe_load_all(rendered().stdout)) == named(MANIFESTS)
     assert rendered("--set", "models.claim=").returncode != 0
+    for options, name in ((["agent.counters=auto", "agent.enforce=resctrl"], "slomo-agent-host"), ([], "slomo-agent")):
+        given = [word for option in ("agent.enabled=true", *options) for word in ("--set", option)]
+        made = next(
+            item for item in yaml.safe_load_all(rendered(*given).stdout) if item and item["kind"] == "DaemonSet"
+        )
+        shipped = list(yaml.safe_load_all((DEPLOY / f"kubernetes/{name}.yaml").read_text(encoding="utf-8")))[-1]
+        assert made["spec"]["template"]["spec"]["volumes"] == shipped["spec"]["template"]["spec"]["volumes"]
     watched = list(yaml.safe_load_all(
         rendered("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true").stdout
     ))  # fmt: skip

@@ -50,7 +50,9 @@ def test_examples_are_answered(host: TestClient, method: str, path: str) -> None
         assert host.post("/v1/workloads", json=EXAMPLES["POST", "/v1/workloads"]).status_code == 201
     body: dict[str, Any] = copy.deepcopy(EXAMPLES[method, path])
     kind = {"data": body} if path == "/login" else {"json": body}
-    answer = host.request(method, path.replace("{id}", "1"), follow_redirects=False, **kind)  # type: ignore[arg-type]
+    answer = host.request(
+        method, path.replace("{id}", "1").replace("{node}", "worker-1"), follow_redirects=False, **kind
+    )  # type: ignore[arg-type]
     success = next(item.success for item in OPERATIONS if (item.method, item.path) == (method, path))
 
     assert answer.status_code == success, answer.text

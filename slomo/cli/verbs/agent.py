@@ -1,7 +1,9 @@
-"""`slomo agent`: observe the network functions of one Kubernetes node, and tell the service."""
+"""`slomo agent`: observe the network functions of one Kubernetes node, tell the service, and carry out its plan."""
 
 import asyncio
+import contextlib
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,22 @@ from slomo.cli.types import POSITIVE_COUNT
 @click.option("--token-file", metavar="FILE", type=click.Path(), help="File with the secret of a token (observe).")
 @click.option("--kubernetes", default="in-cluster", show_default=True, metavar="URL", help="API server.")
 @click.option("--every", type=POSITIVE_COUNT, default=10, show_default=True, metavar="S", help="Seconds between looks.")
+@click.option(
+    "--counters",
+    default="auto",
+    show_default=True,
+    metavar="READER",
+    help="Who reads hardware counters: a reader, auto, or off.",
+)
+@click.option("--enforce", metavar="BACKEND", help="Carry out the node's plan by resctrl, cgroup or resctrl+cgroup.")
 @click.option("--looks", type=POSITIVE_COUNT, metavar="N", help="End after so many looks.")
 @json_option
 def command(as_json: bool, **given: Any) -> None:
     """Observe the network functions of one Kubernetes node, and tell the service.
 
-    Reads each pod's counters, named by its annotation slomo.io/rate; sends throughput while packets are dropped.
+    Reads each pod's packet counters, named by its annotation slomo.io/rate, and sends throughput while packets are
+    dropped; reads hardware counters of pods with a CPU of their own. With --enforce, sets what the service's plan for
+    this node asks for, and undoes it when it ends.
 
     Example: slomo agent --node worker-1 --service http://slomo.slomo:8080 --token-file token
     """
@@ -38,31 +50,44 @@ def command(as_json: bool, **given: Any) -> None:
 
 
 async def _observe(
-    node: str, service: str, token_file: str | None, kubernetes: str, every: int, looks: int | None
+    node: str,
+    service: str,
+    token_file: str | None,
+    kubernetes: str,
+    every: int,
+    looks: int | None,
+    counters: str = "auto",
+    enforce: str | None = None,
 ) -> dict[str, int]:
     from slomo.client import AsyncClient
     from slomo.errors import SlomoError
     from slomo.files.opening import read_text
     from slomo.service.kubernetes.agent import NodeAgent
+    from slomo.service.kubernetes.counting import PodCounting
+    from slomo.service.kubernetes.enforcing import NodeEnforcer
     from slomo.service.kubernetes.view import ClusterView
     from slomo.service.kubernetes.watch import Watch
 
     token = None if token_file is None else read_text(Path(token_file)).strip()
+    enforcer = None if enforce is None else NodeEnforcer.of(node, enforce)
+    stop = asyncio.Event()
+    with contextlib.suppress(NotImplementedError, RuntimeError):  # only the main thread takes signals
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AsyncClient(service, token=token) as client:
-
-        async def send(observed: list[dict[str, Any]]) -> None:
-            await client.observe(observed)
-
         watch = Watch(kubernetes, ClusterView())
-        agent = NodeAgent(watch, node, send)
+        agent = NodeAgent(watch, node, client, PodCounting.of(counters), enforcer=enforcer)
         done = 0
-        while looks is None or done < looks:
-            if done:
-                await asyncio.sleep(every)
-            try:
-                await agent.look()
-            except SlomoError as error:
-                note(f"{type(error).__name__}: {error}")
-            done += 1
-        await watch.close()
+        try:
+            while not stop.is_set() and (looks is None or done < looks):
+                try:
+                    await agent.look()
+                except SlomoError as error:
+                    note(f"{type(error).__name__}: {error}")
+                done += 1
+                if looks is None or done < looks:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(stop.wait(), every)
+        finally:
+            await agent.end()
+            await watch.close()
     return dict(agent.counts)

@@ -25,7 +25,7 @@ async def enforce(service: "Service", call: Call) -> Answer:
     """Apply a plan to the host; the receipt is on disk before each change."""
     enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
-    plan = _plan(enforcement.plan)
+    plan = as_plan(enforcement.plan)
 
     def run() -> Answer:
         return service.cluster_store.perform(
@@ -38,7 +38,8 @@ async def enforce(service: "Service", call: Call) -> Answer:
     return answer
 
 
-def _plan(document: dict[str, Any]) -> EnforcementPlan:
+def as_plan(document: dict[str, Any]) -> EnforcementPlan:
+    """Return a plan; ConfigurationError for a document that is none."""
     try:
         return EnforcementPlan.from_dict(document)
     except (TypeError, ValueError, AttributeError) as fault:

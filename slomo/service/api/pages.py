@@ -79,8 +79,8 @@ async def server_page(service: "Service", call: Call) -> Answer:
         told = None
         if 0 < len(server.tenants) <= MOST_TENANTS:
             told = _together(service, [item.workload for item in server.tenants], server.machine)
-        observed = _observed(service, server.machine)
-        return server_content(server, told, _functions(service), observed, can_remove=not is_kubernetes)
+        observed, report = _observed(service, server.machine), service.agents.of(name)
+        return server_content(server, told, _functions(service), observed, report, can_remove=not is_kubernetes)
 
     return await _shown(service, call, name, "/", content)
 

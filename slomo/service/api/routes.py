@@ -1,6 +1,18 @@
 """All operations of the service, for routing and for the OpenAPI document."""
 
-from slomo.service.api import cluster, health, host, knowledge, lifecycle, pages, pools, predictions, scheduling, work
+from slomo.service.api import (
+    agents,
+    cluster,
+    health,
+    host,
+    knowledge,
+    lifecycle,
+    pages,
+    pools,
+    predictions,
+    scheduling,
+    work,
+)
 from slomo.service.door.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -11,6 +23,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *lifecycle.OPERATIONS,
     *work.OPERATIONS,
     *host.OPERATIONS,
+    *agents.OPERATIONS,
     *pools.OPERATIONS,
     *health.OPERATIONS,
     *pages.OPERATIONS,

@@ -129,6 +129,8 @@ class Observation(Struct, forbid_unknown_fields=True):
     machine: Name | None = None
     machine_fingerprint: Identifier | None = None
     server: Identifier | None = None
+    counters: dict[str, Annotated[float, Meta(ge=0.0)]] | None = None
+    counters_beside: dict[str, Annotated[float, Meta(ge=0.0)]] | None = None
 
 
 class Observations(Struct, forbid_unknown_fields=True):

@@ -18,6 +18,8 @@ from slomo.placement.feasibility.identity import joined_fingerprint, model_finge
 from slomo.prediction.predictor import Predictor
 from slomo.service.door.bodies import Observation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
 
 #: Weight of the newest outcome in the running error, whose half-life is about fourteen outcomes.
 _WEIGHT = 0.05
@@ -45,6 +47,7 @@ class Outcomes:
         """
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)
+        _vectors(item)
         measured, told = self._library.fingerprint_of(subject.machine), item.machine_fingerprint or ""
         require_same(subject.machine, measured, told, f"the observation of '{item.target}'")
         item.machine_fingerprint = told or measured or None
@@ -144,10 +147,20 @@ class Outcomes:
                 models = [self._library[key] for key in self._library if key[0] == machine]
                 monitor = self._monitors[machine] = DriftMonitor(models)
             beside = [self._library.find(name, machine).workload.key for name in item.competitors]
-            alarm = monitor.observe(target, beside, item.throughput_mpps)
+            own, socket = _vectors(item)
+            alarm = monitor.observe(target, beside, item.throughput_mpps, own=own, beside=socket)
         except SlomoError:
             return None
         return None if alarm is None else str(alarm)
+
+
+def _vectors(item: Observation) -> tuple[MetricVector | None, MetricVector | None]:
+    """Return an outcome's counters, and its socket's without them; UnknownNameError for one that is no metric."""
+    own, beside = item.counters, item.counters_beside
+    return (
+        None if own is None else MetricVector(own, scope=Scope.CORE),
+        None if beside is None else MetricVector(beside, scope=Scope.SOCKET),
+    )
 
 
 def _named(machine: str, target: str) -> str:

@@ -1,29 +1,35 @@
-"""Node agent: observes the throughput of each network function on a node and sends it to the service.
+"""Node agent: reports throughput and counters of each network function on a node, and carries out the node's plan.
 
 A pod names its counters: ``slomo.io/rate: "http://:9100/metrics?served=rx_total&dropped=drops_total"``, two counters of
 packets. Their increase between two readings is throughput. Only if packets were dropped meanwhile was the function
 saturated, and only then is throughput its capacity: other readings are counted, not sent. Only the pod's own address is
-read, whatever host the annotation names.
+read, whatever host the annotation names. Counters are those of the pod's own CPU (`counting`); without them the report
+says why. Nothing is set on the node unless the agent was started to (`enforcing`).
 """
 
+import asyncio
 import logging
 import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import msgspec
 from msgspec import Struct
 
-from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.enforce.plan import EnforcementPlan
+from slomo.errors import ConfigurationError, InvalidValueError, SlomoError, TestbedError
 from slomo.plugins import load_plugin, plugins
+from slomo.service.kubernetes.containers import Container, PodGroups, one_core
+from slomo.service.kubernetes.counting import Counted, PodCounting
+from slomo.service.kubernetes.enforcing import Enforced, NodeEnforcer
 from slomo.service.kubernetes.pods import MACHINE, RATE, is_over, need_of
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.kubernetes.wire import KubernetesNode, Pod
+from slomo.service.kubernetes.wire import KubernetesNode, Pod, PodStatus
 
 _LOG = logging.getLogger("slomo.service")
 #: Entry points of other readers, by the annotation's URL scheme.
@@ -32,6 +38,8 @@ GROUP = "slomo.rate_readers"
 MOST_B, READ_S = 4 << 20, 2.0
 #: Least ratio of dropped to served packets at which a function counts as saturated.
 LEAST_DROPPED = 1e-4
+#: Length of a reason in a report.
+_LONGEST = 500
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? ([-+0-9.eE]+|NaN|[-+]Inf)(?: \d+)?$", re.ASCII)
 
 
@@ -92,14 +100,61 @@ def prometheus_sums(text: str) -> dict[str, float]:
     return sums
 
 
+class _ContainerStatus(Struct):
+    """Fields read of a container's status."""
+
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class _PodStatus(PodStatus):
+    """Fields read of a pod's status on its own node."""
+
+    containers: list[_ContainerStatus] | None = msgspec.field(default=None, name="containerStatuses")
+
+
+class AgentPod(Pod):
+    """A pod as its node's agent reads it."""
+
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+    @property
+    def name(self) -> str:
+        """Namespace and name."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    def containers(self, groups: PodGroups) -> "tuple[Container, ...] | SlomoError":
+        """Return its containers, or why they are not known."""
+        ids = [item.container_id.rpartition("/")[2] for item in self.status.containers or ()]
+        try:
+            return groups.containers(self.metadata.uid, ids)
+        except TestbedError as problem:
+            return problem
+
+
 class _PodList(Struct):
     """Pods of a node."""
 
-    items: list[Pod] = []
+    items: list[AgentPod] = []
+
+
+class AgentService(Protocol):
+    """What an agent asks of the service; `slomo.client.AsyncClient` has it."""
+
+    async def observe(self, observations: list[dict[str, Any]]) -> Any:
+        """Send outcomes."""
+        ...
+
+    async def report(self, node: str, report: Mapping[str, Any]) -> Any:
+        """Send what was found."""
+        ...
+
+    async def plan(self, node: str) -> dict[str, Any] | None:
+        """Return the node's plan."""
+        ...
 
 
 class NodeAgent:
-    """Observes one node.
+    """Observes one node, and acts on it if allowed.
 
     Parameters
     ----------
@@ -107,22 +162,38 @@ class NodeAgent:
         The line to the API server.
     node : str
         Which node.
-    send : callable
-        Takes a list of observations, as `POST /v1/observations` does.
+    service : AgentService
+        Who is told.
+    counting : PodCounting, optional
+        Reads counters; none if not given.
+    groups : PodGroups, optional
+        The node's control groups.
+    enforcer : NodeEnforcer, optional
+        Carries out plans; nothing is set if not given.
 
     Attributes
     ----------
     counts : Counter
-        Looks by outcome: sent, unsaturated, first, failed.
+        Looks by outcome: sent, unsaturated, first, failed, counted, uncounted, refused.
     """
 
-    def __init__(self, watch: Watch, node: str, send: Callable[[list[dict[str, Any]]], Awaitable[None]]) -> None:
-        self._watch, self._node, self._send = watch, node, send
+    def __init__(
+        self,
+        watch: Watch,
+        node: str,
+        service: AgentService,
+        counting: PodCounting | None = None,
+        groups: PodGroups | None = None,
+        enforcer: NodeEnforcer | None = None,
+    ) -> None:
+        self._watch, self._node, self._service = watch, node, service
+        self._counting = counting or PodCounting.of("off")
+        self._groups, self._enforcer = groups or PodGroups(), enforcer
         self._before: dict[str, PacketCount] = {}
         self.counts: Counter[str] = Counter()
 
     async def look(self) -> None:
-        """Read every pod once; send the throughput of those saturated since the last reading."""
+        """Read every pod once, carry out the plan, and send throughputs of saturated pods, counters and refusals."""
         try:
             labels, pods = await self._listed()
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
@@ -131,18 +202,50 @@ class NodeAgent:
             return
         running = {uid: need.nf for uid, pod in pods.items() if not is_over(pod) and (need := need_of(pod)) and need.nf}
         self._before = {uid: count for uid, count in self._before.items() if uid in running}
-        observed = []
+        containers = await asyncio.to_thread(lambda: {uid: pods[uid].containers(self._groups) for uid in running})
+        enforced = await self._enforced({pods[uid].name: found for uid, found in containers.items()})
+        where = {uid: one_core(found) for uid, found in containers.items()}
+        counted = await asyncio.to_thread(self._counting.count, where)
+        observed, tenants = [], []
         for uid, nf in running.items():
-            mpps = await self._saturated_mpps(pods[uid])
+            mpps, counters = await self._saturated_mpps(pods[uid]), counted[uid]
             if mpps is not None and MACHINE in labels:
                 others = sorted(other for key, other in running.items() if key != uid)
                 observed.append({"target": nf, "competitors": others, "throughput_mpps": mpps,
-                                 "machine": labels[MACHINE], "server": self._node})  # fmt: skip
+                                 "machine": labels[MACHINE], "server": self._node, **_vectors(counters)})  # fmt: skip
+            self.counts["uncounted" if counters.own is None else "counted"] += 1
+            told = {"counters": dict(counters.own)} if counters.own else {"reason": counters.reason[:_LONGEST]}
+            tenants.append({"tenant": pods[uid].name, "nf": nf, "source": self._counting.source,
+                            "throughput_mpps": mpps, **told})  # fmt: skip
         if observed:
-            await self._send(observed)
+            await self._service.observe(observed)
             self.counts["sent"] += len(observed)
+        await self._service.report(self._node, {"tenants": tenants, "enforcement": enforced})
 
-    async def _listed(self) -> tuple[dict[str, str], dict[str, Pod]]:
+    async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> dict[str, Any] | None:
+        """Carry out the node's plan; return what to report, None if nothing may be set here.
+
+        If the service does not answer, what is in force stays.
+        """
+        enforcer = self._enforcer
+        if enforcer is None:
+            return None
+        try:
+            document = await self._service.plan(self._node)
+            plan = None if document is None else EnforcementPlan.from_dict(document)
+            told = await asyncio.to_thread(enforcer.follow, plan, pods)
+        except SlomoError as problem:
+            told = Enforced("", "", refusals=(f"the plan is not known: {problem.message}",))
+        self.counts["refused"] += len(told.refusals)
+        lists = {name: [text[:_LONGEST] for text in getattr(told, name)] for name in ("changes", "refusals")}
+        return {"backend": told.backend, "receipt": told.receipt, **lists}
+
+    async def end(self) -> None:
+        """Undo what was set on the node."""
+        if self._enforcer is not None:
+            await asyncio.to_thread(self._enforcer.end)
+
+    async def _listed(self) -> tuple[dict[str, str], dict[str, AgentPod]]:
         """Return the node's labels, and its pods by uid."""
         answer = await self._watch.request("GET", f"/api/v1/nodes/{self._node}")
         answer.raise_for_status()
@@ -172,6 +275,12 @@ class NodeAgent:
             self.counts["unsaturated"] += 1
             return None
         return 1e-6 * served / (now.at_s - before.at_s)
+
+
+def _vectors(counted: Counted) -> dict[str, dict[str, float]]:
+    """Return counters as fields of an outcome; absent where unknown."""
+    parts = {"counters": counted.own, "counters_beside": counted.beside}
+    return {name: dict(vector) for name, vector in parts.items() if vector}
 
 
 _READERS: Mapping[str, RateReader] = {"http": read_prometheus, "https": read_prometheus}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from slomo.service.one_more import OneMore
+from slomo.service.page.agent_section import agent_content
 from slomo.service.page.cluster_page import KINDS, server_link, state, state_text
 from slomo.service.page.figures import interval_bar
 from slomo.service.page.frame import choice, field, number, share
@@ -18,7 +19,13 @@ _SCALE = (
 
 
 def server_content(
-    server: RunningServer, told: dict[str, Any] | None, functions: list[str], observed: Observed, *, can_remove: bool
+    server: RunningServer,
+    told: dict[str, Any] | None,
+    functions: list[str],
+    observed: Observed,
+    report: dict[str, Any] | None = None,
+    *,
+    can_remove: bool,
 ) -> Markup:
     """Return the content of a server's page.
 
@@ -32,6 +39,8 @@ def server_content(
         Network functions to choose from.
     observed : callable
         What a tenant was observed to do.
+    report : dict or None
+        What the agent of the node reported last.
     can_remove : bool
         Whether tenants can be taken off here; pods are deleted where they were made.
     """
@@ -46,6 +55,7 @@ def server_content(
                 tag("p", swatch, lead, class_="lead"),
                 _tenants(server.tenants, told, observed, can_remove=can_remove) if server.tenants else empty,
                 _costs(told) if told else None,
+                None if can_remove and report is None else agent_content(report),
                 data_live="tenants",
             ),
             _add(server.name, functions),

@@ -1,4 +1,4 @@
-"""Reading and writing of the tables: cluster, placements, decisions, receipts, jobs, observations.
+"""Reading and writing of the tables: cluster, placements, decisions, receipts, jobs, observations, plans.
 
 Rows are ordered by number, never by time: a clock that is set back affects only displayed times.
 """
@@ -246,3 +246,16 @@ def add_audit(connection: sqlite3.Connection, caller: str, verb: str, request_id
         "INSERT INTO audit (at, caller, verb, request_id, status) VALUES (?, ?, ?, ?, ?)",
         (now(), caller, verb, request_id, status),
     )
+
+
+def plan(connection: sqlite3.Connection, node: str) -> str | None:
+    """Return the plan of a node's agent as JSON; None without one."""
+    row = connection.execute("SELECT document FROM plans WHERE node = ?", (node,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def put_plan(connection: sqlite3.Connection, node: str, document: str | None) -> None:
+    """Store the plan of a node's agent; None removes it."""
+    connection.execute("DELETE FROM plans WHERE node = ?", (node,))
+    if document is not None:
+        connection.execute("INSERT INTO plans (node, at, document) VALUES (?, ?, ?)", (node, now(), document))

@@ -5,7 +5,13 @@ import sqlite3
 from slomo.errors import ConfigurationError
 
 #: Present schema version (`PRAGMA user_version`).
-VERSION = 6
+VERSION = 7
+#: Tables that version 7 added to version 6.
+_ADDED = """
+    CREATE TABLE plans (node TEXT PRIMARY KEY, at TEXT NOT NULL, document TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE history (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, at_s REAL NOT NULL, document TEXT NOT NULL);
+"""
 _TABLES = """
     CREATE TABLE cluster (
         position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, document TEXT NOT NULL);
@@ -38,17 +44,20 @@ _TABLES = """
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of an empty file, all or none; ConfigurationError for a file of another version.
+    """Create the tables of an empty file, or those added since version 6, all or none.
+
+    Raises ConfigurationError for a file of another version.
 
     Examples
     --------
     >>> make_tables(sqlite3.connect(":memory:", isolation_level=None))
     """
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found not in (0, VERSION):
+    if found not in (0, 6, VERSION):
         raise ConfigurationError(
             f"the state is of version {found}, this slomo reads version {VERSION}",
             hint="start the slomo that wrote it, or another --state",
         )
-    if not found:
-        connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")
+    if found != VERSION:
+        tables = _ADDED if found else _TABLES + _ADDED
+        connection.executescript(f"BEGIN IMMEDIATE;{tables}PRAGMA user_version = {VERSION};COMMIT;")

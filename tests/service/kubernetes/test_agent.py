@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
@@ -55,9 +55,27 @@ def pod(name: str, nf: str, **notes: str) -> dict[str, Any]:
             "status": {"phase": "Running", "podIP": "127.0.0.1"}}  # fmt: skip
 
 
-def looked(pods: list[dict[str, Any]], drops: list[int]) -> tuple[NodeAgent, list[dict[str, Any]]]:
-    """Look as often as there are drops; return the agent and what was sent."""
-    sent: list[dict[str, Any]] = []
+class Told:
+    """A service: what it was told, and the plan that it gives."""
+
+    def __init__(self, document: dict[str, Any] | None = None) -> None:
+        self.document, self.observed = document, list[dict[str, Any]]()
+        self.reports = list[dict[str, Any]]()
+
+    async def observe(self, observations: list[dict[str, Any]]) -> None:
+        self.observed.extend(observations)
+
+    async def report(self, node: str, report: Mapping[str, Any]) -> None:
+        assert node == "n"
+        self.reports.append(dict(report))
+
+    async def plan(self, node: str) -> dict[str, Any] | None:
+        assert node == "n"
+        return self.document
+
+
+async def looks(pods: list[dict[str, Any]], drops: list[int], told: Told, **parts: Any) -> NodeAgent:
+    """Look as often as there are drops; return the agent."""
 
     def api(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/nodes/n"):
@@ -65,22 +83,22 @@ def looked(pods: list[dict[str, Any]], drops: list[int]) -> tuple[NodeAgent, lis
         assert request.url.params["fieldSelector"] == "spec.nodeName=n"
         return httpx.Response(200, json={"items": pods})
 
-    async def send(observed: list[dict[str, Any]]) -> None:
-        sent.extend(observed)
+    watch = Watch("http://api", ClusterView())
+    await watch.close()
+    watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+    agent = NodeAgent(watch, "n", told, **parts)
+    for count in drops:
+        Exporter.drops += count
+        await agent.look()
+        await asyncio.sleep(0.05)
+    await watch.close()
+    return agent
 
-    async def run() -> NodeAgent:
-        watch = Watch("http://api", ClusterView())
-        await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
-        agent = NodeAgent(watch, "n", send)
-        for count in drops:
-            Exporter.drops += count
-            await agent.look()
-            await asyncio.sleep(0.05)
-        await watch.close()
-        return agent
 
-    return asyncio.run(run()), sent
+def looked(pods: list[dict[str, Any]], drops: list[int]) -> tuple[NodeAgent, list[dict[str, Any]]]:
+    """Look as often as there are drops; return the agent and what was sent."""
+    told = Told()
+    return asyncio.run(looks(pods, drops, told)), told.observed
 
 
 def test_throughput_is_sent_while_packets_are_dropped(exporter: int, client: TestClient) -> None:
@@ -89,7 +107,7 @@ def test_throughput_is_sent_while_packets_are_dropped(exporter: int, client: Tes
     pods = [pod("edge", "lpm", **{RATE: rate}), pod("core", "nat"), pod("core2", "nat"), pod("slip", "lpm", x="y")]
     pods[3]["metadata"]["annotations"]["min-share"] = "0.9"  # cannot be read: it is no neighbour that can be named
     agent, sent = looked(pods, [0, 0, 500_000])
-    assert agent.counts == {"first": 1, "unsaturated": 1, "sent": 1}
+    assert agent.counts == {"first": 1, "unsaturated": 1, "sent": 1, "uncounted": 9}
     ((row,),) = (sent,)
     assert row.pop("throughput_mpps") > 2.0
     assert row == {"target": "lpm", "competitors": ["nat", "nat"], "machine": "e5-2620v4", "server": "n"}
@@ -112,7 +130,7 @@ def test_throughput_is_sent_while_packets_are_dropped(exporter: int, client: Tes
 def test_what_cannot_be_read_is_counted_and_nothing_else_is_asked(exporter: int, text: str) -> None:
     """Another host than the pod is never asked; the looks go on."""
     agent, sent = looked([pod("edge", "lpm", **{RATE: text.format(exporter)})], [0, 1])
-    assert agent.counts == {"failed": 2}
+    assert agent.counts == {"failed": 2, "uncounted": 2}
     assert sent == []
 
 

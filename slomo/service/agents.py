@@ -1,0 +1,90 @@
+"""Latest reports of the nodes' agents: counters of every tenant, and what was enforced."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from slomo.errors import InvalidValueError
+from slomo.service.door.agent_bodies import AgentReport
+from slomo.service.metrics import Gauge
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+
+#: Largest number of nodes whose reports are kept; those silent for longest are forgotten.
+MOST_NODES = 10_000
+#: Largest number of series of counters.
+MOST_SERIES = 500
+
+
+class Agents:
+    """Keeps the latest report of each node's agent.
+
+    Examples
+    --------
+    >>> agents = Agents()
+    >>> agents.tell("worker-1", AgentReport([]))
+    >>> agents.of("worker-1")["tenants"]
+    []
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._reports: dict[str, tuple[float, AgentReport]] = {}
+
+    def tell(self, node: str, report: AgentReport) -> None:
+        """Keep a report in place of the one before.
+
+        Raises UnknownNameError or InvalidValueError for counters that are no metrics, or without a reason for none.
+        """
+        for item in report.tenants:
+            item.counters = dict(MetricVector(item.counters or {}, scope=Scope.CORE)) or None
+            if item.counters is None and not item.reason:
+                hint = "leave out what was not read, and say why: an absent counter is unknown, not zero"
+                raise InvalidValueError(f"tenant '{item.tenant}' has neither counters nor a reason", hint=hint)
+        with self._lock:
+            self._reports.pop(node, None)
+            self._reports[node] = (self._clock(), report)
+            while len(self._reports) > MOST_NODES:
+                del self._reports[next(iter(self._reports))]
+
+    def of(self, node: str) -> dict[str, Any] | None:
+        """Return a node's latest report and its age [s]; None without one."""
+        kept = self._reports.get(node)
+        if kept is None:
+            return None
+        age_s = round(self._clock() - kept[0], 1)
+        return {"node": node, "age_s": age_s, **msgspec.to_builtins(kept[1])}
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return the latest report of every node."""
+        with self._lock:
+            nodes = sorted(self._reports)
+        return [told for node in nodes if (told := self.of(node)) is not None]
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Yield ages, counters up to a limit, and numbers of what is not counted and of what was refused."""
+        with self._lock:
+            reports = dict(self._reports)
+        counters: dict[tuple[str, ...], float] = {}
+        for node, (_, report) in reports.items():
+            for item in report.tenants:
+                vector = item.counters or {}
+                if len(counters) + len(vector) <= MOST_SERIES:
+                    counters |= {(node, item.tenant, name): value for name, value in vector.items()}
+        ages = [self._clock() - at_s for at_s, _ in reports.values()]
+        blank = sum(item.counters is None for _, report in reports.values() for item in report.tenants)
+        refusals = sum(len(report.enforcement.refusals) for _, report in reports.values() if report.enforcement)
+        yield "slomo_agents", "Nodes whose agent has reported.", (), {(): float(len(reports))}
+        yield (
+            "slomo_agent_oldest_report_seconds",
+            "Since the agent silent for longest.",
+            (),
+            {(): max(ages, default=0.0)},
+        )
+        yield "slomo_tenant_counter", "Latest counters, in the metric's unit.", ("node", "tenant", "metric"), counters
+        yield "slomo_tenants_without_counters", "Tenants that no agent could count.", (), {(): float(blank)}
+        text = "Settings of nodes' plans that agents did not carry out."
+        yield "slomo_agent_refusals", text, (), {(): float(refusals)}

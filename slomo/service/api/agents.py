@@ -1,0 +1,107 @@
+"""`/v1/agents`: what the nodes' agents report, and the plans that they carry out."""
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from slomo.enforce.plan import EnforcementPlan, plan_from_decision
+from slomo.service.api.host import as_plan
+from slomo.service.door.agent_bodies import AgentReport, NodePlan
+from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.door.problems import Problem
+from slomo.service.state import journal
+from slomo.vocabulary.machine import load_machine
+
+if TYPE_CHECKING:
+    from slomo.service.application import Service
+
+#: Fields of a tenant that only its node knows.
+_OF_THE_NODE = ("process_ids", "cgroup", "control_socket")
+
+
+async def agents(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+    """List the latest reports."""
+    return Answer({"agents": await service.aside(service.agents.all)})
+
+
+async def report(service: "Service", call: Call) -> Answer:
+    """Keep an agent's report."""
+    service.agents.tell(call.path["node"], call.body)
+    return Answer({"kept": len(call.body.tenants)})
+
+
+async def plan(service: "Service", call: Call) -> Answer:
+    """Show a node's plan: the stored one, else what was decided for the server of this name."""
+    node = call.path["node"]
+
+    def read() -> Answer:
+        stored = service.store.read(lambda connection: journal.plan(connection, node))
+        if stored is not None:
+            return Answer({"plan": json.loads(stored), "source": "stored"})
+        decided = _decided(service, node)
+        return Answer({"plan": decided, "source": "none" if decided is None else "decisions"})
+
+    return await service.aside(read)
+
+
+def _decided(service: "Service", node: str) -> dict[str, Any] | None:
+    """Return the plan of a server of slomo's own cluster; a request's pod has its name."""
+    placer = service.cluster_store.placer_or_none
+    server = None if placer is None else next((item for item in placer.cluster.servers if item.name == node), None)
+    if placer is None or server is None:
+        return None
+    decisions = [placer.decision(item.id) for item in placer.requests]
+    made = plan_from_decision(decisions, node, load_machine(server.machine_type.name))
+    tenants = []
+    for item in made.tenants:
+        request = item.tenant.rsplit("/", 2)[0]
+        tenants.append(replace(item, pod=request if "/" in request else f"default/{request}"))
+    return replace(made, tenants=tuple(tenants)).to_dict() if tenants else None
+
+
+async def put_plan(service: "Service", call: Call) -> Answer:
+    """Store a node's plan; its agent carries it out at its next look."""
+    node, body = call.path["node"], call.body
+    made = _checked(as_plan({**body.plan, "server": node}))
+
+    def change(connection: Any) -> tuple[Any, int]:
+        journal.put_plan(connection, node, json.dumps(made.to_dict()))
+        return {"plan": made.to_dict(), "source": "stored"}, 200
+
+    return await service.writing(lambda: service.cluster_store.perform(call, change, f"plan {node}"))
+
+
+def _checked(made: EnforcementPlan) -> EnforcementPlan:
+    for item in made.tenants:
+        fixed = [name for name in _OF_THE_NODE if getattr(item, name)]
+        if fixed or item.buffers is not None:
+            wrong = fixed[0] if fixed else "buffers"
+            raise Problem(422, f"tenant '{item.tenant}': {wrong} cannot be set by an agent", hint="name its pod")
+        if not item.pod or item.pod.count("/") != 1:
+            raise Problem(422, f"tenant '{item.tenant}' names no pod", hint='write "pod": "namespace/name"')
+    return made
+
+
+async def drop_plan(service: "Service", call: Call) -> Answer:
+    """Forget a node's plan; its agent undoes what it has set."""
+    node = call.path["node"]
+
+    def change(connection: Any) -> tuple[Any, int]:
+        if journal.plan(connection, node) is None:
+            raise Problem(404, f"there is no plan for '{node[:200]}'", hint="GET /v1/agents/{node}/plan")
+        journal.put_plan(connection, node, None)
+        return {"plan": None, "source": "none"}, 200
+
+    return await service.writing(lambda: service.cluster_store.perform(call, change, f"drop plan {node}"))
+
+
+_WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "agents"}
+OPERATIONS = (
+    Operation("GET", "/v1/agents", agents, "List what the agents of the nodes reported last.", tag="agents"),
+    Operation("POST", "/v1/agents/{node}", report, "Keep what the agent of a node reports.", body=AgentReport,
+              scope="observe", tag="agents"),
+    Operation("GET", "/v1/agents/{node}/plan", plan, "Show the plan that a node's agent carries out.", tag="agents"),
+    Operation("PUT", "/v1/agents/{node}/plan", put_plan, "Give a node's agent a plan.", body=NodePlan, **_WRITES),
+    Operation("DELETE", "/v1/agents/{node}/plan", drop_plan, "Take a node's plan back; its agent undoes it.",
+              statuses=(404,), **_WRITES),
+)  # fmt: skip

@@ -1,0 +1,42 @@
+"""Schemas of what the agent of a node reports, and of the plan that it is to carry out."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from slomo.service.door.bodies import Identifier, Name
+
+Text = Annotated[str, Meta(max_length=500)]
+
+
+class TenantReport(Struct, forbid_unknown_fields=True):
+    """What the agent knows of one pod: its counters, or why there are none."""
+
+    tenant: Identifier
+    nf: Name
+    counters: dict[str, Annotated[float, Meta(ge=0.0)]] | None = None
+    reason: Text = ""
+    source: Annotated[str, Meta(max_length=100)] = ""
+    throughput_mpps: Annotated[float, Meta(ge=0.0)] | None = None
+
+
+class EnforcementReport(Struct, forbid_unknown_fields=True):
+    """What the agent has set by the node's plan, and what was refused."""
+
+    backend: Annotated[str, Meta(max_length=100)]
+    receipt: Annotated[str, Meta(max_length=200)] = ""
+    changes: Annotated[list[Text], Meta(max_length=100)] = []
+    refusals: Annotated[list[Text], Meta(max_length=100)] = []
+
+
+class AgentReport(Struct, forbid_unknown_fields=True):
+    """What the agent of a node found at one look."""
+
+    tenants: Annotated[list[TenantReport], Meta(max_length=1024)]
+    enforcement: EnforcementReport | None = None
+
+
+class NodePlan(Struct, forbid_unknown_fields=True):
+    """A plan for a node's pods, as `slomo enforce` reads it, with `pod` (namespace/name) in place of processes."""
+
+    plan: dict[str, Any]

@@ -1,0 +1,99 @@
+"""Hardware counters of a node's pods: those of the one CPU that each has, by the readers of the host testbed.
+
+A metric that no reader reads is missing, and a pod that cannot be counted has a reason in place of numbers.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from slomo.errors import SlomoError
+from slomo.host.cores import socket_of
+from slomo.records.measurement import others_of
+from slomo.testbed.host.counters.base import CounterReader
+from slomo.testbed.host.counters.registry import AUTOMATIC, choose_reader
+from slomo.vocabulary.vector import MetricVector
+
+#: Time for which counters are read at each look [s].
+COUNT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counters of one pod, or why there are none."""
+
+    #: Core-level vector, and the socket's less that; None if unknown.
+    own: MetricVector | None = None
+    beside: MetricVector | None = None
+    #: Why there are none; empty if there are.
+    reason: str = ""
+
+
+class PodCounting:
+    """Counts pods.
+
+    Parameters
+    ----------
+    reader : CounterReader or None
+        Who reads; None if nothing can be read here.
+    reason : str
+        Why nothing can be read.
+    socket : callable
+        Returns the socket of a CPU.
+
+    Examples
+    --------
+    >>> PodCounting(None, "not asked for").count({"u": 3})["u"].reason
+    'not asked for'
+    """
+
+    def __init__(
+        self, reader: CounterReader | None, reason: str = "", socket: Callable[[int], int] = socket_of
+    ) -> None:
+        self._reader, self._reason, self._socket = reader, reason, socket
+
+    @classmethod
+    def of(cls, wanted: str) -> "PodCounting":
+        """Return what counts by a reader's name, ``"auto"`` or ``"off"``; a reader that does not work is a reason."""
+        if wanted == "off":
+            return cls(None, "the agent was started with --counters off")
+        try:
+            reader = choose_reader(None if wanted == "auto" else wanted)
+        except SlomoError as problem:
+            return cls(None, problem.message)
+        return cls(reader, f"none of {', '.join(AUTOMATIC)} can read counters here; see `slomo doctor`")
+
+    @property
+    def source(self) -> str:
+        """Name of the reader; empty without one."""
+        return "" if self._reader is None else self._reader.name
+
+    def count(self, where: Mapping[str, int | str]) -> dict[str, Counted]:
+        """Count for a second; return each pod's counters.
+
+        `where` holds each pod's CPU, or why it has none.
+        """
+        uses = Counter(cpu for cpu in where.values() if isinstance(cpu, int))
+        if self._reader is None or not uses:
+            return {uid: Counted(reason=cpu if isinstance(cpu, str) else self._reason) for uid, cpu in where.items()}
+        try:
+            self._reader.start(sorted(uses))
+            try:
+                time.sleep(COUNT_S)
+            finally:
+                sample = self._reader.stop()
+        except SlomoError as problem:
+            return {uid: Counted(reason=cpu if isinstance(cpu, str) else problem.message) for uid, cpu in where.items()}
+        counted = {}
+        for uid, cpu in where.items():
+            if isinstance(cpu, str):
+                counted[uid] = Counted(reason=cpu)
+            elif uses[cpu] > 1:
+                counted[uid] = Counted(reason=f"{uses[cpu]} pods share CPU {cpu}: whose its counts are is unknown")
+            elif not (own := sample.cores.get(cpu)):
+                counted[uid] = Counted(reason=f"{self.source} read nothing of CPU {cpu}")
+            else:
+                socket = sample.sockets.get(self._socket(cpu))
+                counted[uid] = Counted(own, None if socket is None else others_of(socket, own))
+        return counted

@@ -1,0 +1,131 @@
+"""Carry out a node's plan on its pods: cache ways, memory bandwidth and CPU weights, through the machine's journal.
+
+The plan names pods; their threads and control groups are found here, never taken from the plan. A plan that is refused
+leaves what was in force. Whatever was set is undone when the agent stops, or when there is no plan any more; an agent
+that was killed goes on with its receipt.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slomo.enforce.backends.registry import load_backend
+from slomo.enforce.change import Backend
+from slomo.enforce.executor import apply, diff, undo
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import SlomoError
+from slomo.host.journal import Receipt, open_receipts, receipts_directory
+from slomo.service.kubernetes.containers import Container
+
+#: Pod, as ``namespace/name``, -> its containers, or why they are not known.
+Pods = Mapping[str, "tuple[Container, ...] | SlomoError"]
+#: Setting of a tenant -> backend that carries it out.
+_BACKENDS = {
+    "llc_way_mask": "resctrl", "code_way_mask": "resctrl", "memory_bandwidth": "resctrl",
+    "slow_memory_bandwidth": "resctrl", "cores": "cgroup", "memory_node": "cgroup", "cpu_weight": "cgroup",
+    "cpu_quota": "cgroup", "scheduler": "scheduler",
+}  # fmt: skip
+#: Number of changes that a report lists.
+_LISTED = 50
+
+
+@dataclass(frozen=True)
+class Enforced:
+    """What a look at the plan led to."""
+
+    #: Backend, and receipt of what is in force; empty without one.
+    backend: str
+    receipt: str
+    #: What is set beside how it was found.
+    changes: tuple[str, ...] = ()
+    #: What was not carried out, and why.
+    refusals: tuple[str, ...] = ()
+
+
+class NodeEnforcer:
+    """Carries out the plans of one node.
+
+    Parameters
+    ----------
+    node : str
+        Which node.
+    backend : Backend
+        Who sets the knobs.
+    receipts : path, optional
+        Folder of the journal; the machine's own if not given.
+    """
+
+    def __init__(self, node: str, backend: Backend, receipts: Path | None = None) -> None:
+        self._node, self._backend, self._folder = node, backend, receipts or receipts_directory()
+        self._receipt = self._left_behind()
+        self._applied: EnforcementPlan | None = None
+
+    @classmethod
+    def of(cls, node: str, backend: str) -> "NodeEnforcer":
+        """Return what enforces by a backend's name; SlomoError for one that there is not."""
+        return cls(node, load_backend(backend))
+
+    def follow(self, plan: EnforcementPlan | None, pods: Pods) -> Enforced:
+        """Make the node as planned; without a plan, as it was."""
+        wanted, refusals = resolved(plan, pods, self._backend.name)
+        try:
+            if not (wanted.tenants or wanted.device_way_mask or wanted.rest_way_mask):
+                self.end()
+            elif wanted != self._applied:
+                self._receipt = apply(wanted, self._backend, receipts=self._folder, receipt=self._receipt)
+                self._applied = wanted
+            else:  # what others have set since is told, not fought
+                refusals += [f"{change.text}: somebody else sets it" for change in diff(wanted, self._backend)]
+        except SlomoError as problem:
+            refusals.append(problem.message)
+        receipt = self._receipt
+        changes = () if receipt is None else tuple(change.text for change in receipt.changes()[:_LISTED])
+        name = "" if receipt is None else receipt.identifier
+        return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
+
+    def end(self) -> None:
+        """Undo everything; TestbedError for what cannot be given back, which stays in the journal."""
+        if self._receipt is not None:
+            undo(self._receipt, self._backend)
+        self._receipt = self._applied = None
+
+    def _left_behind(self) -> Receipt | None:
+        """Return the receipt of an agent of this node that was killed."""
+        for receipt in open_receipts(self._folder):
+            head: dict[str, Any] = receipt.head
+            is_mine = (head["backend"], head["place"]) == (self._backend.name, self._backend.place())
+            document = head["document"] if isinstance(head["document"], dict) else {}
+            if is_mine and document.get("server") == _server(self._node) and not receipt.owner_is_alive:
+                return receipt
+        return None
+
+
+def _server(node: str) -> str:
+    """Return the name that an agent's receipts have as server, so that no other program's are taken for its own."""
+    return f"agent of {node}"
+
+
+def resolved(plan: EnforcementPlan | None, pods: Pods, backend: str) -> tuple[EnforcementPlan, list[str]]:
+    """Return a plan with the threads and control groups of the pods that are here, and what is left out, and why."""
+    tenants: list[TenantSetting] = []
+    refusals: list[str] = []
+    for setting in () if plan is None else plan.tenants:
+        pod = setting.pod or setting.tenant
+        containers = pods.get(pod)
+        if containers is None:
+            refusals.append(f"'{pod}' runs no network function on this node")
+        elif isinstance(containers, SlomoError):
+            refusals.append(f"'{pod}': {containers.message}")
+        elif not (threads := sorted({thread for item in containers for thread in item.threads})):
+            refusals.append(f"'{pod}' has no threads yet")
+        else:
+            group = containers[0].group.rpartition("/")[0]
+            tenants.append(replace(setting, process_ids=tuple(threads), cgroup=group))
+        refusals += [
+            f"'{pod}': {name} needs the backend {needed}, the agent has {backend}"
+            for name, needed in _BACKENDS.items()
+            if getattr(setting, name) not in (None, ()) and needed not in backend.split("+")
+        ]
+    masks = (None, None) if plan is None else (plan.device_way_mask, plan.rest_way_mask)
+    return EnforcementPlan(_server("" if plan is None else plan.server), tuple(tenants), *masks), refusals
