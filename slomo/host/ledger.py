@@ -8,7 +8,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.host.journal import Journal, Layer, Receipt
@@ -217,6 +217,7 @@ class _Session:
         pending: list[Change] = []
         steady: list[Change] = []
         refused: list[str] = []
+        settled: list[Layer] = []
         if not layers:
             return Undone(), refused
         with self.journal.transaction():
@@ -236,7 +237,7 @@ class _Session:
                 else:
                     told[kind].append(layer.label)
                     self.heir = stack[-1].receipt if kind == "covered" else self.heir
-                    self.journal.remove(layer)
+                    settled.append(layer)
         self.made += pending
         restored, gone, in_use, failed = self._restored(pending, steady)
         heirs = {label: self.heir or self._holder(label) for label in failed}
@@ -251,7 +252,8 @@ class _Session:
                 stack = self.journal.stack(layer.place, layer.knob)
                 if heir is not None and heir not in [each.receipt for each in stack]:
                     self.journal.hand_over(layer, heir)
-                elif layer.label in ours and (heir is not None or layer.label not in failed):
+                elif layer in settled or (layer.label in ours and (heir is not None or layer.label not in failed)):
+                    # settled ones not earlier: after a kill the receipt still holds the groups around its own
                     self.journal.remove(layer)
                     if heir is not None and (left := self.journal.stack(layer.place, layer.knob)):
                         self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it is of ours, still
@@ -304,8 +306,7 @@ class _Session:
             failed, in_use = {}, []
             for change in pending:
                 try:
-                    self._write(change.knob, change.after)
-                    restored.append(change)
+                    restored.append(self._written(change))
                 except VanishedError:
                     gone.append(change.knob)
                 except InUseError:
@@ -320,6 +321,21 @@ class _Session:
             restored = [change for change in restored if change not in disturbed]
             steady = [change for change in steady if change not in disturbed]
         return restored, gone, in_use, failed
+
+    def _written(self, change: Change) -> Change:
+        """Write a change, or the next lower value whose object is there: a receipt that was killed may lack its group.
+
+        Raises VanishedError if there is none.
+        """
+        try:
+            self._write(change.knob, change.after)
+        except VanishedError:
+            for layer in reversed(self.journal.stack(*self.identity(change.knob))[:-2]):
+                with contextlib.suppress(VanishedError):
+                    self._write(change.knob, layer.value)
+                    return replace(change, after=layer.value)
+            raise
+        return change
 
     def _disturbed(self, change: Change) -> bool:
         """Return whether a restored knob has changed again; a vanished one has not."""

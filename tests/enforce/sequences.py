@@ -10,11 +10,11 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 from slomo.enforce.backends import cgroup as backends
 from slomo.enforce.backends.cgroup import CgroupBackend
@@ -70,6 +70,7 @@ def machine(kind: str, folder: Path) -> Iterator[Machine]:
     """Give a fresh machine of a kind; real processes in it end with it."""
     parts = kind.split("+")
     with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(backends, "PARENT", f"slomo-{folder.name}"))
         pids = [stack.enter_context(_sleeper()) for _ in range(2)] if {"cgroup", "scheduler"} & {*parts} else []
         made = [_part(name, folder, pids, alone="cgroup" not in parts) for name in parts]
         backend = made[0].backend if len(made) == 1 else Together([part.backend for part in made])
@@ -91,7 +92,7 @@ def machine(kind: str, folder: Path) -> Iterator[Machine]:
 
 @contextlib.contextmanager
 def _sleeper() -> Iterator[int]:
-    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    process = subprocess.Popen(["sleep", "600"])
     try:
         yield process.pid
     finally:
@@ -185,7 +186,8 @@ def _processes(name: str, folder: Path, pids: list[int]) -> Machine:
         said = {f"affinity:{pid}": sorted(os.sched_getaffinity(pid)) for pid in pids}
         said |= {f"policy:{pid}": os.sched_getscheduler(pid) for pid in pids}
         said |= {f"groups:{pid}": Path(f"/proc/{pid}/cgroup").read_text() for pid in pids}
-        mine = cgroup.root.glob(f"*/{backends.PARENT}/*-{folder.name}-*/")
+        above = (cgroup.root / cgroup.hierarchy(name) / backends.PARENT for name in ("cpu", "cpuset"))
+        mine = {group for parent in above if parent.is_dir() for group in (parent, *parent.glob("*/"))}
         return said | {f"group:{path}": True for path in mine}
 
     def plans(draw: random.Random) -> EnforcementPlan:

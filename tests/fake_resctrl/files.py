@@ -14,9 +14,18 @@ class ModelFiles:
 
     def __init__(self, state: Path, before_change: Callable[[int], None] = lambda number: None) -> None:
         self.state, self.before_change, self.changes = state, before_change, 0
+        self._seen: tuple[int, int, int] | None = None
 
     def load(self) -> ResctrlModel:
         return ResctrlModel.from_text(self.state.read_text(encoding="utf-8"))
+
+    def look(self) -> ResctrlModel:
+        """Return the state to read from, parsed again only after it was replaced."""
+        file = os.stat(self.state)
+        found = (file.st_ino, file.st_mtime_ns, file.st_size)
+        if self._seen != found:
+            self._seen, self._model = found, self.load()
+        return self._model
 
     def save(self, model: ResctrlModel) -> None:
         fresh = self.state.with_suffix(".new")
@@ -33,7 +42,7 @@ class ModelFiles:
             self.save(model)
 
     def read(self, name: str, limit_b: int) -> bytes:
-        return self.load().content(name).encode()[:limit_b]
+        return self.look().content(name).encode()[:limit_b]
 
     def write(self, name: str, data: bytes) -> None:
         self._change(lambda model: model.write(name, data.decode()))
@@ -48,17 +57,17 @@ class ModelFiles:
         self._change(lambda model: model.rename(name, other))
 
     def names(self, folder: str) -> list[str]:
-        names = self.load().names(folder)
+        names = self.look().names(folder)
         if names is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         return names
 
     def exists(self, name: str) -> bool:
         folder, _, last = name.rpartition("/")
-        return last in (self.load().names(folder) or [])
+        return last in (self.look().names(folder) or [])
 
     def is_directory(self, name: str) -> bool:
-        return self.load().names(name) is not None
+        return self.look().names(name) is not None
 
 
 def fake_tree(
@@ -74,7 +83,7 @@ def fake_tree(
 def everything(tree: ResctrlTree) -> dict[str, str]:
     """Return every writable file of every group, to the byte."""
     assert isinstance(tree.files, ModelFiles)
-    model = tree.files.load()
+    model = tree.files.look()
     texts = {"io": f"{model.io_enabled} {model.io_mask:x}"}
     for group in tree.groups():
         for file in ("cpus_list", "schemata", "tasks"):
