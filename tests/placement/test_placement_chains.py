@@ -226,29 +226,31 @@ def test_numasfp_allocates_ways_where_they_suffice() -> None:
 
 
 def test_numasfp_hands_out_memory_bandwidth_while_the_node_has_some() -> None:
-    """Each stage gets its throttle of the table; where chains need more bandwidth than a node has, nobody does."""
-    few, parts = planned(Need(3, 5, 30.0, (10, 20, 90)))
+    """Stages get the table's throttle raised by what is left; where chains need more than a node has, nobody does."""
+    few, parts = planned(Need(3, 5, 36.0, (10, 20, 30)))
+    _, roomy = planned(Need(3, 5, 12.0, (10, 20, 30)))
     _, none = planned(Need(3, 5, 60.0, (10, 20, 90)))
     isolated = isolations(few.servers["one"], few.seats[0], parts, 18)
     stages = {name: [part.memory_bandwidth_percent for part in each] for name, each in isolated.items()}
     split = next(name for name, seats in few.seats[0].items() if len(set(seats)) > 1)
 
-    assert set(parts.throttles.values()) == {(10, 20, 90)}
+    assert set(parts.throttles.values()) == {(10, 20, 30)}
     assert stages.pop(split) == [None] * 3
-    assert all(each == [10, 20, 90] for each in stages.values())
+    assert all(each == [10, 20, 30] for each in stages.values())
+    assert set(roomy.throttles.values()) == {(30, 60, 90), (30, 70, 100)}
     assert (dict(none.ways), dict(none.throttles)) == ({}, {})
 
 
 def test_rivals_may_be_given_what_numasfp_allocates() -> None:
     """With `allocate` the chains of a static policy have ways and throttles of their own, too."""
-    judges = {"one": Judges(lambda item, mpps: Need(3, 5, 30.0, (10, 20, 90)))}
+    judges = {"one": Judges(lambda item, mpps: Need(3, 5, 50.0, (10, 20, 90)))}
     plans = [plan_chains("octans", {"one": NODES}, [chain("a", 9.0)], judges, allocate=flag) for flag in (None, True)]
 
     assert [dict(plan.parts[0].ways) for plan in plans] == [{}, {"a": 18}]
-    assert dict(plans[1].parts[0].throttles) == {"a": (10, 20, 90)}
+    assert dict(plans[1].parts[0].throttles) == {"a": (20, 40, 100)}
 
 
-ROWS = (ResourceRow("lpm@64B,100000f", 1.0, 1.5, 1, 3, 20, 1.0), ResourceRow("lpm@64B,100000f", 9.0, 13.4, 3, 1, 90))
+ROWS = (ResourceRow("lpm@64B,100000f", 1.0, 1.5, 1, 3, 20, 24.0), ResourceRow("lpm@64B,100000f", 9.0, 13.4, 3, 1, 90))
 L2FWD = ResourceRow("l2fwd@64B,100000f", 10.0, 14.9, 1, 1, 10, 0.5)
 
 
@@ -276,7 +278,7 @@ def test_a_measured_table_is_what_numasfp_goes_by(tmp_path) -> None:
 def test_the_judge_throttles_who_is_throttled() -> None:
     """A chain whose stages are throttled to a tenth serves less than one with all of the bandwidth."""
     chains = [RatedChain(Request("a", ("lpm", "stats")), (10.0,))]
-    rows = [ResourceRow(f"{nf}@64B,100000f", 10.0, 14.9, 1, 9, 10) for nf in ("lpm", "stats")]
+    rows = [ResourceRow(f"{nf}@64B,100000f", 10.0, 14.9, 1, 9, 10, 12.0) for nf in ("lpm", "stats")]
     strict, loose = ([replace(row, memory_percent=percent) for row in rows] for percent in (10, 100))
     cluster = Cluster.uniform(MACHINE, 1)
     tables = (ResourceTable(MACHINE, each) for each in (strict, loose))

@@ -13,6 +13,9 @@ from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.vocabulary.machine import Machine
 
+#: Step of Intel's memory bandwidth allocation [%] (Intel SDM 3B, 17.19.7).
+MBA_STEP = 10
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -31,9 +34,9 @@ class Parts:
 def allocated(chains: Sequence[RatedChain], interval: int, seats: Nodes, nodes: Sequence[Node], table: Table) -> Parts:
     """Return the exclusive cache ways and memory bandwidth of each chain.
 
-    Ways left over are divided in proportion to the table's ways; stages of a chain that is split over nodes share
-    theirs with other such stages. If the chains of a node need more ways or bandwidth than it has, both stay shared on
-    that node: no chain is given less than the table says.
+    Ways and bandwidth left over are divided in proportion to the table's; stages of a chain that is split over nodes
+    share their ways with other such stages. If the chains of a node need more ways or bandwidth than it has, both stay
+    shared on that node: no chain is given less than the table says.
     """
     parts = Parts()
     for number, node in enumerate(nodes):
@@ -52,8 +55,16 @@ def _on_node(needs: Mapping[str, Need], seats: Nodes, number: int, node: Node) -
     if sum(claims.values()) + split > node.ways or bandwidth > node.memory_percent:
         return Parts()
     ways = _divided(node.ways, [*claims.values(), *([split] if split else [])])
-    return Parts(
-        dict(zip(claims, ways, strict=False)), {name: needs[name].throttles for name in whole if needs[name].throttles}
+    raised = {
+        name: _raised(needs[name].throttles, node.memory_percent, bandwidth) for name in whole if needs[name].throttles
+    }
+    return Parts(dict(zip(claims, ways, strict=False)), raised)
+
+
+def _raised(throttles: Sequence[int], have: float, needed: float) -> tuple[int, ...]:
+    """Return throttles with their part of the bandwidth that nobody needs, rounded down to what MBA can set."""
+    return tuple(
+        min(int(percent * have / needed) // MBA_STEP * MBA_STEP, 100) if needed > 0 else 100 for percent in throttles
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError
+from slomo.placement.chains.allocation import MBA_STEP
 from slomo.placement.chains.resource_table import ResourceRow
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.wire import wire_gbps
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Share of a rate from which on it counts as served; random arrivals of a short run scatter by less.
 SERVED = 0.97
-#: Steps of Intel's memory bandwidth allocation [%] (Intel SDM 3B, 17.19.7).
-THROTTLES = tuple(range(10, 101, 10))
+#: Throttles to choose from [%].
+THROTTLES = tuple(range(MBA_STEP, 101, MBA_STEP))
 
 
 def resource_table(
