@@ -78,6 +78,11 @@ def reseed(seed: int) -> None:
     shared.cache_clear()
 
 
+def seeds(count: int) -> range:
+    """Return seeds of so many runs of the same thing, others for every `reseed`."""
+    return range(count * (SEED - 1), count * SEED)
+
+
 def run(machine: str, tenants: Sequence[Tenant]) -> SimulationResult:
     return simulate(load_machine(machine), tenants, seed=SEED)
 

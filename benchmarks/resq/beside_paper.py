@@ -6,11 +6,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the runs are SLOMO's figures', too
 
-from phenomena_runs import COMPETITORS, RESQ, TABLE_1, Line, loss, run, shared, solo, tenant, traffic, worst
+from phenomena_runs import COMPETITORS, RESQ, TABLE_1, Line, loss, run, seeds, shared, solo, tenant, traffic, worst
 
 __all__ = [
     "COMPETITORS", "NOT_SATURATED_BY_LARGE_PACKETS", "RESQ", "TABLE_1", "Line",
-    "comparable", "loss", "report", "run", "shared", "solo", "tenant", "traffic", "worst",
+    "comparable", "loss", "report", "run", "seeds", "shared", "solo", "tenant", "traffic", "worst",
 ]  # fmt: skip
 
 #: Fig. 2's caption: with large packets the paper's testbed could not saturate the cores of these two.

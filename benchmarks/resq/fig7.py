@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from statistics import mean, stdev
 
-import phenomena_runs
-from beside_paper import RESQ, TABLE_1, Line, report, solo
+from beside_paper import RESQ, TABLE_1, Line, report, seeds, solo
 
 from slomo.simulator.engine import Tenant, simulate
 from slomo.vocabulary.machine import load_machine
@@ -28,8 +27,7 @@ def p95_us(name: str, load: float, ways: int) -> tuple[float, float]:
     offered = load * solo(name, 64, mask).tenants[0].throughput_mpps
     workload = Workload(name, traffic=Traffic(packet_size_b=64, offered_mpps=offered))
     target = Tenant(workload, load_network_function(name), 0, mask)
-    seeds = range(RUNS * (phenomena_runs.SEED - 1), RUNS * phenomena_runs.SEED)
-    runs = [simulate(load_machine(RESQ), [target], seed=seed).tenants[0].latency_us["p95"] for seed in seeds]
+    runs = [simulate(load_machine(RESQ), [target], seed=seed).tenants[0].latency_us["p95"] for seed in seeds(RUNS)]
     return mean(runs), stdev(runs) / math.sqrt(RUNS)
 
 
