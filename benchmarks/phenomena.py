@@ -37,6 +37,10 @@ CAUSES = {
     "stats: a point below": "as above",
     "access rate's effect above": "from 37 to 70 million references a second; from 23 or 17 to 70 it is 18 or "
     "26 points, and the paper does not say how fast its slowest competitor is",
+    "largest over-estimate beside": "the paper's bars are averages over kinds of competitors; here lpm beside endre, "
+    "which refers to the cache often and evicts little. On all 45 MB 24 (mazunat beside efficuts)",
+    "worst of all at load 0.5": "time in the server is all queue and service; with 110 us to the generator and "
+    "back it would be 24.5, and the paper does not say which load, nor what its latency holds",
     "most lost: %": "neither the channels of memory (32.7 with four) nor how many compete (46 with seven); 24 to "
     "26 with one of 40 million references a second",
 }

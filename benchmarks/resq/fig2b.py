@@ -10,13 +10,16 @@ import sys
 from collections.abc import Iterator
 from math import isnan, nan
 
-from beside_paper import COMPETITORS, RESQ, TABLE_1, Line, comparable, report, run, solo, tenant
+from beside_paper import COMPETITORS, RESQ, Line, comparable, report, run, solo, tenant
 
 from slomo.simulator.engine import Tenant
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload import Traffic, Workload
 
-PORT_GBPS = 10.0
+PORT_GBPS, LOAD = 10.0, 0.5
+#: Figure 2's caption: they change packets where the paper's generator embeds its timestamp.
+TIMESTAMP_LOST = ("mazunat", "ipsec")
+PAPER_GROWTH = 0.245
 
 
 def p95_us(name: str, size_b: int, load: float, competitor: str | None) -> float:
@@ -30,21 +33,24 @@ def p95_us(name: str, size_b: int, load: float, competitor: str | None) -> float
 
 
 def lines() -> Iterator[Line]:
-    for load in (0.5,):
-        most = dict.fromkeys(TABLE_1, 0.0)
-        for size_b in (64, 1518):
-            for name in comparable(size_b):
-                alone = p95_us(name, size_b, load, None)
-                others = [other for other in comparable(size_b) if other != name]
-                grown = {other: 100 * (p95_us(name, size_b, load, other) / alone - 1) for other in others}
-                grown = {other: more for other, more in grown.items() if not isnan(more)}
-                if not grown:
-                    continue
-                other = max(grown, key=grown.__getitem__)
-                most[name] = max(most[name], grown[other])
-                what = f"{name}, {size_b} B, load {load}, worst beside 11 x {other}: p95 +%"
-                yield Line("Fig. 2b", what, "", grown[other])
-        yield Line("Fig. 2b", f"worst of all at load {load}: p95 +%", "24.5", max(most.values()), 15, 35)
+    most, ways_us = 0.0, 0.0
+    for size_b in (64, 1518):
+        for name in comparable(size_b):
+            if name in TIMESTAMP_LOST:
+                continue
+            alone = p95_us(name, size_b, LOAD, None)
+            beside = {other: p95_us(name, size_b, LOAD, other) for other in comparable(size_b) if other != name}
+            beside = {other: value for other, value in beside.items() if not isnan(value)}
+            if not beside:
+                continue
+            other = max(beside, key=beside.__getitem__)
+            grown = beside[other] / alone - 1
+            most = max(most, grown)
+            ways_us = max(ways_us, (beside[other] - alone) / PAPER_GROWTH - alone)
+            what = f"{name}, {size_b} B, load {LOAD}, worst beside 11 x {other}: p95 +%"
+            yield Line("Fig. 2b", what, "", 100 * grown)
+    yield Line("Fig. 2b", f"worst of all at load {LOAD}: p95 +%", "24.5", 100 * most, 15, 35)
+    yield Line("Fig. 2b", "way to the generator and back with which that would be 24.5: us", "", ways_us)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Requ
     )
 
 
-def slomo_requests(count: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
-    """Return requests for single network functions of SLOMO's, with SLOs between 75 and 95 % of solo throughput.
+def slomo_requests(count: int = 200, *, seed: int = 0, nfs: Sequence[str] | None = None) -> tuple[Request, ...]:
+    """Return requests for single network functions, SLOMO's by default, with SLOs between 75 and 95 % of solo.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def slomo_requests(count: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
     10
     """
     generator = np.random.default_rng(seed)
-    names = _draw([*_tagged("slomo")], count, seed + 1)
+    names = _draw(list(nfs) if nfs is not None else [*_tagged("slomo")], count, seed + 1)
     shares = generator.choice([0.75, 0.8, 0.85, 0.9, 0.95], size=count).tolist()
     pairs = zip(names, shares, strict=True)
     return tuple(Request(f"slomo-{i}", (Workload(nf),), SLO(min_share=share)) for i, (nf, share) in enumerate(pairs, 1))

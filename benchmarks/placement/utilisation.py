@@ -1,0 +1,113 @@
+"""SLOMO's utilisation (SIGCOMM'20): requests that a cluster admits with each predictor, at equal safety.
+
+The paper says "6-14% more efficient cluster utilization" in its abstract; the set-up here is ours. Servers of its first
+machine (8 cores) are asked for as many requests as they have cores, one after the other: SLOMO's network functions,
+promised 75 to 95 % of what they serve alone. The simulator judges what was admitted. Each predictor is given the lowest
+confidence at which at most 1 % of the admitted promises break; that can be known only afterwards, for all alike.
+
+    slomo train datasets/slomo-e5-2620v4/measurements.parquet --models DIR/models
+    python benchmarks/placement/utilisation.py DIR --seed 1
+
+Beside it: a server for each request, E2 (adds instances where throughput falls short), and Dobrescu's first fit as ResQ
+(NSDI'18) describes it, none of which has a confidence.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from slomo.models.library import ModelLibrary
+from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.judge import Judge
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import Request
+from slomo.placement.workloads import slomo_requests
+from slomo.workflow.place import make_judge
+
+MACHINE, SERVERS, CORES = "e5-2620v4", 12, 8
+#: Share of admitted promises that may break.
+SAFE = 0.01
+CONFIDENCES = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98)
+#: Line -> policy, sensitivity model, method.
+PREDICTORS = {
+    "slomo, equilibrium": ("predicted", "default", "equilibrium"),
+    "slomo, composed": ("predicted", "slomo-xgb", "composed"),
+    "dobrescu": ("predicted", "dobrescu", "composed"),
+    "bubbleup": ("predicted", "bubbleup", "composed"),
+}
+#: Line -> policy and model, as published, without a confidence.
+PUBLISHED = {"e2": ("e2", "default"), "dobrescu first fit": ("dobrescu", "dobrescu")}
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Requests that were admitted, the share of their promises that broke, and the confidence asked for."""
+
+    requests: int
+    broken: float
+    confidence: float | None = None
+
+    def __str__(self) -> str:
+        asked = "" if self.confidence is None else f" at {self.confidence:g}"
+        return f"{self.requests} admitted, {100 * self.broken:.1f} % broken{asked}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, help="with the models")
+    parser.add_argument("--seed", type=int, action="append", help="of the draw, repeatable; 1 by default")
+    parser.add_argument("--replicas", type=int, default=1, help="instances a request may be split into")
+    given = parser.parse_args()
+    library = ModelLibrary.load(given.directory / "models")
+    for seed in given.seed or [1]:
+        print(f"seed {seed}, up to {given.replicas} instances: {SERVERS} requests on exclusive servers", flush=True)
+        for name, each in compared(library, seed, given.replicas).items():
+            print(f"  {name:20} {each}", flush=True)
+    return 0
+
+
+def compared(library: ModelLibrary, seed: int, replicas: int = 1) -> dict[str, Admitted]:
+    """Return what is admitted by every predictor at equal safety, and by what was published; one draw."""
+    nfs = sorted(key.split("@")[0] for key in library.workloads(MACHINE))
+    requests = [replace(each, replicas=replicas) for each in slomo_requests(SERVERS * CORES, seed=seed, nfs=nfs)]
+    judge = make_judge()
+    found = {}
+    for name, (policy, model, method) in PREDICTORS.items():
+        placers = (
+            (Placer(library, cluster(), policy, model=model, method=method, confidence=confidence), confidence)
+            for confidence in CONFIDENCES
+        )
+        found[name] = safest(admitted(placer, requests, judge, confidence) for placer, confidence in placers)
+    for name, (policy, model) in PUBLISHED.items():
+        found[name] = admitted(
+            Placer(library, cluster(), policy, model=model, observe=judge.throughput), requests, judge
+        )
+    return found
+
+
+def cluster() -> Cluster:
+    return Cluster.uniform(MACHINE, SERVERS, sockets=1)
+
+
+def admitted(placer: Placer, requests: Iterable[Request], judge: Judge, confidence: float | None = None) -> Admitted:
+    """Ask for one request after the other, and judge what was admitted."""
+    for request in requests:
+        placer.admit(request)
+    made = judge.judge(placer)
+    return Admitted(made.placed, made.violated_share, confidence)
+
+
+def safest(tried: Iterable[Admitted]) -> Admitted:
+    """Return the first that is safe, the last if none is."""
+    last = None
+    for last in tried:
+        if last.broken <= SAFE:
+            return last
+    assert last is not None, "BUG: no confidence was tried"
+    return last
+
+
+if __name__ == "__main__":
+    sys.exit(main())
