@@ -27,6 +27,7 @@ from slomo.models.library import ModelLibrary
 from slomo.placement.chains.registry import chain_policy, chain_policy_names
 from slomo.placement.chains.resource_table import ResourceTable, load_resource_table
 from slomo.placement.over_time.judgement import Judgement
+from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import numasfp_chains
 from slomo.vocabulary.machine import load_machine
@@ -76,7 +77,12 @@ def main() -> int:
     parser.add_argument("--cores", type=int, help="of each node for stages; all by default")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--ceiling", action="store_true", help="only what each chain serves alone on the NIC's node")
     given = parser.parse_args()
+    if given.ceiling:
+        for seed in given.seed or [0]:
+            print(f"seed {seed}: chains alone on the NIC's node serve {100 * ceiling(given, seed):.1f} %", flush=True)
+        return 0
     judged = {label: [run(label, given, seed) for seed in given.seed or [0]] for label in given.variant or VARIANTS}
     show(judged)
     if given.json:
@@ -88,10 +94,7 @@ def main() -> int:
 def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
     """Place and judge one draw of chains."""
     policy, allocate, throttled = VARIANTS[label]
-    chains = numasfp_chains(
-        5 * given.servers, intervals=given.intervals, seed=seed, nfs=[HAND_ON.name] if given.hop else FUNCTIONS,
-        change=given.change, packet_size_b=given.packet,
-    )  # fmt: skip
+    chains = drawn(given, seed)
     library, table = (ModelLibrary([]), ()) if given.hop else sources(given.directory, throttled=throttled)
     cores = load_machine(given.machine).cores_per_socket
     cluster = Cluster.uniform(given.machine, given.servers, cores_reserved=cores - (given.cores or cores))
@@ -107,6 +110,29 @@ def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
     held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
     print(f"{label}, seed {seed}: ANAT {100 * judgement.anat:.1f}{held}", file=sys.stderr, flush=True)
     return judgement
+
+
+def drawn(given: argparse.Namespace, seed: int) -> tuple[RatedChain, ...]:
+    """Return one draw of chains."""
+    return numasfp_chains(
+        5 * given.servers, intervals=given.intervals, seed=seed, nfs=[HAND_ON.name] if given.hop else FUNCTIONS,
+        change=given.change, packet_size_b=given.packet,
+    )  # fmt: skip
+
+
+def ceiling(given: argparse.Namespace, seed: int) -> float:
+    """Return the ANAT of a draw where every chain has a server to itself: no placement of them together serves more."""
+    cluster, chains = Cluster.uniform(given.machine, 1), drawn(given, seed)
+    alone = [
+        judge_chains(place_chains(cluster, [chain], "node-first"), own=(HAND_ON,), duration_ms=given.ms, seed=0)
+        for chain in chains
+    ]
+    shares = []
+    for interval in range(given.intervals):
+        offered = [chain.offered_mpps(interval) for chain in chains]
+        served = [one.anat_over_time[interval] * rate for one, rate in zip(alone, offered, strict=True)]
+        shares.append(sum(served) / sum(offered))
+    return sum(shares) / len(shares)
 
 
 @lru_cache

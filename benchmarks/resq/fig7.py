@@ -40,7 +40,7 @@ def slope(before: int, curve: list[tuple[float, float]]) -> tuple[float, float]:
 
 def most_errors(falls: Iterable[tuple[float, float]]) -> float:
     """Return the largest fall in standard errors; 0 where nothing falls."""
-    return max((max(fall / error, 0.0) for fall, error in falls), default=0.0)
+    return max((fall / error if error else math.inf for fall, error in falls if fall > 0), default=0.0)
 
 
 def lines() -> Iterator[Line]:
