@@ -11,6 +11,7 @@
 #   make bench   the benchmarks, side by side with the alternatives: hours (make bench QUICK=1: less of each)
 #   make papers  what is missing of the five papers' figures: measured, kept, written as docs/papers.md; hours, goes on where it stopped
 #   make docs-site  the documentation as a site: notebooks run, Python's pages from docstrings, search without a network, links checked; in site/
+#   make docs-blocks  every example of the documentation that one machine can run, long ones too (half an hour or more; SLOMO_DATA: folder of the published tables)
 #   make figures  the README's figure and table, and the gallery's figures, from the shipped datasets
 #   make release-check  one version everywhere; sdist and wheel built, compared, installed, tested
 #   make clean   remove what make made
@@ -23,7 +24,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site figures release-check clean
+.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -138,6 +139,9 @@ docs-site: $(VENV)/.dev
 	$(BIN)/zensical build --strict --clean
 	$(BIN)/python docs/make_site.py finish
 	@echo "site/index.html"
+
+docs-blocks: $(VENV)/.dev
+	SLOMO_BLOCKS=all $(BIN)/python -m pytest -q -n 0 -rs tests/docs/test_blocks.py $(CHOSEN)
 
 figures: $(VENV)/.dev
 	$(BIN)/python docs/make_figures.py

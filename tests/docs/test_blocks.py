@@ -1,10 +1,16 @@
 """The examples of pages run, in order, against the wheel that is built from this checkout.
 
-A block that cannot run in a test says why in a comment on the line above it, ``<!-- not run: reason -->``; one that may
-end with another code than 0 says so, ``<!-- exit 0 or 1: reason -->``; a service that the rest of the page asks says
-``<!-- started: reason -->`` and gets a free port. Every page starts in an empty folder and makes
-what it needs. Campaigns are made smaller (fewer runs and mixes), nothing else is changed; what a page makes by the same
-commands as a page before, in the same order and from nothing, is not made twice.
+A comment on the line above a block says how it runs, and why, ``<!-- long, needs root, exit 0 or 4: reason -->``:
+
+- ``long`` (minutes of computing) and ``needs NAME`` (a name of tests/docs/needs.py): only `make docs-blocks` runs it,
+  where that is to be had; a block that needs ``clone`` runs in a clone of this checkout;
+- ``exit 0 or 1``: the codes that it may end with;
+- ``started``: a service that runs until the page ends; the rest of the page asks the first one;
+- ``not run``: it cannot run on one machine.
+
+Every page starts in an empty folder and makes what it needs. Campaigns are made smaller (fewer runs and mixes), nothing
+else is changed; what a page makes by the same commands as a page before, in the same order and from nothing, is not
+made twice.
 """
 
 import hashlib
@@ -25,6 +31,8 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from tests.docs.needs import NEEDS, TABLES, cluster
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"(<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 #: Every page with examples, but the generated reference, whose examples are doctests.
@@ -38,6 +46,9 @@ SMALLER = (
     (r"--runs \d+ --out", "--runs 8 --mixes 8 --out"),
     (r"--runs \d+", "--runs 8"),
     (r"--mixes 50\b", "--mixes 2"),
+    (r"--latency --out", "--runs 40 --latency --out"),
+    (r"--every-s 60\b", "--every-s 3600"),
+    (r"make test\b", "make test CHOSEN=tests/vocabulary"),
     (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
     (r"\bruns=\d{2,}", "runs=8"),
     (r"\bbudget=\d+", "budget=8"),
@@ -45,31 +56,49 @@ SMALLER = (
 )
 #: Languages of files and of what is printed; anything else is run.
 WRITTEN = ("yaml", "toml", "json", "text")
-EXITS = re.compile(r"exit (\d+)((?: or \d+)*): ")
+NAMED = re.compile(r"# ([\w.-]+\.(?:ya?ml|csv|toml|py))\b")
+#: A block whose lines share a variable, a function, a loop or a text is one script.
+SCRIPT = re.compile(r"^\s*(\w+=|\w+\(\)|export |for |\()|<<", re.M)
+MARK = re.compile(r"long|started|not run|exit \d+( or \d+)*|needs \w+")
+#: Whether blocks run that are long or need something: `make docs-blocks`.
+ALL = os.environ.get("SLOMO_BLOCKS") == "all"
 
 
 @dataclass(frozen=True)
 class Block:
-    """One example: language, text, line, why it is not run (or empty), codes it may end with, whether it goes on."""
+    """One example: language, text, line, and what the comment above it says."""
 
     language: str
     code: str
     line: int
-    reason: str
-    exits: tuple[int, ...] = (0,)
-    started: bool = False
+    marks: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Return the codes that it may end with."""
+        told = [mark for mark in self.marks if mark.startswith("exit ")]
+        return tuple(int(code) for mark in told for code in re.findall(r"\d+", mark)) or (0,)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return what it needs."""
+        return tuple(mark.removeprefix("needs ") for mark in self.marks if mark.startswith("needs "))
+
+    def lacks(self) -> str:
+        """Return why it does not run here now, or nothing."""
+        if "not run" in self.marks or (not ALL and ("long" in self.marks or self.needs)):
+            return self.reason
+        return ", ".join(f"needs {name}" for name in self.needs if not NEEDS[name]())
 
 
 def blocks(page: Path) -> list[Block]:
     """Return the examples of a page, in order; one that begins with ``# name.yaml`` is a file."""
     text, listed = page.read_text(encoding="utf-8"), []
     for match in FENCE.finditer(text):
-        mark = match["mark"] or ""
-        reason = mark.removeprefix("not run:").strip() if mark.startswith("not run:") else ""
-        told = EXITS.match(mark)
-        exits = tuple(int(code) for code in re.findall(r"\d+", told[0])) if told else (0,)
-        line, started = text.count("\n", 0, match.start()) + 1, mark.startswith("started:")
-        listed.append(Block(match["language"], match["code"], line, reason, exits, started))
+        marks, _, reason = (match["mark"] or "").partition(": ")
+        line = text.count("\n", 0, match.start()) + 1
+        listed.append(Block(match["language"], match["code"], line, tuple(filter(None, marks.split(", "))), reason))
     return listed
 
 
@@ -123,19 +152,21 @@ def run_line(
     if campaign(line) and kept.is_dir():
         shutil.copytree(kept, folder, dirs_exist_ok=True)
         return subprocess.CompletedProcess(line, 0, "", "")
-    done = run(["sh", "-c", line], folder, installed)
+    done = run(["sh", "-ec", line], folder, installed)
     if campaign(line) and all(map(campaign, before)) and done.returncode == 0:
         shutil.copytree(folder, kept, ignore=shutil.ignore_patterns(".*", "*.yaml"))
     return done
 
 
 def run(command: list[str], folder: Path, installed: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command against the wheel, outside the checkout."""
+    """Run a command against the wheel, outside the checkout; in a clone of it the home is the folder around."""
     path = f"{installed}{os.pathsep}{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SLOMO_DATASETS")}
-    environment = {**kept, "PATH": path, "HOME": str(folder)}
+    dropped = ("PYTHONPATH", "SLOMO_DATASETS", "SLOMO_BLOCKS", "MAKEFLAGS", "MAKELEVEL")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    home = folder.parent if folder.name == "clone" else folder
+    environment = {**kept, "PATH": path, "HOME": str(home), "SLOMO_JOURNAL": str(home / ".journal")}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=3600 if ALL else 900
     )
 
 
@@ -193,21 +224,25 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
     """Run the examples of a page; services that they start end with the stack."""
     told: list[str] = []
     lines: list[str] = []
-    port = 8080
+    port = ""
     for block in blocks(page):
-        if block.started:
-            port = services.enter_context(started(block.code.strip(), tmp_path, installed))
-        elif block.language in WRITTEN:
-            if named := re.match(r"# ([\w.-]+\.(?:ya?ml|csv))\b", block.code):
-                (tmp_path / named[1]).write_text(shortened(block.code), encoding="utf-8")
-        elif not block.reason and block.language == "python":
-            told.append(shortened(block.code).replace(":8080", f":{port}"))
-        elif not block.reason:
-            assert block.language == "sh", (
-                f"{page.name}, line {block.line}: '{block.language}' is no language that runs"
-            )
-            for line in shortened(block.code).replace("\\\n", " ").replace(":8080", f":{port}").splitlines():
-                done = run_line(line, lines, tmp_path, installed, made)
+        code = shortened(block.code).replace(":8080", f":{port or 8080}")
+        if named := NAMED.match(code):
+            (tmp_path / named[1]).write_text(code, encoding="utf-8")
+        elif block.language in WRITTEN or block.lacks():
+            continue
+        elif "started" in block.marks:
+            began = services.enter_context(started(code.strip(), tmp_path, installed))
+            port = port or str(began)
+        elif block.language == "python":
+            told.append(code)
+        else:
+            assert block.language == "sh", f"{page.name}, line {block.line}: '{block.language}' does not run"
+            prepare(block.needs, tmp_path, services)
+            whole = "clone" in block.needs or SCRIPT.search(code)
+            for line in [code] if whole else code.replace("\\\n", " ").splitlines():
+                where = tmp_path / "clone" if "clone" in block.needs else tmp_path
+                done = run_line(line, lines, where, installed, made)
                 lines += [] if "--dry-run" in line or " list" in line else [line]
                 assert done.returncode in block.exits, (
                     f"{page.name}, line {block.line}: {line} ended with {done.returncode}\n{done.stderr[-2000:]}"
@@ -215,8 +250,25 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
     if told:
         done = run([str(installed / "python"), "-c", "\n".join(told)], tmp_path, installed)
         assert done.returncode == 0, f"{page.name}:\n{done.stderr[-2000:]}"
+    if lacking := [f"line {block.line}: {why}" for block in blocks(page) if ALL and (why := block.lacks())]:
+        pytest.skip(f"all but {'; '.join(lacking)}")
 
 
-def test_reasons_are_given() -> None:
-    """Whoever marks an example as not run says why in some words."""
-    assert all(len(block.reason.split()) >= 3 for page in PAGES for block in blocks(page) if block.reason)
+def prepare(needs: tuple[str, ...], folder: Path, services: ExitStack) -> None:
+    """Bring what a block needs into a page's folder, once."""
+    if "clone" in needs and not (folder / "clone").exists():
+        subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(folder / "clone")], check=True)
+    if "tables" in needs:
+        shutil.copytree(TABLES, folder, dirs_exist_ok=True)
+    if "kube" in needs and not (folder / ".kube").exists():
+        services.enter_context(cluster(folder))
+
+
+def test_marks_are_known_and_reasons_given() -> None:
+    """A mark is one that this file explains, a need one that can be looked for, and a reason has some words."""
+    marked = [block for page in PAGES for block in blocks(page) if block.marks]
+
+    for block in marked:
+        assert all(MARK.fullmatch(mark) for mark in block.marks), block
+        assert set(block.needs) <= set(NEEDS), block
+        assert len(block.reason.split()) >= 3, block

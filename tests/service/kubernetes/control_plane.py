@@ -65,10 +65,12 @@ class ControlPlane:
         Folder of kube-apiserver, kube-scheduler and etcd.
     folder : Path
         For everything that is written.
+    bare : bool
+        Without slomo's namespace and roles.
     """
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        self._binaries, self._folder = binaries, folder
+    def __init__(self, binaries: Path, folder: Path, *, bare: bool = False) -> None:
+        self._binaries, self._folder, self._bare = binaries, folder, bare
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._port = free_port()
         self.address = f"https://127.0.0.1:{self._port}"
@@ -95,6 +97,8 @@ class ControlPlane:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self.line = httpx.Client(base_url=self.address, verify=context, headers=headers, timeout=30.0)
         waited("namespace", lambda: self.line.get("/api/v1/namespaces/default").status_code == 200)
+        if self._bare:
+            return
         self.apply({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "slomo"}})
         for item in yaml.safe_load_all((MANIFESTS / "slomo-scheduler.yaml").read_text(encoding="utf-8")):
             if "Role" in item["kind"]:
