@@ -21,9 +21,10 @@ from slomo.service.agents import Agents
 from slomo.service.door.access import Gate, read_tokens
 from slomo.service.door.endpoint import Endpoint, NotFound
 from slomo.service.door.operation import Caller, Operation
+from slomo.service.history import EVERY_S, History
 from slomo.service.host.room import HostRoom
 from slomo.service.jobs import Jobs
-from slomo.service.knowledge.model_store import ModelStore
+from slomo.service.knowledge.model_store import ModelStore, give_memory_back
 from slomo.service.knowledge.outcomes import Outcomes
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _AUDIT = logging.getLogger("slomo.service.audit")
+_LOG = logging.getLogger("slomo.service")
 #: Interval between checks of the models' files [s].
 LOOK_EVERY_S = 2.0
 #: Largest number of metric series per node and network function.
@@ -75,6 +77,7 @@ class Service:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
             self.store.write(lambda connection: self.cluster_store.add_servers(connection, documents)).result()
         self.outcomes = self._replayed()
+        self.history = History(self.store)
         self.kubernetes = KubernetesRoom(
             self.model_store, settings.confidence, self.metrics, settings.evict, settings.evict_per_minute, self.tracer
         )
@@ -167,21 +170,36 @@ class Service:
         """Replace the models when their files change."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            await self.look_at_models()
+            if await self.look_at_models():
+                await asyncio.sleep(2.0 * LOOK_EVERY_S)  # what is still asked of the replaced models ends
+                await self.aside(give_memory_back)
 
     async def learn_mixes(self) -> None:
         """Solve the likely mixes of callers, if they are few, while the service is idle."""
-        learned = None
+        learned = ""
         while True:
             answers = self.model_store.answers
-            if answers is not learned:
+            if answers.fingerprint != learned:
                 for ahead in answers.ahead():
                     took_s = await self.aside(ahead)
                     await asyncio.sleep(3.0 * took_s)
                     if self.model_store.answers is not answers:
                         break
-                learned = answers
+                learned = answers.fingerprint
+            del answers  # else replaced models are kept until the next look
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def keep_history(self) -> None:
+        """Take a point of the history now and then, while servers are known."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                servers = await self.servers()
+                if servers:
+                    counts = dict(self.metrics.decisions.values)
+                    await self.writing(functools.partial(self.history.take, servers, counts))
+            except Exception as error:  # a full disk, say: the next point may be kept
+                _LOG.warning("no point of the history: %s", error)
 
     async def look_at_models(self) -> bool:
         """Check the models' files once; return whether the models were replaced."""
@@ -195,6 +213,8 @@ class Service:
         factors = self.outcomes.factors() if self.settings.correct else {}
         await self.writing(lambda: self.cluster_store.exchange_models(factors))
         self.kubernetes.exchange_models(factors)
+        with self._judging:
+            self._judge = (None, None)
         return True
 
     def _replayed(self) -> Outcomes:
@@ -321,7 +341,8 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         service.jobs  # noqa: B018 - finds jobs that were interrupted
-        tasks = [asyncio.create_task(service.watch_models()), asyncio.create_task(service.learn_mixes())]
+        works = (service.watch_models(), service.learn_mixes(), service.keep_history())
+        tasks = [asyncio.create_task(work) for work in works]
         await service.kubernetes.start(service.settings.kubernetes)
         try:
             yield

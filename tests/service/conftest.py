@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,10 @@ from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
+from slomo.service.history import point
 from slomo.service.settings import ServiceSettings
+from slomo.service.state import journal
+from slomo.service.state.store import Store
 from slomo.vocabulary.defaults import FORMER_DEFAULT
 
 SERVERS = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(1, 5)]
@@ -107,9 +111,18 @@ def run_service() -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture(scope="session")
-def served(models_folder: Path) -> Iterator[Running]:
-    """Return a running service with thirty servers and some requests, for all tests that need a network."""
-    service = Running(models_folder)
+def served(models_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Return a running service with thirty servers, some requests and some history, for tests that need a network."""
+    state = tmp_path_factory.mktemp("served") / "state.sqlite"
+    store = Store(state)
+    for number in range(200):
+        broken, headroom = int(number % 50 > 40), 0.3 - 0.002 * number
+        row = {**point([], {"accepted": number % 7, "refused": number % 2}, time.time() - 60.0 * (200 - number)),
+               "kept": 20, "broken": broken, "least_share": 0.7 + 0.001 * number, "median_share": 0.95,
+               "least_headroom": headroom}  # fmt: skip
+        store.write(lambda opened, row=row: journal.add_point(opened, row["at_s"], row, 5760)).result()  # type: ignore[misc]
+    store.close()
+    service = Running(models_folder, "--state", state)
     try:
         with httpx.Client(base_url=service.url, timeout=30.0) as line:
             names = [f"rack{1 + number // 10}-s{number % 10}" for number in range(30)]

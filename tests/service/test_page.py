@@ -14,10 +14,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from slomo.service.api import cluster
+from slomo.service.history import EVERY_S
+from slomo.service.state import journal
+from slomo.service.state.store import Store
 from tests.service.conftest import Running
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-PATHS = ("/", "/whatif", "/jobs", "/drift", "/receipts", "/login")
+PATHS = ("/", "/history", "/whatif", "/jobs", "/drift", "/receipts", "/login")
 
 
 class Elements(HTMLParser):
@@ -144,6 +147,54 @@ def test_drift_has_units_and_empty_pages_teach(client: TestClient) -> None:
     assert "-10.0 %" in client.get("/drift").text
 
 
+def test_the_cluster_over_time_is_kept_told_and_drawn(client: TestClient) -> None:
+    """Points of what runs: an API joins them, a page draws them and has them as a table; without any, it teaches."""
+    history = client.service.history  # type: ignore[attr-defined]
+    assert f"every {EVERY_S:.0f} s" in client.get("/history").text
+    client.post("/v1/place", json={"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.6}}]})
+    servers = client.portal.call(client.service.servers)  # type: ignore[attr-defined, union-attr]
+    now_s = time.time()
+    for ago_s, accepted in ((7200.0, 0), (1200.0, 1), (1190.0, 4), (0.0, 4)):
+        history._clock = lambda at_s=now_s - ago_s: at_s
+        history.take(servers if ago_s else [], {("accepted",): accepted})
+
+    told = client.get("/v1/cluster/history?hours=1").json()["points"]
+    assert [(item["accepted"], item["kept"]) for item in told] == [
+        (4, 1),
+        (0, 0),
+    ]  # two in one point, two hours ago out
+    assert told[0]["least_share"] == 1.0
+    assert told[1]["least_headroom"] is None
+    page = client.get("/history").text
+    assert page.count('class="plot"') == 4
+    assert "lowest 100 % now, from 100 % to 100 %" in page
+    assert page.count('<th scope="row"') == 3
+    assert client.get("/history?hours=25").status_code == client.get("/v1/cluster/history?hours=x").status_code == 422
+
+
+def test_the_history_is_bounded_and_outlives_a_restart(tmp_path: Path) -> None:
+    """Only the latest points stay, in the file."""
+    store = Store(tmp_path / "state.sqlite")
+    for number in range(5):
+        store.write(lambda opened, n=number: journal.add_point(opened, n, {"at_s": n}, 3)).result()  # type: ignore[misc]
+    store.close()
+    again = Store(tmp_path / "state.sqlite")
+    assert [item["at_s"] for item in again.read(journal.points)] == [2, 3, 4]
+    again.close()
+
+
+def test_servers_can_be_filtered(client: TestClient) -> None:
+    """By name, state, machine type and network function: every server says what it is, every choice is one there is."""
+    client.post("/v1/place", json={"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.6}}]})
+    page = Elements(client.get("/").text)
+    servers = [item for item in page.all("li") if "data-runs" in item]
+    assert sorted({item["data-kind"] or "" for item in servers}) == ["ample", "empty"]
+    assert sorted({item["data-runs"] or "" for item in servers}) == ["", "lpm"]
+    values = {item.get("value") for item in page.all("option")}
+    assert {"ample", "empty", "e5-2620v4", "lpm"} <= values
+    assert "broken" not in values
+
+
 # --- in a real browser -----------------------------------------------------------------------------------------------
 
 CONTRAST = """
@@ -258,6 +309,22 @@ def test_everything_can_be_done_by_keyboard(served: Running, browser: Any) -> No
     waited_for(browser, "#said", "undone")
     left = {item["id"] for item in httpx.get(f"{served.url}/v1/cluster/requests").json()["requests"]}
     assert "by-keyboard" not in left
+
+
+@pytest.mark.slow
+def test_filters_leave_what_was_chosen(served: Running, browser: Any) -> None:
+    """A choice hides the others, is counted, stays in the address, and holds when the page is opened by it."""
+    seen(browser, served.url + "/?find=rack1", 1440, "light")
+    waited_for(browser, "#shown", "10 of 30 servers")
+    browser.find_element("css selector", "#runs option[value=lpm]").click()
+    end = time.monotonic() + 10.0
+    while "runs=lpm" not in browser.current_url and time.monotonic() < end:
+        time.sleep(0.05)
+    assert "runs=lpm" in browser.current_url
+    count = browser.execute_script("return document.querySelectorAll('.server:not([hidden])').length")
+    assert 0 < count < 10
+    browser.get(browser.current_url)
+    waited_for(browser, "#shown", f"{count} of 30 servers")
 
 
 def waited_for(browser: Any, selector: str, text: str) -> None:

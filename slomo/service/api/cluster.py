@@ -217,6 +217,20 @@ async def _changes(service: "Service") -> AsyncIterator[bytes]:
         await asyncio.sleep(LOOK_S)
 
 
+async def history(service: "Service", call: Call) -> Answer:
+    """Show shares, headroom, promises and decisions over the last hours."""
+    hours = hours_of(call)
+    return Answer(await service.aside(lambda: service.history.told(hours)))
+
+
+def hours_of(call: Call) -> int:
+    """Return the asked number of hours, 24 if not given; Problem 422 for none of 1 to 24."""
+    text = call.query.get("hours", "24")
+    if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= 24):
+        raise Problem(422, "hours must be a number from 1 to 24")
+    return int(text)
+
+
 async def undo(service: "Service", call: Call) -> Answer:
     """Undo a change."""
     text = call.path["number"]
@@ -246,6 +260,8 @@ def _limit(call: Call, usual: int) -> int:
 
 
 _LIMIT = {"limit": "How many, 1 to 1000."}
+#: Query of what is told over time.
+HOURS = {"hours": "How many hours back, 1 to 24."}
 _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "cluster"}
 OPERATIONS = (
     Operation("POST", "/v1/place", place, "Place requests, or say what would be decided.", body=Placement,
@@ -257,6 +273,8 @@ OPERATIONS = (
               statuses=(404, 409), **_WRITES),
     Operation("GET", "/v1/cluster/events", events, "Tell as server-sent events that what runs has changed.",
               media_type="text/event-stream", tag="cluster"),
+    Operation("GET", "/v1/cluster/history", history, "Show shares, headroom, promises and decisions over time.",
+              query=HOURS, tag="cluster"),
     Operation("GET", "/v1/cluster/requests", requests, "List what is placed.", tag="cluster"),
     Operation("GET", "/v1/cluster/requests/{id:path}", decision, "Show where a request is, and its history.",
               statuses=(404, 409), tag="cluster"),

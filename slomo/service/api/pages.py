@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from slomo.errors import SlomoError
+from slomo.service.api.cluster import HOURS, hours_of
 from slomo.service.api.predictions import MOST_TENANTS, together
 from slomo.service.door.access import COOKIE
 from slomo.service.door.bodies import WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
+from slomo.service.history import EVERY_S
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.page.cluster_page import cluster_content
 from slomo.service.page.frame import page
+from slomo.service.page.history_page import HOURS as HOURS_TO_CHOOSE
+from slomo.service.page.history_page import MOST_ROWS, history_content
 from slomo.service.page.markup import Markup, tag
 from slomo.service.page.other_pages import drift_content, jobs_content, login_content, receipts_content
 from slomo.service.page.server_page import server_content, whatif_content
@@ -63,6 +67,17 @@ async def cluster_page(service: "Service", call: Call) -> Answer:
         )
 
     return await _shown(service, call, "Cluster", "/", content)
+
+
+async def history_page(service: "Service", call: Call) -> Answer:
+    """Show the cluster over time."""
+
+    def content() -> Markup:
+        hours = hours_of(call) if "hours" in call.query else service.history.fitting(HOURS_TO_CHOOSE)
+        rows = service.history.told(hours, MOST_ROWS)["points"]
+        return history_content(service.history.told(hours), rows, hours, EVERY_S)
+
+    return await _shown(service, call, "History", "/history", content)
 
 
 async def server_page(service: "Service", call: Call) -> Answer:
@@ -195,6 +210,8 @@ _WHATIF = {"server": "Which server.", "add": "Which network function.", "share":
 _PAGE: dict[str, Any] = {"scope": "open", "media_type": "text/html", "tag": "page"}
 OPERATIONS = (
     Operation("GET", "/", cluster_page, "Show the cluster.", statuses=(303, 422), **_PAGE),
+    Operation("GET", "/history", history_page, "Show the cluster over time.", statuses=(303, 422), query=HOURS,
+              **_PAGE),
     Operation("GET", "/servers/{name:path}", server_page, "Show a server.", statuses=(303, 404, 409, 422), **_PAGE),
     Operation("GET", "/whatif", whatif_page, "Show what one network function more would do.",
               statuses=(303, 404, 409, 422), query=_WHATIF, **_PAGE),

@@ -4,19 +4,25 @@ A half-written or damaged library never replaces a working one: it is read and c
 replacement. Until then the old one answers and `fault` describes the problem of the new one.
 """
 
+import ctypes
+import functools
+import gc
 import hashlib
+import sys
 import threading
 import time
 from pathlib import Path
 
-from slomo.equilibrium.judgement import doubted
-from slomo.equilibrium.settling import response_table
 from slomo.errors import SlomoError
 from slomo.files.opening import read_bytes
 from slomo.models.checked_json import MAX_BYTES
 from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.service.knowledge.questions import ServiceAnswers
+
+#: Rooms whose caches are keyed by models and parts of them.
+_ROOMS = ("slomo.compose", "slomo.equilibrium", "slomo.models", "slomo.placement", "slomo.prediction")
+_Cached = type(functools.lru_cache(len))
 
 
 def fingerprint_of(directory: Path) -> str:
@@ -36,6 +42,27 @@ def fingerprint_of(directory: Path) -> str:
         except SlomoError:
             return ""
     return digest.hexdigest()[:16] if files else ""
+
+
+def forget_models() -> None:
+    """Clear the bounded caches of the rooms that answer, which keep replaced models and parts of them.
+
+    Caches without a bound hold constants and compiled loops; these stay.
+    """
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_ROOMS)]
+    holders = [*modules, *(item for module in modules for item in vars(module).values() if isinstance(item, type))]
+    for holder in holders:
+        for value in list(vars(holder).values()):
+            if isinstance(value, _Cached) and value.cache_parameters()["maxsize"] is not None:
+                value.cache_clear()
+
+
+def give_memory_back() -> None:
+    """Free what only cycles keep, and return free memory to the system where the C library can (glibc)."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class ModelStore:
@@ -78,8 +105,7 @@ class ModelStore:
             if fingerprint_of(self._directory) != now:
                 return False  # still being written
             self.answers, self._seen, self.fault, self.loaded_at_s = fresh, now, None, time.time()
-            for cached in (response_table, doubted):  # else they keep the replaced models: 3 MiB per exchange
-                cached.cache_clear()
+            forget_models()
             return True
 
     def _read(self, fingerprint: str) -> ServiceAnswers:

@@ -211,6 +211,7 @@ class KubernetesRoom:
                 self._make_room(pod, need, names)
             elif len(passed) == 1:  # then prioritise is never called
                 self.view.hold(uid, need, passed[0])
+            self._metrics.decisions.add(("accepted" if passed else "refused",))
             return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}, {}
         raise TakenMeanwhile("other schedulers take the places, ask again")
 

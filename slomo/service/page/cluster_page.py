@@ -59,7 +59,7 @@ def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, i
     stands = tag("div", _tiles(servers), at_risk(servers), data_live="stands")
     racks = tag("div", _racks(servers), data_live="racks")
     forms = _forms(servers, functions, is_kubernetes=is_kubernetes)
-    return joined([stands, _legend(), _palette(functions), racks, forms])
+    return joined([stands, _legend(), _filters(servers), _palette(functions), racks, forms])
 
 
 def _no_servers(*, is_kubernetes: bool) -> Markup:
@@ -137,9 +137,25 @@ def _legend() -> Markup:
 def _palette(functions: list[str]) -> Markup:
     chips = [tag("li", name, class_="chip", draggable="true", data_nf=name) for name in functions]
     text = "Drag a network function onto a server to see what would happen, or use the form below."
-    find = tag("input", type="search", id="find", placeholder="name, machine type or state", autocomplete="off")
-    return tag("section", field("Find servers", "find", find), tag("p", text, class_="hint"),
-               tag("ul", chips, class_="chips"), aria_label="Palette")  # fmt: skip
+    return tag("section", tag("p", text, class_="hint"), tag("ul", chips, class_="chips"), aria_label="Palette")
+
+
+def _filters(rows: Sequence[RunningServer]) -> Markup:
+    """Return the controls that choose which servers are shown; page.js keeps the choice in the address."""
+    machines = sorted({row.machine for row in rows})
+    functions = sorted({item.workload.split("@")[0] for row in rows for item in row.tenants})
+    kinds = [kind for kind in KINDS if any(row.kind == kind for row in rows)]
+    choices = (("kind", "State", [(kind, KINDS[kind][1]) for kind in kinds]),
+               ("machine", "Machine type", [(name, name or "not known") for name in machines]),
+               ("runs", "Network function", [(name, name) for name in functions]))  # fmt: skip
+    find = tag("input", type="search", id="find", placeholder="part of a name", autocomplete="off")
+    selects = [
+        field(label, key, tag("select", tag("option", "all", value=""),
+                              [tag("option", text, value=value or "?") for value, text in options], id=key))
+        for key, label, options in choices
+    ]  # fmt: skip
+    count = tag("p", f"{len(rows)} servers", id="shown", role="status")
+    return tag("section", field("Find servers", "find", find), selects, count, class_="filters", aria_label="Filters")
 
 
 def _racks(rows: Sequence[RunningServer]) -> Markup:
@@ -169,7 +185,9 @@ def _cell(row: RunningServer) -> Markup:
         tag("span", spare, class_="spare"),
     ]
     link = tag("a", inner, href=server_link(row.name), aria_label=said)
-    return tag("li", link, class_=f"server {row.kind}", data_server=row.name)
+    runs = " ".join(sorted({item.workload.split("@")[0] for item in row.tenants}))
+    marks = {"data_kind": row.kind, "data_machine": row.machine or "?", "data_runs": runs}
+    return tag("li", link, class_=f"server {row.kind}", data_server=row.name, **marks)
 
 
 def _forms(rows: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:

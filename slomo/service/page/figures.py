@@ -1,6 +1,10 @@
 """Figures as SVG, with their numbers as text for screen readers; colours are in the style sheet."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from slomo.service.page.frame import number
 from slomo.service.page.markup import Markup, tag
@@ -60,3 +64,92 @@ def ratio_line(ratios: Sequence[float]) -> Markup:
     ]
     parts = [*lines, *labels, tag("path", d=points, class_="trace")]
     return tag("svg", parts, viewBox="0 0 280 40", role="img", aria_label=said, class_="spark", focusable="false")
+
+
+@dataclass(frozen=True)
+class ChartLine:
+    """One line of a chart."""
+
+    #: In the legend.
+    name: str
+    #: Class of its colour and dashes.
+    kind: str
+    #: Times [s since 1970] and values; None where there is none.
+    points: Sequence[tuple[float, float | None]]
+
+
+#: Width and height of a chart's plot in drawing units; it is stretched to the page.
+_WIDE, _HIGH = 1000.0, 100.0
+
+
+def time_chart(
+    caption: str, unit: str, window: dict[str, Any], scale: tuple[float, float] | None, series: Sequence[ChartLine]
+) -> Markup:
+    """Draw lines over time; the window has `start_s`, `end_s` and `every_s`, a scale is chosen if not given."""
+    values = [value for line in series for _, value in line.points if value is not None]
+    low, high = scale or _scale(values)
+    start_s, end_s = window["start_s"], window["end_s"]
+
+    def path(line: ChartLine) -> str:
+        parts, before_s = [], -math.inf
+        for at_s, value in line.points:
+            if value is None:
+                before_s = -math.inf
+                continue
+            x = _WIDE * (at_s - start_s) / (end_s - start_s)
+            y = _HIGH * (1.0 - (min(max(value, low), high) - low) / (high - low))
+            begins = at_s - before_s > 3.0 * window["every_s"]  # the service was down in between
+            parts.append(f"{'M' if begins else 'L'}{x:.1f} {y:.1f}{f' h{_WIDE / 250:g}' if begins else ''}")
+            before_s = at_s
+        return " ".join(parts)
+
+    marks = [tag("line", x1=0, x2=_WIDE, y1=_HIGH * share_, y2=_HIGH * share_, class_="track-line")
+             for share_ in (0.0, 0.5, 1.0)]  # fmt: skip
+    if low < 0.0 < high:
+        zero = _HIGH * high / (high - low)
+        marks.append(tag("line", x1=0, x2=_WIDE, y1=zero, y2=zero, class_="zero-line"))
+    lines = [tag("path", d=path(line), class_=f"time-line {line.kind}") for line in series]
+    said = f"{caption}: {'; '.join(_told(line, unit) for line in series)}"
+    plot = tag("svg", marks, lines, viewBox=f"0 -2 {_WIDE:g} {_HIGH + 4:g}", preserveAspectRatio="none", role="img",
+               aria_label=said, class_="plot", focusable="false")  # fmt: skip
+    ends = [tag("span", f"{number(value)} {unit}".strip()) for value in (high, 0.5 * (low + high), low)]
+    times = [tag("span", _clock(at_s)) for at_s in (start_s, 0.5 * (start_s + end_s), end_s)]
+    return tag(
+        "figure",
+        tag("figcaption", tag("h2", caption), tag("ul", [_key(line) for line in series], class_="keys")),
+        tag("div", ends, class_="axis-y", aria_hidden="true"),
+        plot,
+        tag("div", times, class_="axis-x", aria_hidden="true"),
+        class_="chart",
+    )
+
+
+def _scale(values: Sequence[float]) -> tuple[float, float]:
+    """Return round ends of an axis that holds values and 0.
+
+    Examples
+    --------
+    >>> _scale([3.0, 47.0]), _scale([-12.0, 4.0]), _scale([])
+    ((0.0, 50.0), (-20.0, 10.0), (0.0, 1.0))
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    if max(high, -low) < 1e-9:
+        return 0.0, 1.0
+    step = 10.0 ** math.floor(math.log10(max(high, -low)))
+    return min(0.0, step * math.floor(low / step)), max(0.0, step * math.ceil(high / step))
+
+
+def _key(line: ChartLine) -> Markup:
+    return tag("li", tag("span", class_=f"key {line.kind}", aria_hidden="true"), line.name)
+
+
+def _told(line: ChartLine, unit: str) -> str:
+    values = [value for _, value in line.points if value is not None]
+    if not values:
+        return f"{line.name} not known"
+    last, low, high = (f"{number(value)} {unit}".strip() for value in (values[-1], min(values), max(values)))
+    return f"{line.name} {last} now, from {low} to {high}"
+
+
+def _clock(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M")

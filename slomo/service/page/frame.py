@@ -4,7 +4,14 @@ from typing import Any
 
 from slomo.service.page.markup import Markup, joined, tag
 
-PAGES = (("/", "Cluster"), ("/whatif", "What if"), ("/jobs", "Jobs"), ("/drift", "Drift"), ("/receipts", "Receipts"))
+PAGES = (
+    ("/", "Cluster"),
+    ("/history", "History"),
+    ("/whatif", "What if"),
+    ("/jobs", "Jobs"),
+    ("/drift", "Drift"),
+    ("/receipts", "Receipts"),
+)
 
 
 def page(title: str, here: str, *content: Any, status: str = "") -> bytes:

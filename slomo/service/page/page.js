@@ -53,16 +53,34 @@
     });
   });
 
+  // Which servers are shown; the choice is in the address, so that it can be kept and sent.
   const find = document.getElementById("find");
+  const filters = find ? ["find", "kind", "machine", "runs"].map((id) => document.getElementById(id)) : [];
   const show = () => {
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const cell of document.querySelectorAll(".server")) {
+    const cells = [...document.querySelectorAll(".server")];
+    for (const cell of cells) {
       const text = cell.firstChild.getAttribute("aria-label").toLowerCase();
-      cell.hidden = !words.every((word) => text.includes(word));
+      cell.hidden = !words.every((word) => text.includes(word)) ||
+        filters.slice(1).some((filter) => filter.value && !cell.dataset[filter.id].split(" ").includes(filter.value));
     }
     for (const rack of document.querySelectorAll(".rack")) rack.hidden = !rack.querySelector(".server:not([hidden])");
+    const left = cells.filter((cell) => !cell.hidden).length;
+    const text = left === cells.length ? left + " servers" : left + " of " + cells.length + " servers";
+    const shown = document.getElementById("shown");
+    if (shown.textContent !== text) shown.textContent = text;
   };
-  if (find) find.addEventListener("input", show);
+  const chosen = () => {
+    const query = new URLSearchParams(filters.filter((filter) => filter.value).map((filter) => [filter.id, filter.value]));
+    history.replaceState(null, "", query.size ? "?" + query : location.pathname);
+    show();
+  };
+  for (const filter of filters) {
+    filter.value = new URLSearchParams(location.search).get(filter.id) || "";
+    if (filter.selectedIndex === -1) filter.value = "";
+    filter.addEventListener("input", chosen);
+  }
+  if (find) show();
 
   // What runs is shown anew when it changes; forms and what is focused stay as they are.
   const live = () => [...document.querySelectorAll("[data-live]")];

@@ -259,3 +259,14 @@ def put_plan(connection: sqlite3.Connection, node: str, document: str | None) ->
     connection.execute("DELETE FROM plans WHERE node = ?", (node,))
     if document is not None:
         connection.execute("INSERT INTO plans (node, at, document) VALUES (?, ?, ?)", (node, now(), document))
+
+
+def add_point(connection: sqlite3.Connection, at_s: float, document: Mapping[str, Any], most: int) -> None:
+    """Store a point of the history; all but the latest `most` are deleted."""
+    cursor = connection.execute("INSERT INTO history (at_s, document) VALUES (?, ?)", (at_s, json.dumps(document)))
+    connection.execute("DELETE FROM history WHERE number <= ?", ((cursor.lastrowid or 0) - most,))
+
+
+def points(connection: sqlite3.Connection) -> list[Entry]:
+    """Return the points of the history, oldest first."""
+    return [json.loads(row[0]) for row in connection.execute("SELECT document FROM history ORDER BY number")]

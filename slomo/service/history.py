@@ -1,0 +1,106 @@
+"""History of the cluster: shares, headroom, promises and decisions of the last day, in the state.
+
+A point is taken every 15 s. Readers get at most so many points, each the worst of what it stands for: the least share
+and headroom, the most broken promises, the sum of decisions.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from slomo.service.servers import RunningServer, promises
+from slomo.service.state import journal
+from slomo.service.state.store import Store
+
+#: Time between two points [s], and number of points that are kept: a day.
+EVERY_S, MOST_POINTS = 15.0, 5760
+#: Largest number of points that a reader gets.
+MOST_SHOWN = 240
+Point = dict[str, Any]
+
+
+def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s: float) -> Point:
+    """Return what a cluster is like now; values that nothing stands for are None.
+
+    Examples
+    --------
+    >>> point([], {"accepted": 2.0}, 0.0)["accepted"], point([], {}, 0.0)["least_share"]
+    (2, None)
+    """
+    tenants = [item for server in servers for item in server.tenants]
+    shares = [item.predicted_mpps / item.solo_mpps for item in tenants if item.predicted_mpps and item.solo_mpps]
+    counts = promises(servers)
+    headroom = min((server.headroom for server in servers), default=math.inf)
+    return {
+        "at_s": at_s,
+        "servers_used": sum(bool(server.tenants) for server in servers),
+        "running": len(tenants),
+        "kept": counts["kept"],
+        "broken": counts["broken"],
+        "unjudged": counts["unjudged"],
+        "least_share": round(min(shares), 4) if shares else None,
+        "median_share": round(statistics.median(shares), 4) if shares else None,
+        "least_headroom": round(headroom, 4) if math.isfinite(headroom) else None,
+        "accepted": round(decisions.get("accepted", 0.0)),
+        "refused": round(decisions.get("refused", 0.0)),
+    }
+
+
+class History:
+    """Keeps points, and tells them.
+
+    Parameters
+    ----------
+    store : Store
+        The state.
+    clock : callable
+        Returns the time [s since 1970].
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self._decisions: dict[str, float] = {}
+
+    def take(self, servers: Sequence[RunningServer], decisions: Mapping[tuple[str, ...], float]) -> Point:
+        """Keep a point; `decisions` are counts since the service's start, by verdict."""
+        totals = {verdict[0]: count for verdict, count in decisions.items()}
+        since = {verdict: count - self._decisions.get(verdict, 0.0) for verdict, count in totals.items()}
+        self._decisions = totals
+        made = point(servers, since, self._clock())
+        self._store.write(lambda connection: journal.add_point(connection, made["at_s"], made, MOST_POINTS)).result()
+        return made
+
+    def fitting(self, hours: Sequence[int]) -> int:
+        """Return the shortest of several windows that holds every point, else the longest [h]."""
+        oldest_s = min((item["at_s"] for item in self._store.read(journal.points)), default=self._clock())
+        return next((item for item in hours if self._clock() - oldest_s <= 3600.0 * item), hours[-1])
+
+    def told(self, hours: float, most: int = MOST_SHOWN) -> dict[str, Any]:
+        """Return the points of the last hours, oldest first, joined to at most `most`."""
+        end_s = self._clock()
+        start_s, width_s = end_s - 3600.0 * hours, 3600.0 * hours / most
+        points = [item for item in self._store.read(journal.points) if start_s <= item["at_s"] <= end_s]
+        shown = [
+            joined(list(part)) for _, part in groupby(points, lambda item: int((item["at_s"] - start_s) / width_s))
+        ]
+        return {"start_s": start_s, "end_s": end_s, "every_s": max(width_s, EVERY_S), "points": shown[-most:]}
+
+
+def joined(points: Sequence[Point]) -> Point:
+    """Return one point for several: its time is the last one's, its values are the worst.
+
+    Examples
+    --------
+    >>> one = point([], {"accepted": 2.0}, 1.0)
+    >>> joined([one, {**one, "broken": 3, "at_s": 2.0}])["broken"], joined([one, one])["accepted"]
+    (3, 4)
+    """
+    made = dict(points[-1])
+    for name, choose in (("least_share", min), ("median_share", min), ("least_headroom", min), ("kept", min),
+                         ("broken", max), ("unjudged", max), ("accepted", sum), ("refused", sum)):  # fmt: skip
+        values = [item[name] for item in points if item[name] is not None]
+        made[name] = choose(values) if values else None
+    return made
