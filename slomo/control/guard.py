@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slomo.control.advice import best_effort
+from slomo.control.advice import best_effort, least_cost
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 from slomo.drift.correction import OnlineCorrection
@@ -119,11 +119,11 @@ class GuardController:
     def _tighten(
         self, situation: Situation, late: Situation, now: Outlook, state: GuardMemory, observation: MachineReading
     ) -> ControlDecision:
-        best = best_effort(situation, now, self.margin, CANDIDATES, state.vain, late)
+        best = now if state.short else best_effort(situation, now, self.margin, CANDIDATES, state.vain, late)
         if not best.kept and not state.short:
             state, situation, best = replace(state, short=AGAIN), late, foresee(late, margin=self.margin)
-            if observation.broken or not best.kept:
-                best = best_effort(late, best, self.margin, CANDIDATES, state.vain)
+        if state.short and (observation.broken or not best.kept):
+            best = least_cost(late, best, self.margin, CANDIDATES, state.vain)
         if dict(best.settings) == dict(state.settings):
             plan = situation.plan(self.server, state.settings)
             return ControlDecision(plan, replace(state, calm=0), ("nothing helps more",), observation.broken)

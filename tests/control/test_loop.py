@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slomo.control.advice import advise
+from slomo.control.advice import advise, best_effort, least_cost
 from slomo.control.guard import LOOSE_ROUNDS, GuardController, GuardMemory
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
@@ -265,6 +265,22 @@ def test_what_keeps_only_loads_of_late_is_loosened_for_halfway_to_the_worst(prom
     memory = GuardMemory(apart, calm=LOOSE_ROUNDS, loads_mpps=loads, short=10)
     decision = guard.decide(MachineReading(0.0, seen, probed=True), memory)
     assert decision.loosens == loosens
+
+
+def test_best_effort_is_not_throttled_for_the_last_bit_of_headroom() -> None:
+    """Where promises are kept for loads of late alone: 2.4 % of headroom for 3 % is no reason, a broken promise is."""
+    apart = {"v": Setting(0x7FFFF), "h": Setting(0x80000)}
+    alone = Situation({"v": LPM, "h": HOG}, MEMORY, WAYS, apart, {"v": 1.0})
+    possible = foresee(alone).room["v"] + 1.0
+    chosen = []
+    for room in (0.024, -0.01):
+        situation = replace(alone, promised_mpps={"v": possible / (1.0 + room)})
+        now = foresee(situation, margin=0.03)
+        assert not now.kept
+        assert best_effort(situation, now, 0.03, 100).settings["h"].bandwidth_percent < 100.0
+        chosen.append(least_cost(situation, now, 0.03, 100).settings)
+    assert chosen[0] == apart
+    assert chosen[1]["h"].bandwidth_percent < 100.0
 
 
 def test_decisions_for_twenty_tenants_are_quick() -> None:
