@@ -128,7 +128,7 @@ def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
     Examples
     --------
     >>> dict(others_of(MetricVector({"CAR": 5.0, "IPC": 1.5}), MetricVector({"CAR": 2.0}, scope=Scope.CORE)))
-    {'L2MISS': 3.0, 'IPC': 1.5}
+    {'IPC': 1.5, 'L2MISS': 3.0}
     """
     values: dict[str, float] = {}
     for name, value in socket.items():

@@ -55,6 +55,8 @@ class CountingFiles(ModelFiles):
         """Return the tree, which lives in memory."""
         return self.model
 
+    look = load
+
     def save(self, model: ResctrlModel) -> None:
         """Keep it."""
         self.model = model

@@ -60,7 +60,7 @@ class PodGroups:
         folder = next((found for name, found in _pods(base, _DEEPEST) if name == uid), None)
         if folder is None:
             hint = "mount the node's control groups into the agent"
-            raise TestbedError(f"pod {uid} has no control group below '{base}'", hint=hint)
+            raise TestbedError(f"pod {uid} has no control group below '{self._knobs.root}'", hint=hint)
         wanted = tuple(ids)
         groups = [item for item in _folders(folder) if any(name and name in item.name for name in wanted)]
         if not groups:

@@ -62,6 +62,10 @@ class PodCounting:
             reader = choose_reader(None if wanted == "auto" else wanted)
         except SlomoError as problem:
             return cls(None, problem.message)
+        except ModuleNotFoundError as problem:
+            if wanted != "auto":
+                raise
+            return cls(None, f"reading counters needs the package '{problem.name}': pip install 'slomo[host]'")
         return cls(reader, f"none of {', '.join(AUTOMATIC)} can read counters here; see `slomo doctor`")
 
     @property
