@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.rounds import in_order, waited
-from slomo.equilibrium.server import FixedPoints, joint_vectors
+from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
-from slomo.models.evidence import caution, doubt
+from slomo.models.evidence import caution, doubt, trusted
+from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
@@ -58,7 +59,7 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_res
 
 
 def judged(
-    response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0
+    response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0, error: float | None = None
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on one NF with neighbours, with reasons.
 
@@ -72,6 +73,8 @@ def judged(
         What its neighbours move together, by :data:`MOVED`; empty where that cannot be more than was measured.
     channel : float
         Share of the memory channel that all NFs of the server move (:func:`channel_load`).
+    error : float, optional
+        Usual held-out error at this predicted loss and beside such neighbours, as a share of solo throughput.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
@@ -79,7 +82,7 @@ def judged(
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
-    if why_not := caution(response.calibration):
+    if why_not := caution(response.calibration, error):
         more = (*more, why_not)
     if channel > FULL:
         known = "is predicted from how long requests wait" if response.knows_waiting else "is unknown"
@@ -97,11 +100,11 @@ def doubted(model: NFModel, coverage: float) -> str | None:
 
 
 def codes_of_first(
-    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints, coverage: float
+    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
 ) -> NDArray[np.int8]:
     """Return the index in `slomo.models.applicability.VERDICTS` of the verdict on the first NF of every server.
 
-    Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
+    All of them are saturated. Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
     """
     codes = np.zeros(len(members), dtype=np.int8)
     company = (members[:, 1:] >= 0).any(axis=1)
@@ -113,6 +116,10 @@ def codes_of_first(
         codes[rows] = response.applicability.codes(at_rest.pressure[rows, 0])
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
+        elif response.calibration.count:
+            loss = np.maximum(1.0 - at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps, 0.0)
+            errors = response.calibration.usual_errors(loss, beside(members[rows, 1:]))
+            codes[rows] = np.maximum(codes[rows], errors > trusted(response.calibration))
         limit = np.array(response.most_moved.limits)
         doubtful = rows[(own_most[members[rows, 1:]].sum(axis=1) > limit).any(axis=1)]
         if len(doubtful):

@@ -5,6 +5,7 @@ in a Random World, 2005). Without such errors, with a constant instead of a mode
 stated width, the error of an answer is unknown, and so is its verdict.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,10 @@ TRANSFER, CARRIED = "transfer", "carried"
 #: Least number of runs here, over all functions, from which the errors of carried models count as known
 #: (`benchmarks/transfer.py`).
 FEWEST_OF_TRANSFER = 15
+#: A supported answer's usual held-out error is at most this many times the average one of the machine, or negligible as
+#: a share of solo. Chosen among 0.5 to 2 and 0 to 1 % on profiles and mixes of `benchmarks/three_sources.py`, seeds 31
+#: and 32 (`benchmarks/verdicts.py` judges others): supported answers were twice as accurate in every set.
+USUAL, NEGLIGIBLE = 1.25, 0.005
 
 
 @dataclass(frozen=True)
@@ -95,14 +100,38 @@ def evidence_of(
     )
 
 
-def caution(calibration: ConformalCalibration) -> str | None:
+def caution(calibration: ConformalCalibration, error: float | None = None) -> str | None:
     """Return why an answer is at most extrapolated; None if it may be supported.
 
     Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
+    And where held-out errors are large, measurements support an answer less than elsewhere, however near they are.
+
+    Parameters
+    ----------
+    calibration : ConformalCalibration
+        Held-out errors of what answers.
+    error : float, optional
+        Their mean at this predicted loss and beside such neighbours, as a share of solo throughput.
     """
-    if calibration.source != TRANSFER:
+    if calibration.source == TRANSFER:
+        return "carried over from another machine: no mix measured here tells how hard its neighbours press"
+    if error is None or error <= trusted(calibration):
         return None
-    return "carried over from another machine: no mix measured here tells how hard its neighbours press"
+    return (
+        f"held-out errors at this loss beside such neighbours are {100.0 * error:.2g} % of solo on average, "
+        f"over all {100.0 * calibration.average:.2g} %"
+    )
+
+
+def trusted(calibration: ConformalCalibration) -> float:
+    """Return the largest usual error of a supported answer, as a share of solo; infinite if no average is known.
+
+    Examples
+    --------
+    >>> trusted(ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=0.02))
+    0.025
+    """
+    return max(USUAL * calibration.average, NEGLIGIBLE) if calibration.average > 0.0 else math.inf
 
 
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:

@@ -69,6 +69,10 @@ class ConformalCalibration(Stored):
     #: them breaks with probability p, servers break with p to this power. Measured on whole servers by their worst
     #: tenant.
     together: float = 1.0
+    #: Mean absolute held-out error over all functions of the machine, as a share of solo throughput; 0 if unknown.
+    average: float = 0.0
+    #: Standard deviations by which ranks are moved outwards (:data:`SCATTER`).
+    scatter: float = SCATTER
 
     @property
     def count(self) -> int:
@@ -174,6 +178,13 @@ class ConformalCalibration(Stored):
         middle, size = self.shape.at_one(loss)
         return float(np.abs(middle + size * (self.centre[kind] + self.spread[kind] * self.scores)).mean())
 
+    def usual_errors(self, losses: Floats, kinds: NDArray[np.int64]) -> Floats:
+        """Return :meth:`usual_error` of many answers, shape ``(n,)``."""
+        middle, size = self.shape.at(losses)
+        spread = self.centre[kinds, None] + self.spread[kinds, None] * self.scores
+        errors: Floats = np.abs(middle[:, None] + size[:, None] * spread).mean(axis=1)
+        return errors
+
     def missing(self, coverage: float) -> int:
         """Return how many more scores a finite interval of `coverage` needs.
 
@@ -268,7 +279,7 @@ def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[
 @lru_cache(maxsize=4096)
 def _below(calibration: ConformalCalibration, share: float) -> Floats:
     """Return, by kind, the score below which at most a share of new ones lies; minus infinity with too few."""
-    return np.array([_quantile(calibration.scores, weights, share) for weights in _weights(calibration)])
+    return np.array([_quantile(calibration, calibration.scores, weights, share) for weights in _weights(calibration)])
 
 
 @lru_cache(maxsize=64)
@@ -280,13 +291,13 @@ def _ladder(calibration: ConformalCalibration) -> Floats:
 @lru_cache(maxsize=4096)
 def _above(calibration: ConformalCalibration, share: float) -> Floats:
     turned = -calibration.scores[::-1]
-    return np.array([-_quantile(turned, weights[::-1], share) for weights in _weights(calibration)])
+    return np.array([-_quantile(calibration, turned, weights[::-1], share) for weights in _weights(calibration)])
 
 
 def _size(calibration: ConformalCalibration, coverage: float) -> Floats:
     """Return the absolute score below which a share `coverage` lies; infinite with too few."""
     turned = -np.sort(np.abs(calibration.scores))[::-1]
-    return np.full(len(NEIGHBOURHOODS), -_quantile(turned, np.ones(len(turned)), 1.0 - coverage))
+    return np.full(len(NEIGHBOURHOODS), -_quantile(calibration, turned, np.ones(len(turned)), 1.0 - coverage))
 
 
 def _weights(calibration: ConformalCalibration) -> list[Floats]:
@@ -302,15 +313,17 @@ def _weights(calibration: ConformalCalibration) -> list[Floats]:
     return weights
 
 
-def _quantile(ascending: Floats, weights: Floats, share: float) -> float:
+def _quantile(calibration: ConformalCalibration, ascending: Floats, weights: Floats, share: float) -> float:
     """Return the largest score below which a new one, of weight 1, lies with at most this probability.
 
     The probability is over all draws of calibration mixes; one draw of few scatters by the square root of n p (1 - p)
-    scores. The rank is moved outwards by :data:`SCATTER` of these, but never beyond the last score.
+    scores. The rank is moved outwards by `calibration.scatter` of these, but never beyond the last score.
     """
     whole = float(weights.sum())
     wanted = (whole + 1.0) * share
-    spared = max(wanted - SCATTER * math.sqrt(whole * share * (1.0 - share)), 1.0) if wanted >= 1.0 else wanted
+    spared = (
+        max(wanted - calibration.scatter * math.sqrt(whole * share * (1.0 - share)), 1.0) if wanted >= 1.0 else wanted
+    )
     rank = int(np.searchsorted(np.cumsum(weights), spared + 1e-9, side="right"))
     return float(ascending[rank - 1]) if rank >= 1 else -math.inf
 

@@ -106,13 +106,15 @@ def read(
     verdict, reasons = _judged(subject, seen)
     if isinstance(family, LatentSensitivity):
         verdict, reasons = _by_name(family, row, len(case.competitors), (verdict, reasons))
-    if (why := caution(calibration)) and verdict is Verdict.SUPPORTED:
-        verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
+    kind = _kind(case.competitors)
+    error = calibration.usual_error(max(1.0 - mpps / subject.solo_mpps, 0.0), kind) if calibration.count else None
+    if (why := caution(calibration, error)) and verdict is Verdict.SUPPORTED:
+        verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if why := doubt_of(subject, name, options.coverage):
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
-    (low, high), kind = scores_between(calibration, options.coverage), _kind(case.competitors)
+    low, high = scores_between(calibration, options.coverage)
     return Prediction(
         target=subject.workload,
         competitors=case.competitors,

@@ -10,10 +10,12 @@ import numpy as np
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
-from slomo.equilibrium.judgement import NAME, doubted, judged, moved_beside
+from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside
 from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
-from slomo.models.evidence import Evidence, evidence_of
+from slomo.models.evidence import TRANSFER, Evidence, evidence_of
+from slomo.models.interval_ends import interval_of_one
+from slomo.models.intervals import scores_between
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation, explain
 from slomo.prediction.options import PredictionOptions
@@ -123,9 +125,26 @@ class Solved:
             carried = self.server.tenants[number].model.solo_is_carried and untold is not None
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, one.place[here])[0].tolist() if one.may_move_more(here) else ()
-        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load)
+        subject, calibration = self.server.tenants[number].model, profiled.calibration
+        loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
+        error = calibration.usual_error(loss, one.kind(here)) if calibration.count else None
+        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error)
+        if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
+            verdict, reasons = Verdict.SUPPORTED, ()
         why = doubted(self.server.tenants[number].model, self.options.coverage)
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
+
+    def _is_spared(self, number: int) -> bool:
+        """Return whether a tenant is offered so little that it serves it even if the interval were twice as wide."""
+        one, here = self.at[number]
+        subject, offered = self.server.tenants[number].model, self.server.tenants[number].offered_mpps
+        if offered is None or subject.response is None:
+            return False
+        possible, calibration = one.possible_mpps(here), subject.response.calibration
+        low, high = scores_between(calibration, self.options.coverage)
+        scores = low[one.kind(here)], high[one.kind(here)]
+        least = interval_of_one(possible, subject.solo_mpps, calibration.shape, scores)[0]
+        return calibration.source != TRANSFER and possible - 2.0 * (possible - least) >= offered
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return the pressure of the others on the tenant, for display."""

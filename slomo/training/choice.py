@@ -22,6 +22,9 @@ from slomo.vocabulary.defaults import PUBLISHED_MODEL
 ORDER = ("slomo-smooth", "slomo-xgb", "slomo-gp", PUBLISHED_MODEL)
 #: Baselines, chosen only if there is nothing else.
 BASELINES = ("dobrescu", "bubbleup", "dobrescu-curve", "bubbleup-curve", "mean", "none")
+#: Families that force throughput to fall with every pressure. Columns of an imported table have no known direction, and
+#: with 40 rows each further candidate makes the choice less certain: they answer for tables only if nothing else does.
+FORCED = ("slomo-smooth", "slomo-xgb", "slomo-additive")
 #: With noisy rows all families compete, including baselines and the mean, but not the one without learning.
 NEVER_BY_NOISE = ("none",)
 #: Weight of the prior, in numbers of the function's own mixes.
@@ -50,8 +53,11 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         own = rows.target == number
         estimates = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
         errors = {name: error for name, error in estimates.items() if error is not None}
-        # columns of a table have no known shape: no family is preferred
-        best = min(errors, key=errors.__getitem__, default="") if model.manifest.get("table") else chosen_of(errors)
+        if model.manifest.get("table"):
+            free = {name: error for name, error in errors.items() if name not in FORCED} or errors
+            best = min(free, key=free.__getitem__, default="")
+        else:
+            best = chosen_of(errors)
         chosen = best or next(iter(candidates(model)), "")
         if model.manifest.get("noise"):
             chosen = surely[number]

@@ -111,7 +111,8 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
     pooled = ConformalCalibration(scores[order], source, kinds=mixes.kind[order])
     together = _together(pooled.risks(scores, mixes.kind), mixes)
     tables = zip(usual.shapes, usual.centre, usual.spread, strict=True)
-    return [ConformalCalibration(scores[order], source, *table, pooled.kinds, together) for table in tables]
+    average = float(np.abs(mixes.errors).mean()) if len(order) else 0.0
+    return [ConformalCalibration(scores[order], source, *table, pooled.kinds, together, average) for table in tables]
 
 
 def _together(risks: Floats, mixes: HeldOutMixes) -> float:

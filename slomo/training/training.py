@@ -26,7 +26,7 @@ from slomo.training.accelerator_fit import with_uses
 from slomo.training.calibration import calibrations, mix_rows, summary
 from slomo.training.choice import with_choice
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
-from slomo.training.cross_validation import folds, held_out, relative_errors
+from slomo.training.cross_validation import FOLDS, folds, held_out, relative_errors
 from slomo.training.families.registry import make_families, table_model_names
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 8
 #: Number of rows of a table from which the shape of its errors is learned.
 _MANY_ROWS = 200
+#: Folds of a table's cross-validation: with few rows, models of four fifths of them err visibly more than those of all.
+_FOLDS_OF_TABLES = 10
 
 
 def train(
@@ -174,18 +176,19 @@ def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCali
     """Return the calibration from held-out runs.
 
     On a table, errors need not grow with the loss: intervals have constant width (split conformal), or a shape learned
-    from many rows, whichever is narrower on average.
+    from many rows, whichever is narrower on average. Its rows are what is asked about, so ranks are not moved outwards.
     """
     known = np.isfinite(guess)
     if not subject.imported or not known.any():
         return calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
     mpps, guess = mpps[known], guess[known]
-    even = symmetric(np.abs(mpps - guess) / subject.solo_mpps, "cross-validation", EVEN)
+    even = replace(symmetric(np.abs(mpps - guess) / subject.solo_mpps, "cross-validation", EVEN), scatter=0.0)
     if len(mpps) < _MANY_ROWS:
         return even
     row, solo = np.arange(len(mpps)), np.full(len(mpps), subject.solo_mpps)
     owner, kind = np.zeros(len(mpps), dtype=np.int64), np.full(len(mpps), UNKNOWN, dtype=np.int64)
     shaped = fit_calibrations(HeldOutMixes(mpps, guess, solo, owner, kind, row), 1, "cross-validation")[0]
+    shaped = replace(shaped, scatter=0.0)
     return min((even, shaped), key=lambda each: float(np.subtract(*each.interval_mpps(guess, solo, 0.9)[::-1]).mean()))
 
 
@@ -212,7 +215,7 @@ def _held_out(family: ModelFamily, subject: Subject, names: tuple[str, ...], row
         model = fit_rows(family, names, told, solo_mpps=subject.solo_mpps, seed=seed)
         return lambda left_out: model.predict_mpps(vectors[left_out])
 
-    return held_out(fit, folds(subject.groups[rows], seed))
+    return held_out(fit, folds(subject.groups[rows], seed, _FOLDS_OF_TABLES if subject.imported else FOLDS))
 
 
 def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:

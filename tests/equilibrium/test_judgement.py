@@ -9,10 +9,13 @@ from slomo.equilibrium.judgement import codes_of_first, moved_beside, moved_by_e
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import Verdict
+from slomo.models.evidence import trusted
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.moved import MostMoved, most_moved
 from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.predictor import Predictor
+from slomo.prediction.question import solve_server
+from slomo.vocabulary.workload import Traffic, Workload
 
 
 def profiled_beside(library: ModelLibrary, write_gb_s: float) -> ModelLibrary:
@@ -54,6 +57,48 @@ def test_one_server_is_judged_as_a_row_of_many(narrow):
         answers.append(list(Verdict).index(predictor.predict(names[0], names[1:]).verdict))
     assert answers == codes.tolist()
     assert {0, 1} <= set(answers)
+
+
+def test_large_held_out_errors_are_not_supported(toy_library):
+    """One by one and in an array: where held-out errors are above 1.25 times the average, and only there."""
+    known = np.array([0.01, 0.02, 0.05, 0.1])
+    library = ModelLibrary(
+        [
+            replace(model, response=replace(model.response, calibration=replace(errors, average=average)))
+            for model, average in zip(toy_library.values(), known, strict=False)
+            if (errors := model.response.calibration)
+        ]
+    )
+    models, members = list(library.values()), mixes()
+    codes = codes_of_first(models, members, solve_joint(models, members), 0.9)
+    predictor, seen = Predictor(library, library.machines[0]), set()
+    for row, code in zip(members.tolist(), codes.tolist(), strict=True):
+        names = [models[number].workload.nf for number in row if number >= 0]
+        answer = predictor.predict(names[0], names[1:])
+        assert list(Verdict).index(answer.verdict) == code
+        if len(names) > 1:
+            wide = answer.evidence.error > trusted(models[row[0]].response.calibration)
+            assert wide == any("held-out errors at this loss" in reason for reason in answer.reasons)
+            assert not (wide and answer.verdict is Verdict.SUPPORTED)
+            seen.add(wide)
+    assert seen == {True, False}
+
+
+def test_a_load_that_is_served_anyway_is_supported(narrow):
+    """Neighbours move more than was measured; what is offered would be served by twice the interval's width."""
+    names = [model.workload.nf for model in narrow.values()]
+    predictor = Predictor(narrow, narrow.machines[0])
+    full = predictor.predict(names[0], names * 2)
+    least = full.throughput_mpps - 2.0 * (full.throughput_mpps - full.interval[0])
+    few, many = (
+        solve_server(narrow, [Workload(names[0], {}, Traffic(offered_mpps=mpps)), *names * 2], narrow.machines[0])
+        for mpps in (0.9 * least, 0.99 * full.throughput_mpps)
+    )
+    assert [full.verdict, few.tenants[0].verdict, many.tenants[0].verdict] == [
+        "extrapolated",
+        "supported",
+        "extrapolated",
+    ]
 
 
 def test_amounts_are_the_same_bits_one_by_one(narrow):
