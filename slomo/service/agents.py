@@ -13,8 +13,8 @@ from slomo.service.metrics import Gauge
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Largest number of nodes whose reports are kept; those silent for longest are forgotten.
-MOST_NODES = 10_000
+#: Largest number of nodes whose reports are kept, and age from which a report is forgotten: the node may be gone [s].
+MOST_NODES, FORGOTTEN_S = 10_000, 3600.0
 #: Largest number of series of counters.
 MOST_SERIES = 500
 
@@ -50,24 +50,25 @@ class Agents:
             while len(self._reports) > MOST_NODES:
                 del self._reports[next(iter(self._reports))]
 
+    def _fresh(self) -> dict[str, tuple[float, AgentReport]]:
+        """Forget old reports; return the others."""
+        with self._lock:
+            now_s = self._clock()
+            self._reports = {key: kept for key, kept in self._reports.items() if now_s - kept[0] < FORGOTTEN_S}
+            return dict(self._reports)
+
     def of(self, node: str) -> dict[str, Any] | None:
         """Return a node's latest report and its age [s]; None without one."""
-        kept = self._reports.get(node)
-        if kept is None:
-            return None
-        age_s = round(self._clock() - kept[0], 1)
-        return {"node": node, "age_s": age_s, **msgspec.to_builtins(kept[1])}
+        kept = self._fresh().get(node)
+        return None if kept is None else _told(node, kept, self._clock())
 
     def all(self) -> list[dict[str, Any]]:
         """Return the latest report of every node."""
-        with self._lock:
-            nodes = sorted(self._reports)
-        return [told for node in nodes if (told := self.of(node)) is not None]
+        return [_told(node, kept, self._clock()) for node, kept in sorted(self._fresh().items())]
 
     def gauges(self) -> Iterable[Gauge]:
         """Yield ages, counters up to a limit, and numbers of what is not counted and of what was refused."""
-        with self._lock:
-            reports = dict(self._reports)
+        reports = self._fresh()
         counters: dict[tuple[str, ...], float] = {}
         for node, (_, report) in reports.items():
             for item in report.tenants:
@@ -88,3 +89,7 @@ class Agents:
         yield "slomo_tenants_without_counters", "Tenants that no agent could count.", (), {(): float(blank)}
         text = "Settings of nodes' plans that agents did not carry out."
         yield "slomo_agent_refusals", text, (), {(): float(refusals)}
+
+
+def _told(node: str, kept: tuple[float, AgentReport], now_s: float) -> dict[str, Any]:
+    return {"node": node, "age_s": round(now_s - kept[0], 1), **msgspec.to_builtins(kept[1])}

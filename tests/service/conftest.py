@@ -22,6 +22,7 @@ from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
+from slomo.service.door.descriptions import EXAMPLES
 from slomo.service.history import point
 from slomo.service.settings import ServiceSettings
 from slomo.service.state import journal
@@ -132,6 +133,8 @@ def served(models_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 {"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.8}} for n in range(20)
             ]
             assert line.post("/v1/place", json={"requests": requests}).status_code == 200
+            report = EXAMPLES["POST", "/v1/agents/{node}"]
+            assert line.post("/v1/agents/rack1-s0", json=report).status_code == 200
             seen = [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.0 + 0.01 * n} for n in range(30)]
             assert line.post("/v1/observations", json={"observations": seen}).json()["kept"] == 30
         yield service

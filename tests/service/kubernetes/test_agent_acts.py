@@ -17,6 +17,8 @@ from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.host.journal import Receipt, open_receipts
 from slomo.host.resctrl_tree import ResctrlTree
+from slomo.service.agents import Agents
+from slomo.service.door.agent_bodies import AgentReport
 from slomo.service.kubernetes import counting
 from slomo.service.kubernetes.containers import PodGroups
 from slomo.service.kubernetes.counting import PodCounting
@@ -116,6 +118,18 @@ def test_without_a_reader_or_a_group_there_is_a_reason(groups: PodGroups, tmp_pa
     assert all("counters" not in report["tenants"][0] for report in told.reports)
     assert PodCounting.of("off").source == ""
     assert "unknown counter reader" in PodCounting.of("nonsense").count({"u": 1})["u"].reason
+
+
+def test_reports_of_nodes_that_are_gone_are_forgotten() -> None:
+    """An agent that was silent for an hour no longer counts, so that a deleted node raises no alarm for ever."""
+    times = [0.0]
+    agents = Agents(lambda: times[0])
+    agents.tell("gone", AgentReport([]))
+    times[0] = 3000.0
+    agents.tell("here", AgentReport([]))
+    times[0] = 3601.0
+    assert [item["node"] for item in agents.all()] == ["here"]
+    assert agents.of("gone") is None
 
 
 @pytest.mark.parametrize("item", [{"tenant": "a/b", "nf": "lpm"}, {"tenant": "a/b", "nf": "lpm", "counters": {"X": 1}},
