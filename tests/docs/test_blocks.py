@@ -60,6 +60,8 @@ NAMED = re.compile(r"# ([\w.-]+\.(?:ya?ml|csv|toml|py))\b")
 #: A block whose lines share a variable, a function, a loop or a text is one script.
 SCRIPT = re.compile(r"^\s*(\w+=|\w+\(\)|export |for |\()|<<", re.M)
 MARK = re.compile(r"long|started|not run|exit \d+( or \d+)*|needs \w+")
+#: Exit code of a machine that is too restless to measure on.
+UNSTABLE = 4
 #: Whether blocks run that are long or need something: `make docs-blocks`.
 ALL = os.environ.get("SLOMO_BLOCKS") == "all"
 
@@ -247,6 +249,8 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
                 assert done.returncode in block.exits, (
                     f"{page.name}, line {block.line}: {line} ended with {done.returncode}\n{done.stderr[-2000:]}"
                 )
+                if done.returncode == UNSTABLE:  # nothing to go on with
+                    break
     if told:
         done = run([str(installed / "python"), "-c", "\n".join(told)], tmp_path, installed)
         assert done.returncode == 0, f"{page.name}:\n{done.stderr[-2000:]}"
