@@ -78,7 +78,7 @@
   for (const filter of filters) {
     filter.value = new URLSearchParams(location.search).get(filter.id) || "";
     if (filter.selectedIndex === -1) filter.value = "";
-    filter.addEventListener("input", chosen);
+    filter.addEventListener(filter === find ? "input" : "change", chosen);
   }
   if (find) show();
 
