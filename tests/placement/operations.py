@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from slomo.placement.online.change import ClusterChange
+from slomo.placement.online.persistence import pieces
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.reoptimise import reoptimise
 from slomo.placement.problem.cluster import Cluster, Server
@@ -96,10 +97,10 @@ class RandomOperations:
         return broken
 
     def _look(self) -> None:
-        """Take a snapshot: the pieces of each request, and the servers that are closed."""
-        snapshot = self.placer.snapshot()
-        self._closed = snapshot["closed"]
-        self._pieces = {entry["request"]["id"]: entry["pieces"] for entry in snapshot["placed"]}
+        """Take what a snapshot says of the pieces of each request, and of the servers that are closed."""
+        state = self.placer._core.state
+        self._closed = [state.servers[number].name for number, why in state.closed.items() if why != "removed"]
+        self._pieces = {name: pieces(state, name) for name in state.requests}
 
     def _homes(self) -> dict[str, Counter[str]]:
         """Return how many instances of each request are on which server."""
@@ -125,7 +126,7 @@ class RandomOperations:
             "remove": lambda: placer.remove(self._pick([request.id for request in placer.requests])),
             "preempt": lambda: life.preempt(replace(self._request(), priority=9)),
             "rebalance": lambda: placer.rebalance(int(self._generator.integers(0, 8))),
-            "restore": lambda: placer.restore(placer.snapshot()),
+            "restore": self._restore,
             "reoptimise": lambda: reoptimise(placer, 0.0, max_moves=6),
             "add_server": self._join,
             "fail_domain": lambda: self._lose(life.fail_domain("rack", self._pick(["r0", "r1", "r2"]))),
@@ -137,6 +138,13 @@ class RandomOperations:
         }
         acts[name]()
         return None
+
+    def _restore(self) -> None:
+        snapshot = self.placer.snapshot()
+        entries = {entry["request"]["id"]: entry["pieces"] for entry in snapshot["placed"]}
+        if entries != self._pieces or [*snapshot["closed"]] != self._closed:
+            raise AssertionError("the snapshot says something else than the state")
+        self.placer.restore(snapshot)
 
     def _server(self) -> str:
         return self._pick([server.name for server in self.placer.cluster.servers])
@@ -204,11 +212,11 @@ class RandomOperations:
         servers = {server.name: server for server in placer.cluster.servers}
         requests = {request.id: request for request in placer.requests}
         homes = self._homes()
-        pieces = [piece for seen in self._pieces.values() for piece in seen]
-        seats = Counter((piece["server"], piece["socket"], core) for piece in pieces for core in piece["cores"])
+        everywhere = [piece for seen in self._pieces.values() for piece in seen]
+        seats = Counter((piece["server"], piece["socket"], core) for piece in everywhere for core in piece["cores"])
         if max(seats.values(), default=1) > 1:
             yield "a core is given twice"
-        if any(len(piece["cores"]) != len(piece["workloads"]) for piece in pieces):
+        if any(len(piece["cores"]) != len(piece["workloads"]) for piece in everywhere):
             yield "a function has no core"
         for risk in placer.lifecycle.at_risk():
             yield f"{risk.request} is at risk: {risk.what}"

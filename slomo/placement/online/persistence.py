@@ -104,9 +104,13 @@ def snapshot(core: "Admission") -> dict[str, Any]:
 
 def entry(state: ClusterState, request: str) -> dict[str, Any]:
     """Return one placed request as in a snapshot."""
+    return {"request": state.requests[request].to_dict(), "pieces": pieces(state, request)}
+
+
+def pieces(state: ClusterState, request: str) -> list[dict[str, Any]]:
+    """Return where the parts of a placed request run, as in a snapshot."""
     used: set[tuple[int, int]] = set()
-    pieces = [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
-    return {"request": state.requests[request].to_dict(), "pieces": pieces}
+    return [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
 
 
 def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[int, int]]) -> dict[str, Any]:
