@@ -39,7 +39,8 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
             number = math.nan
         if math.isfinite(number) and self.low <= number <= self.high and not (self.above and number == self.low):
             return number
-        return self.fail(f"{str(value)[:60]!r} is not {needed} to {self.high:g}", param, ctx)
+        percent = f"; {number:g} % is {number / 100:g}" if self.high == 1.0 < number <= 100.0 else ""
+        return self.fail(f"{str(value)[:60]!r} is not {needed} to {self.high:g}{percent}", param, ctx)
 
 
 POSITIVE_COUNT = Number(int, 1, MOST)

@@ -283,7 +283,8 @@ class SharedLibrary:
             return bytes(self._store.cat_file(f"{self._root}/{name}"))
         except FileNotFoundError:
             raise StoreError(
-                f"{self.url}: {what} is missing ({name})", hint="push it again, or name another store"
+                f"{self.url}: {what} is missing ({name})",
+                hint="name another store, or publish there: slomo models push DIR STORE",
             ) from None
         except OSError as error:
             raise StoreError(f"{self.url}: {what} cannot be read: {error}", hint="try again") from None

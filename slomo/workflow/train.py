@@ -80,7 +80,10 @@ def train(
         return _carried(opened(start), dataset, machine, targets, seed)
     if dataset is None or machine is not None:
         wrong = "no dataset" if dataset is None else "a machine named beside a dataset"
-        raise InvalidValueError(f"{wrong}, and no models of another machine to start from", hint="start=... or --from")
+        raise InvalidValueError(
+            f"{wrong}, and no models of another machine to start from",
+            hint="name a dataset: slomo train profile.parquet, or one that ships: slomo train slomo-e5-2620v4",
+        )
     measured = dataset_of(dataset)
     whole_number("seed", seed)
     each = partial(spread, jobs=jobs, scheduler=scheduler)

@@ -130,7 +130,7 @@ def command(
         from slomo.errors import UsageError
 
         raise UsageError(
-            "nobody is asked about", hint="add --target NF, or --from mixes.parquet --to predicted.parquet"
+            "no network function is asked about", hint="add --target NF, or --from mixes.parquet --to predicted.parquet"
         )
     place = None if figure is None else figure_path(figure)
     if service is not None:

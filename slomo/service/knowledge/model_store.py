@@ -17,7 +17,7 @@ from slomo.errors import SlomoError
 from slomo.files.opening import read_bytes
 from slomo.models.checked_json import MAX_BYTES
 from slomo.models.identity import require_same
-from slomo.models.library import ModelLibrary
+from slomo.models.library import load_library
 from slomo.service.knowledge.questions import ServiceAnswers
 
 #: Rooms whose caches are keyed by models and parts of them.
@@ -109,7 +109,7 @@ class ModelStore:
             return True
 
     def _read(self, fingerprint: str) -> ServiceAnswers:
-        library = ModelLibrary.load(self._directory)
+        library = load_library(self._directory)
         for key in library:
             library[key]  # reads and checks
         return ServiceAnswers(library, fingerprint)

@@ -65,7 +65,7 @@ def find_receipt(name: str, folder: Path | None = None) -> Receipt:
     journal = Journal(folder or receipts_directory())
     receipts = {receipt.identifier: receipt for receipt in journal.receipts()}
     if name not in receipts:
-        raise UnknownNameError("receipt", name, receipts)
+        raise UnknownNameError("receipt", name, [r.identifier for r in journal.receipts(still_open=True)])
     return receipts[name]
 
 
