@@ -101,7 +101,7 @@ class Placer:
         if not isinstance(cluster, Cluster):
             raise InvalidValueError(
                 f"{cluster!r} is no cluster of servers",
-                hint="write Cluster.uniform('e5-2620v4', 4), or read a file: slomo.placement.problem.documents.read_cluster",
+                hint="write Cluster.uniform('e5-2620v4', 4), or placement.problem.documents.read_cluster(file)",
             )
         self.settings = PlacerSettings(
             model, confidence, profiles, fallback, method, observe, slo_grid, reference_machine, factors or {}

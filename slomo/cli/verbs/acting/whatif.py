@@ -185,7 +185,8 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
         except ValueError:
             raise UsageError(f"--slo '{text}' is not understood", hint="write 0=0.9") from None
         if not 0 <= int(place) < tenants or not 0.0 < promises[int(place)] <= 1.0:
-            slip = "0.9 for 90 %" if promises[int(place)] > 1.0 else "0=0.9 for the first tenant"
+            percent = promises[int(place)]
+            slip = f"{percent / 100:g} for {percent:g} %" if percent > 1.0 else "0=0.9 for the first tenant"
             raise UsageError(
                 f"--slo '{text}', needed a tenant from 0 to {tenants - 1} and a share above 0 up to 1",
                 hint=f"write {slip}",
