@@ -49,10 +49,10 @@ def number(value: float, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> number(0.184625), number(5.0)
-    ('0.185', '5')
+    >>> number(0.184625), number(5.0), number(20480.0)
+    ('0.185', '5', '20,480')
     """
-    return f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(value) >= 10.0**digits else f"{value:.{digits}g}"
 
 
 def share(value: float) -> str:
