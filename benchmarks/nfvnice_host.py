@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from slomo.testbed.host.chains.looks import HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
+from slomo.vocabulary.wire import mpps_of_gbps
 from slomo.workflow.chains.on_host import run_chains_on_host
 
 CORE = max(os.sched_getaffinity(0))
 CAPACITY = 2048
 LINE_RATE_MPPS = 14.88  # 10 Gbit/s of 64 B, as in the paper
-GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_KEPT = 1.2, 0.05, 0.99, 0.01, 0.95
+GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_KEPT, GOAL_TCP = 1.2, 0.05, 0.99, 0.01, 0.95, 0.8
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,48 @@ def show_shared(given: argparse.Namespace) -> None:
             print(told + goal)
 
 
+def tcp_beside(flows: int, gbps: float) -> ChainSystem:
+    """Return a TCP chain over two functions, and UDP flows of 1 Mpps that go on to a third, slow one."""
+    stages = (stage("nf1", 120), stage("nf2", 270), stage("nf3", 4500))
+    mpps = mpps_of_gbps(gbps, 1500)
+    tcp = ServiceChain("tcp", ("nf1", "nf2"), mpps=mpps, packet_size_b=1500, responsive=True)
+    others = (ServiceChain(f"udp{i}", ("nf1", "nf2", "nf3"), mpps=1.0) for i in range(flows))
+    return ChainSystem(stages, (tcp, *others), queue_capacity=CAPACITY)
+
+
+def tcp_gbps(result: HostChainResult) -> float:
+    assert result.chains[0].tcp is not None
+    return result.chains[0].tcp.goodput_gbps
+
+
+TCP_WAYS = [ALONE[0], Way("nfvnice", "cfs", ("ecn",)), NICE[0]]
+
+
+def tcp_kept(gbps: float, given: argparse.Namespace) -> tuple[dict[Way, list[float]], Runs]:
+    """Return what TCP keeps of its rate alone beside ten UDP flows, by policy and round, and the runs."""
+    alone = alternate(tcp_beside(0, gbps), [ALONE[0]], given)
+    beside = alternate(tcp_beside(10, gbps), TCP_WAYS, given)
+    by_itself = [tcp_gbps(result) for result in alone.results[ALONE[0]]]
+    kept = {
+        way: [tcp_gbps(one) / other for one, other in zip(results, by_itself, strict=True)]
+        for way, results in beside.results.items()
+    }
+    return kept, beside
+
+
+def show_tcp(given: argparse.Namespace) -> None:
+    """Kernel TCP through two functions beside ten UDP flows that go on to a slow third, all on one core."""
+    print("\n# Kernel TCP through 120,270 beside ten UDP flows of 1 Mpps through 120,270,4500: what it keeps of alone")
+    for gbps in (1.0, 4.0):
+        kept, beside = tcp_kept(gbps, given)
+        for way, shares in kept.items():
+            again = beside.median(way, lambda r: r.chains[0].tcp.retransmitted if r.chains[0].tcp else 0)
+            udp = beside.median(way, lambda r: sum(chain.delivered_mpps for chain in r.chains[1:]))
+            goal = f"  {verdict(statistics.median(shares) >= GOAL_TCP)} goal {GOAL_TCP}" if way == NICE[0] else ""
+            told = f"{gbps:g} Gbit/s, {way.name:20s} {spread(shares)}, {again:.0f} segments again, UDP {udp:.2f} Mpps"
+            print(told + goal)
+
+
 def show_overhead(given: argparse.Namespace) -> None:
     """Tell what sampling costs a saturated function, and what control costs a core."""
     print("\n# Overhead")
@@ -221,7 +264,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--build", choices=["portable", "dpdk"], default="portable")
     parser.add_argument("--quick", action="store_true", help="two rounds of a fifth of a second")
-    parser.add_argument("--only", choices=["functions", "chain", "orders", "shared", "overhead"], action="append")
+    parser.add_argument(
+        "--only", choices=["functions", "chain", "orders", "shared", "tcp", "overhead"], action="append"
+    )
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.seconds = 2, 0.2
@@ -231,6 +276,7 @@ def main() -> int:
         "orders": lambda: show_orders(given),
         "functions": lambda: show_functions(given),
         "shared": lambda: show_shared(given),
+        "tcp": lambda: show_tcp(given),
         "overhead": lambda: show_overhead(given),
     }
     load = os.getloadavg()[0]

@@ -126,7 +126,10 @@ static void look(struct manager *manager)
 	if (manager->memory->plan->pressure)
 		chain_marks_update(&manager->marks, manager->memory, now);
 	chain_source_collect(manager->source);
-	chain_source_offer(manager->source, now, manager->memory->plan->pressure ? manager->marks.pressed : NONE);
+	if (manager->memory->plan->ecn)
+		chain_marks_ecn(&manager->marks, manager->memory);
+	chain_source_offer(manager->source, now, manager->memory->plan->pressure ? manager->marks.pressed : NONE,
+			   manager->marks.marking);
 	chain_marks_wake(&manager->marks, manager->memory);
 	chain_children_move(&manager->children, (double)(now - manager->begin) * 1e3 / clock_hz());
 	do_seldom(manager, now);
@@ -172,6 +175,7 @@ int chain_run(const struct options *options)
 		if (!manager.code)
 			chain_report_end(manager.memory, &manager.first, &manager.last);
 	}
+	chain_source_end(manager.source);
 	chain_children_end(&manager.children);
 	chain_groups_remove(plan);
 	return manager.code ? manager.code : ferror(stdout) ? EXIT_TESTBED : 0;

@@ -14,11 +14,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* The authors' code: three quarters of the way between the marks, smoothed; as slomo/simulator/sharing/settings.py. */
+#define MARK_BETWEEN 0.75
+#define SMOOTHING 0.1
+
 struct chain_marks chain_marks_of(const struct chain_plan *plan)
 {
 	return (struct chain_marks){
 		.high = (uint32_t)(plan->high * (plan->ring - 1)),
 		.low = (uint32_t)(plan->low * (plan->ring - 1)),
+		.mark_above = (plan->low + MARK_BETWEEN * (plan->high - plan->low)) * (plan->ring - 1),
 		.wait_ticks = (uint64_t)(plan->wait_us * clock_hz() / 1e6),
 	};
 }
@@ -59,6 +64,19 @@ void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, 
 		marks->pressed[c] = last > 0;
 		for (unsigned i = 0; i < memory->plan->chains[c].length; i++)
 			__atomic_store_n(&memory->hops[c][i].held, i < last, __ATOMIC_RELAXED);
+	}
+}
+
+void chain_marks_ecn(struct chain_marks *marks, const struct chain_memory *memory)
+{
+	for (unsigned c = 0; c < memory->plan->chain_count; c++) {
+		marks->marking[c] = false;
+		for (unsigned i = 0; i < memory->plan->chains[c].length && memory->plan->chains[c].tcp; i++) {
+			double *smoothed = &marks->smoothed[c][i];
+
+			*smoothed += SMOOTHING * (chain_ring_count(memory->hops[c][i].ring) - *smoothed);
+			marks->marking[c] = marks->marking[c] || *smoothed > marks->mark_above;
+		}
 	}
 }
 

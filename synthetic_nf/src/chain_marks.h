@@ -8,6 +8,9 @@ struct chain_marks {
 	bool pressed[CHAINS_MOST];               /* the chain's entry drops */
 	bool full[CHAINS_MOST][HOPS_MOST];       /* this ring is why */
 	uint32_t high, low;                      /* packets */
+	double mark_above;                       /* smoothed packets of a ring from which on ECN marks */
+	double smoothed[CHAINS_MOST][HOPS_MOST];
+	bool marking[CHAINS_MOST];               /* packets that come in are marked */
 	uint64_t wait_ticks;
 	uint64_t presses;                        /* how often a chain was stopped */
 	uint64_t wakes;
@@ -18,6 +21,9 @@ struct chain_marks chain_marks_of(const struct chain_plan *plan);
 
 /* Look at all rings, and set or clear the marks. */
 void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, uint64_t now_ticks);
+
+/* Look at the rings of TCP chains: whose packets are to be marked. */
+void chain_marks_ecn(struct chain_marks *marks, const struct chain_memory *memory);
 
 /* Wake every stage that sleeps and has something to do. */
 void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory);

@@ -16,6 +16,7 @@
 #define HEADROOM 128
 #define BURST_LINES 256 /* buffers that a stage may hold in its hands, per hop */
 #define BUFFER_TAIL 64 /* what a tunnel adds behind */
+#define TUN_BYTES 1500 /* of an IP packet, at most */
 
 /* A packet's buffer: its first line is about it, the bytes follow. */
 struct chain_buffer {
@@ -69,12 +70,21 @@ struct stage_state {
 	unsigned hop_count;
 };
 
+/* What a TCP chain's sender and receiver say of themselves. */
+struct tcp_counts {
+	uint64_t received_bytes;
+	uint64_t retransmitted;
+	uint64_t ecn;
+	uint32_t listening;
+};
+
 struct chain_memory {
 	const struct chain_plan *plan;
 	volatile uint32_t stop;
 	struct stage_state stages[STAGES_MOST];
 	struct hop hops[CHAINS_MOST][HOPS_MOST];
 	struct chain_ring *exits[CHAINS_MOST];
+	struct tcp_counts tcp[CHAINS_MOST];
 	size_t buffer_stride;
 	uint32_t buffer_count;
 	uint8_t *buffers;

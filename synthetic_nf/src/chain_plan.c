@@ -107,6 +107,23 @@ static void read_chain(struct chain_plan *plan, struct words *words)
 	plan->chain_count++;
 }
 
+static void read_tcp(struct chain_plan *plan, const struct words *words)
+{
+	for (unsigned c = 0; words->count == 3 && c < plan->chain_count; c++) {
+		struct plan_chain *chain = &plan->chains[c];
+
+		if (strcmp(chain->name, words->at[1]) == 0) {
+			chain->tcp = true;
+			chain->rtt_us = number_of("a round trip", words->at[2], 0, 1e6);
+			if (chain->sizes[0] < TCP_FRAME_LEAST)
+				fail(EXIT_USAGE, "packet_size_b: 1500", "chain '%s' is tcp with frames of %u bytes, needed %d or more",
+				     chain->name, chain->sizes[0], TCP_FRAME_LEAST);
+			return;
+		}
+	}
+	fail(EXIT_USAGE, HINT, "a tcp line needs a chain named before and a round trip");
+}
+
 static void read_move(struct chain_plan *plan, const struct words *words)
 {
 	struct plan_move *move = &plan->moves[plan->move_count];
@@ -146,6 +163,10 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		read_chain(plan, words);
 	else if (strcmp(what, "move") == 0)
 		read_move(plan, words);
+	else if (strcmp(what, "tcp") == 0)
+		read_tcp(plan, words);
+	else if (strcmp(what, "ecn") == 0)
+		plan->ecn = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "ring") == 0)
 		plan->ring = (uint32_t)number_of(what, words->at[1], 2, 1 << 20);
 	else if (strcmp(what, "buffer") == 0)

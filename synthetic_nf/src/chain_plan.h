@@ -6,6 +6,7 @@
  *   high 0.8 | low 0.6         marks, as shares of a ring
  *   wait_us 100                a ring presses only when its first packet waited longer
  *   pressure 0|1               back-pressure to the entry of a chain
+ *   ecn 0|1                    packets of TCP chains that find a long ring are marked, and TCP asks for it
  *   local 0|1                  a stage stops where the next ring is full, instead of dropping
  *   poll_us | sample_us | observe_ms | warm_up_ms | seconds
  *   observe_change 0.05        say nothing while no load moved by this share, for 100 ms at most
@@ -13,6 +14,7 @@
  *   group PATH                 a control group to be made, and removed however the run ends
  *   stage NAME CPU SCHEDULER GROUP|- FLAGS...
  *   chain NAME MPPS FLOWS SIZES STAGE,STAGE,...
+ *   tcp CHAIN RTT_US           the kernel's TCP sends it, MPPS at most; its round trip outside the chain
  *   move STAGE CPU NODE|- MS   start the stage anew on a CPU, its memory on a node, and hand its rings over; after it is named
  */
 #ifndef SLOMO_CHAIN_PLAN_H
@@ -28,6 +30,7 @@
 #define MOVES_MOST 16
 #define NODES_MOST 1024
 #define PLAN_NAME_BYTES 32
+#define TCP_FRAME_LEAST 590 /* 576 bytes of IP, which every host takes (RFC 791) */
 #define PLAN_PATH_BYTES 256
 
 struct plan_stage {
@@ -46,6 +49,8 @@ struct plan_chain {
 	unsigned size_count;
 	unsigned stages[HOPS_MOST];
 	unsigned length;
+	bool tcp;
+	double rtt_us;
 };
 
 struct plan_move {
@@ -58,7 +63,7 @@ struct chain_plan {
 	uint32_t ring, buffer_bytes;
 	double high, low, wait_us;
 	double poll_us, sample_us, observe_ms, observe_change, warm_up_ms, seconds;
-	bool pressure, local;
+	bool pressure, local, ecn;
 	int manager_cpu;
 	struct plan_stage stages[STAGES_MOST];
 	unsigned stage_count;

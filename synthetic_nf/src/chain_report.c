@@ -109,6 +109,7 @@ void chain_snapshot_take(struct chain_snapshot *snapshot, const struct chain_mem
 
 		totals->entry = *chain_source_counters(source, c);
 		totals->latency = *chain_source_latency(source, c);
+		totals->tcp = memory->tcp[c];
 		totals->lost_behind = 0;
 		for (unsigned i = 1; i < plan->chains[c].length; i++)
 			totals->lost_behind += counter_read(&memory->hops[c][i].lost);
@@ -227,12 +228,17 @@ static void print_chain(const struct chain_memory *memory, unsigned c, const str
 
 	histogram_subtract(&latency, &b->latency, &a->latency);
 	printf("%s{\"name\":\"%s\",\"offered\":%llu,\"refused\":%llu,\"entry_lost\":%llu,\"delivered\":%llu,\"delivered_bytes\":%llu,"
-	       "\"lost_behind\":%llu,\"latency_us\":{\"p50\":%.3f,\"p95\":%.3f,\"p99\":%.3f}}", c ? "," : "",
+	       "\"lost_behind\":%llu,\"latency_us\":{\"p50\":%.3f,\"p95\":%.3f,\"p99\":%.3f}", c ? "," : "",
 	       memory->plan->chains[c].name, LONG(b->entry.offered - a->entry.offered), LONG(b->entry.refused - a->entry.refused),
 	       LONG(b->entry.entry_lost - a->entry.entry_lost), LONG(b->entry.delivered - a->entry.delivered),
 	       LONG(b->entry.delivered_bytes - a->entry.delivered_bytes), LONG(b->lost_behind - a->lost_behind),
 	       (double)histogram_quantile_ticks(&latency, 0.5) * us, (double)histogram_quantile_ticks(&latency, 0.95) * us,
 	       (double)histogram_quantile_ticks(&latency, 0.99) * us);
+	if (memory->plan->chains[c].tcp)
+		printf(",\"tcp\":{\"received_bytes\":%llu,\"retransmitted\":%llu,\"marked\":%llu,\"ecn\":%s}",
+		       LONG(b->tcp.received_bytes - a->tcp.received_bytes), LONG(b->tcp.retransmitted - a->tcp.retransmitted),
+		       LONG(b->entry.marked - a->entry.marked), b->tcp.ecn ? "true" : "false");
+	printf("}");
 }
 
 void chain_report_end(const struct chain_memory *memory, const struct chain_snapshot *from, const struct chain_snapshot *to)

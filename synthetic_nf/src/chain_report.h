@@ -12,6 +12,7 @@ struct stage_totals {
 
 struct chain_totals {
 	struct chain_counters entry;
+	struct tcp_counts tcp;
 	uint64_t lost_behind; /* after the first stage worked on them */
 	struct histogram latency;
 };

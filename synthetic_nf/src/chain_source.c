@@ -1,6 +1,7 @@
 /* Traffic of the chains, as a NIC would bring it: at a constant rate, whatever becomes of it. */
 #include "chain_source.h"
 
+#include "chain_tcp.h"
 #include "clock.h"
 #include "message.h"
 #include "traffic.h"
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #define AT_A_TIME 64
+#define TCP_A_LOOK 512 /* packets of a sender, at most */
 
 struct chain_entry {
 	struct traffic traffic[SIZES_MOST];
@@ -15,6 +17,7 @@ struct chain_entry {
 	uint32_t next_frame;
 	double ticks_per_packet;
 	uint64_t begun, due;
+	struct chain_tcp *tcp;
 	struct chain_counters counters;
 	struct histogram latency;
 };
@@ -38,6 +41,8 @@ struct chain_source *chain_source_create(struct chain_memory *memory)
 	for (unsigned c = 0; c < plan->chain_count; c++) {
 		struct chain_entry *entry = &source->entries[c];
 
+		if (plan->chains[c].tcp)
+			entry->tcp = chain_tcp_start(memory, c);
 		entry->ticks_per_packet = clock_hz() / (plan->chains[c].rate_mpps * 1e6);
 		for (unsigned i = 0; i < plan->chains[c].size_count; i++)
 			entry->traffic[i] = traffic_generate(plan->chains[c].flows, plan->chains[c].sizes[i], c + 1);
@@ -90,7 +95,36 @@ static uint64_t let_in(struct chain_source *source, unsigned number, uint64_t co
 	return put;
 }
 
-void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed)
+/* What a kernel's sender has out; a stopped chain, or a full ring, loses it. */
+static void let_tcp_in(struct chain_source *source, unsigned number, uint64_t now, bool pressed, bool marking)
+{
+	struct chain_entry *entry = &source->entries[number];
+	struct hop *hop = &source->memory->hops[number][0];
+
+	for (unsigned i = 0; i < TCP_A_LOOK && source->unused_count; i++) {
+		struct chain_buffer *buffer = source->unused[source->unused_count - 1];
+		void *one = buffer;
+
+		if (!chain_tcp_take(entry->tcp, buffer))
+			return;
+		entry->counters.offered++;
+		if (pressed) {
+			entry->counters.refused++;
+			continue;
+		}
+		entry->counters.marked += marking && chain_tcp_mark(buffer);
+		buffer->arrived_ticks = buffer->queued_ticks = now;
+		hop->offered++;
+		if (chain_ring_put(hop->ring, &one, 1)) {
+			source->unused_count--;
+		} else {
+			entry->counters.entry_lost++;
+			hop->lost++;
+		}
+	}
+}
+
+void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed, const bool *marking)
 {
 	for (unsigned c = 0; c < source->memory->plan->chain_count; c++) {
 		struct chain_entry *entry = &source->entries[c];
@@ -98,6 +132,11 @@ void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const b
 		uint64_t due = (uint64_t)((double)(now_ticks - entry->begun) / entry->ticks_per_packet);
 		uint64_t count = due - entry->due, put;
 
+		if (entry->tcp) {
+			chain_tcp_return(entry->tcp, now_ticks);
+			let_tcp_in(source, c, now_ticks, pressed[c], marking[c]);
+			continue;
+		}
 		entry->due = due;
 		entry->counters.offered += count;
 		if (pressed[c]) { /* no load of the first stage, which never sees them: weights are by what may be worked on */
@@ -124,6 +163,8 @@ void chain_source_collect(struct chain_source *source)
 			for (uint32_t i = 0; i < count; i++) {
 				struct chain_buffer *buffer = burst[i];
 
+				if (entry->tcp)
+					chain_tcp_give(entry->tcp, buffer);
 				histogram_add(&entry->latency, buffer->left_ticks - buffer->arrived_ticks, 1);
 				entry->counters.delivered_bytes += buffer->length;
 				source->unused[source->unused_count++] = buffer;
@@ -135,6 +176,13 @@ void chain_source_collect(struct chain_source *source)
 		while ((count = chain_ring_take(memory->stages[s].returned, burst, AT_A_TIME)) > 0)
 			for (uint32_t i = 0; i < count; i++)
 				source->unused[source->unused_count++] = burst[i];
+}
+
+void chain_source_end(struct chain_source *source)
+{
+	for (unsigned c = 0; c < source->memory->plan->chain_count; c++)
+		if (source->entries[c].tcp)
+			chain_tcp_end(source->entries[c].tcp);
 }
 
 const struct chain_counters *chain_source_counters(const struct chain_source *source, unsigned chain)

@@ -12,18 +12,22 @@ struct chain_counters {
 	uint64_t refused;   /* at the entry, because something behind it was full: no work was done on them */
 	uint64_t entry_lost; /* at the entry, because the first ring was full, or no buffer was left */
 	uint64_t delivered, delivered_bytes;
+	uint64_t marked; /* ECN */
 };
 
 struct chain_source *chain_source_create(struct chain_memory *memory);
 
-/* Let in what is due by now; chains with a mark in `pressed` get nothing. */
-void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed);
+/* Let in what is due by now; chains in `pressed` get nothing, TCP packets of those in `marking` an ECN mark. */
+void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed, const bool *marking);
 
 /* Fetch what is through, and what was dropped on its way. */
 void chain_source_collect(struct chain_source *source);
 
 const struct chain_counters *chain_source_counters(const struct chain_source *source, unsigned chain);
 const struct histogram *chain_source_latency(const struct chain_source *source, unsigned chain);
+
+/* End the processes of TCP chains. */
+void chain_source_end(struct chain_source *source);
 
 /* Begin to count the time from now: nothing was due before. */
 void chain_source_start(struct chain_source *source, uint64_t now_ticks);

@@ -60,7 +60,13 @@ def test_flags_come_from_the_description() -> None:
     [
         ("{nf: nothing, core: CORE}", "{stages: [nat], mpps: 1}", UnknownNameError, "network function of stage 'nat'"),
         ("{cycles: 9, core: 4000}", "{stages: [nat], mpps: 1}", InvalidValueError, "stage 'nat' is on core 4000"),
-        ("{cycles: 9, core: CORE}", "{stages: [nat], kind: tcp, mpps: 1}", InvalidValueError, "has a TCP source"),
+        ("{cycles: 9, core: CORE}", "{stages: [nat], kind: tcp, mpps: 1}", InvalidValueError, "needed 590 B"),
+        (
+            "{nf: nat, core: CORE}",
+            "{stages: [nat], kind: tcp, mpps: 1, packet_size_b: 1500}",
+            InvalidValueError,
+            "stage 'nat' (nat) rewrites addresses",
+        ),
         ("{cycles: 9, core: CORE}", "{stages: [nat], mpps: 1, to_ms: 5}", InvalidValueError, "time to send from"),
         ("{cycles: 9, core: CORE}", "{stages: [nat, nat], mpps: 1}", InvalidValueError, "comes back to nat"),
         ("{cycles: 9, core: CORE}", "{stages: [net], mpps: 1}", UnknownNameError, "did you mean 'nat'"),

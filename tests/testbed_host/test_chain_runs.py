@@ -237,3 +237,47 @@ def test_killed_at_any_moment_it_leaves_nothing(tree: ProcessorTree) -> None:
         while (left := left_of(process.pid, tree)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert left == [], f"kill {number}"
+
+
+TCP = """
+queue: {capacity: 256}
+stages: {a: {cycles: 120, core: CORE}, b: {cycles: 9000, core: CORE}}
+chains: {bulk: {stages: [a, b], kind: tcp, gbps: 4, packet_size_b: 1500}}
+""".replace("CORE", str(LAST_CORE))
+
+
+@pytest.mark.parametrize(("policy", "without", "ecn"), [("nfvnice", (), True), ("nfvnice", ("ecn",), False)])
+def test_the_kernels_tcp_goes_through_a_chain(policy: str, without: tuple[str, ...], ecn: bool) -> None:
+    """A kernel's sender and receiver talk through the stages; ECN is agreed on, or told to be missing."""
+    require_tun()
+
+    result = run_chains_on_host(parse_chains(TCP), policy, without=without, settings=short())
+
+    tcp = result.chains[0].tcp
+    assert tcp is not None
+    assert tcp.goodput_gbps > 0.0
+    assert tcp.ecn is ecn
+    assert tcp.marked == 0 or ecn
+    assert ("chain 'bulk' is tcp without ECN" in " ".join(result.notes)) is not ecn
+
+
+def test_tcp_without_the_right_to_a_namespace_is_told() -> None:
+    """Without capabilities the error names the chain, and what to grant."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("rights are given up by setpriv, which only root may do")
+    code = "import sys\nfrom slomo.vocabulary.service_chains import parse_chains\n"
+    code += "from slomo.workflow.chains.on_host import run_chains_on_host\n"
+    code += f"run_chains_on_host(parse_chains({TCP!r}), 'cfs')"
+    drop = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", sys.executable, "-c", code]
+
+    done = subprocess.run(drop, capture_output=True, text=True, timeout=90, check=False)
+
+    assert "chain 'bulk' is tcp, but there is no right to a network namespace" in done.stderr
+
+
+def require_tun() -> None:
+    """Skip, with the reason, where there is no tun device or no right to network namespaces."""
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        pytest.skip("/dev/net/tun is not there or may not be opened")
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0:
+        pytest.skip("there is no right to make a network namespace")

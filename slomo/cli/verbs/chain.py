@@ -23,7 +23,10 @@ def command() -> None:
 @click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")
 @click.option("--scheduler", metavar="NAME", help="Under which nfvnice works: cfs (default), batch or rr.")
 @click.option(
-    "--without", multiple=True, metavar="PART", help="Leave out a part of nfvnice, repeatable: shares, pressure, local."
+    "--without",
+    multiple=True,
+    metavar="PART",
+    help="Leave out a part of nfvnice, repeatable: shares, pressure, local, ecn.",
 )
 @click.option("--seconds", type=SECONDS, default=2.0, show_default=True, metavar="S", help="How long to measure.")
 @click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and the traffic.")
@@ -90,6 +93,12 @@ def _print(result: "HostChainResult") -> None:
             for s in result.stages
         ],
     )
+    for chain in result.chains:
+        if chain.tcp is not None:
+            note(
+                f"{chain.name}: kernel TCP, {chain.tcp.goodput_gbps:.3g} Gbit/s received, "
+                f"{chain.tcp.retransmitted} segments sent again, {chain.tcp.marked} marked (ECN)"
+            )
     for moved in result.moves:
         pages = ", ".join(f"{count} on node {node}" for node, count in sorted(moved.pages.items()))
         note(

@@ -23,8 +23,8 @@ Policy = Literal["nfvnice", "cfs", "batch", "rr"]
 HOST_POLICIES: tuple[Policy, ...] = ("nfvnice", "cfs", "batch", "rr")
 _SCHEDULERS: "dict[str, Literal['normal', 'batch', 'rr']]" = {"cfs": "normal", "batch": "batch", "rr": "rr"}
 #: Switches for single parts of a policy, to measure each part's effect.
-Part = Literal["shares", "pressure", "local"]
-PARTS: tuple[Part, ...] = ("shares", "pressure", "local")
+Part = Literal["shares", "pressure", "local", "ecn"]
+PARTS: tuple[Part, ...] = ("shares", "pressure", "local", "ecn")
 
 
 def run_chains_on_host(
@@ -49,7 +49,7 @@ def run_chains_on_host(
         ``nfvnice`` adds weights by arrivals and costs, and back-pressure.
     scheduler : {'cfs', 'batch', 'rr'}, optional
         Under which ``nfvnice`` works, ``cfs`` by default. Under ``rr`` there are no weights.
-    without : tuple of {'shares', 'pressure', 'local'}
+    without : tuple of {'shares', 'pressure', 'local', 'ecn'}
         Parts of ``nfvnice`` to leave out.
     settings : ChainRunSettings, optional
         Length of the run and so on; scheduler and back-pressure are the policy's.
@@ -74,6 +74,7 @@ def run_chains_on_host(
         scheduler=_SCHEDULERS[scheduler or "cfs"] if nice else _SCHEDULERS[policy],
         pressure=nice and "pressure" not in without,
         local=nice and "local" not in without,
+        ecn=nice and "ecn" not in without,
     )
     watch = shares_loop(system) if nice and "shares" not in without else None
     return run_on_host(system, chosen, watch)

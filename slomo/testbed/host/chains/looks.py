@@ -55,6 +55,19 @@ class StageOutcome:
 
 
 @dataclass(frozen=True)
+class TcpOutcome:
+    """What the kernel's TCP made of its chain over the measured time."""
+
+    #: Bytes that the receiver's program read [Gbit/s].
+    goodput_gbps: float
+    #: Segments sent again, and packets marked (ECN).
+    retransmitted: int
+    marked: int
+    #: Whether both ends agreed on ECN.
+    ecn: bool
+
+
+@dataclass(frozen=True)
 class ChainOutcome:
     """Result of one chain over the measured time."""
 
@@ -72,6 +85,8 @@ class ChainOutcome:
     #: Time from arrival to departure [us].
     p50_us: float
     p99_us: float
+    #: Of a TCP chain.
+    tcp: TcpOutcome | None = None
 
 
 @dataclass(frozen=True)
@@ -195,4 +210,14 @@ def _chain(item: dict[str, Any], seconds: float) -> ChainOutcome:
         wasted=behind / (behind + delivered) if behind else 0.0,
         p50_us=item["latency_us"]["p50"],
         p99_us=item["latency_us"]["p99"],
+        tcp=_tcp(item["tcp"], seconds) if "tcp" in item else None,
+    )
+
+
+def _tcp(item: dict[str, Any], seconds: float) -> TcpOutcome:
+    return TcpOutcome(
+        goodput_gbps=8 * item["received_bytes"] / seconds / 1e9,
+        retransmitted=item["retransmitted"],
+        marked=item["marked"],
+        ecn=item["ecn"],
     )

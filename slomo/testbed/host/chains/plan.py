@@ -20,6 +20,10 @@ Scheduler = Literal["normal", "batch", "rr"]
 LOOK_MS = 10.0
 _LONGEST_FRAME_B = 1514
 _LONGEST_NAME = 31
+#: 576 bytes of IP, which every host takes (RFC 791), and an Ethernet header.
+_LEAST_TCP_FRAME_B = 590
+#: Functions behind which the receiver of a TCP connection no longer knows its packets.
+_REWRITE = ("nat", "maglev", "ipsec")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class ChainRunSettings:
     #: Back-pressure to a chain's entry; stages wait at a full ring instead of dropping.
     pressure: bool = False
     local: bool = False
+    #: Whether TCP chains ask for ECN, and their packets are marked where a ring is long.
+    ecn: bool = False
     #: Waiting time of packets from which a ring counts as overloaded [us].
     waiting_us: float = 100.0
     #: Measured time [s], and warm-up [ms].
@@ -62,8 +68,8 @@ def render_plan(
 ) -> str:
     r"""Return the plan of a run.
 
-    Raises InvalidValueError for a missing core, and for features that only the simulator has: TCP sources, storage, a
-    time table.
+    Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses or with
+    small packets, and for features that only the simulator has: storage, a time table.
 
     Parameters
     ----------
@@ -93,6 +99,7 @@ def render_plan(
         f"wait_us {settings.waiting_us:g}",
         f"pressure {int(settings.pressure)}",
         f"local {int(settings.local)}",
+        f"ecn {int(settings.ecn)}",
         f"sample_us {settings.sample_us:g}",
         f"observe_ms {look_ms:g}",
         f"warm_up_ms {settings.warm_up_ms:g}",
@@ -109,6 +116,7 @@ def render_plan(
         rate = offered_mpps(chain, system)
         path = ",".join(chain.stages)
         lines.append(f"chain {chain.name} {rate:g} {settings.flow_count} {chain.packet_size_b} {path}")
+    lines += [f"tcp {chain.name} {chain.rtt_us:g}" for chain in system.chains if chain.responsive]
     for move in sorted(settings.moves, key=lambda move: move.at_s):
         node = "-" if move.node is None else move.node
         lines.append(f"move {move.stage} {move.core} {node} {1e3 * move.at_s:g}")
@@ -138,11 +146,13 @@ def require_runnable(system: ChainSystem) -> None:
         if stage.storage is not None:
             raise InvalidValueError(f"stage '{stage.name}' writes to storage, which is simulated only")
     for chain in system.chains:
-        if chain.responsive or chain.from_ms > 0.0 or chain.to_ms != float("inf"):
-            what = "a TCP source" if chain.responsive else "a time to send from or to"
+        if chain.from_ms > 0.0 or chain.to_ms != float("inf"):
             raise InvalidValueError(
-                f"chain '{chain.name}' has {what}, which is simulated only", hint="slomo chain simulate"
+                f"chain '{chain.name}' has a time to send from or to, which is simulated only",
+                hint="slomo chain simulate",
             )
+        if chain.responsive:
+            _require_tcp(chain, system)
         if chain.packet_size_b > _LONGEST_FRAME_B:
             raise InvalidValueError(
                 f"chain '{chain.name}' sends {chain.packet_size_b} B, a frame here has at most {_LONGEST_FRAME_B} B"
@@ -150,3 +160,20 @@ def require_runnable(system: ChainSystem) -> None:
     for name in (*(stage.name for stage in system.stages), *(chain.name for chain in system.chains)):
         if len(name) > _LONGEST_NAME:
             raise InvalidValueError(f"name '{name}' is longer than {_LONGEST_NAME} letters")
+
+
+def _require_tcp(chain: ServiceChain, system: ChainSystem) -> None:
+    """Raise InvalidValueError if the kernel's TCP cannot send through a chain."""
+    if chain.packet_size_b < _LEAST_TCP_FRAME_B:
+        raise InvalidValueError(
+            f"chain '{chain.name}' is tcp with packets of {chain.packet_size_b} B, "
+            f"needed {_LEAST_TCP_FRAME_B} B or more",
+            hint="packet_size_b: 1500",
+        )
+    for stage in system.stages:
+        if stage.name in chain.stages and stage_flags(stage)[1] in _REWRITE:
+            raise InvalidValueError(
+                f"chain '{chain.name}' is tcp, and its stage '{stage.name}' ({stage_flags(stage)[1]}) rewrites "
+                "addresses: on a host the receiver would not know the packets",
+                hint="take the stage out, or slomo chain simulate",
+            )

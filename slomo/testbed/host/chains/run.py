@@ -69,7 +69,8 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
         _clean(mark, parent)
     if run.last is None:
         raise _failure(process)
-    return replace(run.result(), notes=(*notes, *run.notes))
+    result = run.result()
+    return replace(result, notes=(*notes, *run.notes, *result.notes))
 
 
 def _failure(process: ManagedProcess) -> Exception:
@@ -184,6 +185,7 @@ class _Run:
         changes = 0 if self._weights is None else self._weights.changes
         return replace(
             chain_result,
+            notes=ecn_notes(chain_result),
             control_share=self._control_s / whole_s,
             weight_writes=changes,
             moves=tuple(self.moves),
@@ -193,6 +195,16 @@ class _Run:
         """Let the groups' files go."""
         if self._weights is not None:
             self._weights.close()
+
+
+def ecn_notes(result: HostChainResult) -> tuple[str, ...]:
+    """Return a note for each TCP chain whose ends did not agree on ECN."""
+    return tuple(
+        f"chain '{chain.name}' is tcp without ECN: it hears of losses alone "
+        "(nfvnice without `--without ecn` asks for it)"
+        for chain in result.chains
+        if chain.tcp is not None and not chain.tcp.ecn
+    )
 
 
 def scheduler_notes(stage: dict[str, Any], scheduler: str) -> Sequence[str]:
