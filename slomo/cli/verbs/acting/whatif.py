@@ -188,7 +188,7 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
             percent = promises[int(place)]
             slip = f"{percent / 100:g} for {percent:g} %" if percent > 1.0 else "0=0.9 for the first tenant"
             raise UsageError(
-                f"--slo '{text}', needed a tenant from 0 to {tenants - 1} and a share above 0 up to 1",
+                f"--slo '{text}' for {tenants} tenants, needed a place from 0 and a share above 0 up to 1",
                 hint=f"write {slip}",
             )
     return promises
