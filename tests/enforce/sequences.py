@@ -183,9 +183,12 @@ def _processes(name: str, folder: Path, pids: list[int]) -> Machine:
     cgroup, scheduler = CgroupBackend(), SchedulerBackend()
 
     def state() -> dict[str, object]:
-        said = {f"affinity:{pid}": sorted(os.sched_getaffinity(pid)) for pid in pids}
+        said: dict[str, object] = {f"affinity:{pid}": sorted(os.sched_getaffinity(pid)) for pid in pids}
         said |= {f"policy:{pid}": os.sched_getscheduler(pid) for pid in pids}
-        said |= {f"groups:{pid}": Path(f"/proc/{pid}/cgroup").read_text() for pid in pids}
+        ours = {"cpu", "cpuset", ""}  # the machine's manager may move processes in other hierarchies
+        for pid in pids:
+            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+            said[f"groups:{pid}"] = [line for line in lines if ours & {*line.split(":")[1].split(",")}]
         above = (cgroup.root / cgroup.hierarchy(name) / backends.PARENT for name in ("cpu", "cpuset"))
         mine = {group for parent in above if parent.is_dir() for group in (parent, *parent.glob("*/"))}
         return said | {f"group:{path}": True for path in mine}
