@@ -107,6 +107,19 @@ static void read_chain(struct chain_plan *plan, struct words *words)
 	plan->chain_count++;
 }
 
+static void read_log(struct chain_plan *plan, const struct words *words)
+{
+	struct plan_stage *stage;
+
+	if (words->count != 6)
+		fail(EXIT_USAGE, HINT, "a log needs stage, bytes, buffer, way and directory");
+	stage = &plan->stages[stage_number(plan, words->at[1])];
+	stage->log_bytes = (uint32_t)number_of("bytes per packet", words->at[2], 1, 65536);
+	stage->log_buffer = (uint32_t)number_of("a log's buffer", words->at[3], stage->log_bytes, 64 << 20);
+	stage->log_blocking = strcmp(words->at[4], "blocking") == 0;
+	copy_text(stage->log_directory, PLAN_PATH_BYTES, words->at[5]);
+}
+
 static void read_tcp(struct chain_plan *plan, const struct words *words)
 {
 	for (unsigned c = 0; words->count == 3 && c < plan->chain_count; c++) {
@@ -163,6 +176,8 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		read_chain(plan, words);
 	else if (strcmp(what, "move") == 0)
 		read_move(plan, words);
+	else if (strcmp(what, "log") == 0)
+		read_log(plan, words);
 	else if (strcmp(what, "tcp") == 0)
 		read_tcp(plan, words);
 	else if (strcmp(what, "ecn") == 0)

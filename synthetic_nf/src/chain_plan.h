@@ -14,6 +14,7 @@
  *   group PATH                 a control group to be made, and removed however the run ends
  *   stage NAME CPU SCHEDULER GROUP|- FLAGS...
  *   chain NAME MPPS FLOWS SIZES STAGE,STAGE,...
+ *   log STAGE BYTES BUFFER async|blocking DIRECTORY   the stage writes so many bytes per packet to a file without a name
  *   tcp CHAIN RTT_US           the kernel's TCP sends it, MPPS at most; its round trip outside the chain
  *   move STAGE CPU NODE|- MS   start the stage anew on a CPU, its memory on a node, and hand its rings over; after it is named
  */
@@ -38,6 +39,9 @@ struct plan_stage {
 	int cpu;
 	char scheduler[PLAN_NAME_BYTES]; /* "normal", "batch" or "rr" */
 	char group[PLAN_PATH_BYTES];     /* "" for none */
+	uint32_t log_bytes, log_buffer;   /* written to storage per packet, 0 for nothing; at a time */
+	bool log_blocking;
+	char log_directory[PLAN_PATH_BYTES];
 	struct options options;
 };
 

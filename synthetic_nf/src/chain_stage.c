@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "chain_stage.h"
 
+#include "chain_log.h"
 #include "chain_mbufs.h"
 #include "clock.h"
 #include "message.h"
@@ -32,6 +33,7 @@ struct stage {
 	struct stage_state *state;
 	struct nf_instance nf;
 	struct turn_watch turn;
+	struct chain_log *log;
 	uint32_t burst, most_behind, room;
 	bool mbufs;
 };
@@ -138,6 +140,8 @@ static uint32_t work(struct stage *stage, struct hop *hop)
 	if (stage->mbufs)
 		chain_mbufs_lend(packets, buffers, count, stage->room);
 	stage->nf.nf->process(&stage->nf, packets, count);
+	if (stage->log)
+		chain_log_add(stage->log, packets, count);
 	hand_on(stage, hop, buffers, packets, count);
 	counter_add(&hop->taken, count);
 	counter_add(&stage->state->served, count);
@@ -273,6 +277,7 @@ _Noreturn void chain_stage_run(struct chain_memory *memory, unsigned number, con
 	if (stage.mbufs)
 		chain_mbufs_take();
 	stage.nf.nf->start(&stage.nf);
+	stage.log = chain_log_open(stage.plan);
 	if (move)
 		take_over(&stage);
 	else

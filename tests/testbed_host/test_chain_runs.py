@@ -275,6 +275,25 @@ def test_tcp_without_the_right_to_a_namespace_is_told() -> None:
     assert "chain 'bulk' is tcp, but there is no right to a network namespace" in done.stderr
 
 
+@pytest.mark.parametrize("mode", ["async", "blocking"])
+def test_a_stage_writes_to_a_file_without_a_name(mode: str, tmp_path: Path) -> None:
+    """A stage that logs delivers packets, and leaves nothing in the directory."""
+    system = chain(f"  a: {{cycles: 120, core: CORE, storage: {{bytes_per_packet: 64, mode: {mode}, buffer_kib: 4}}}}")
+
+    result = run_chains_on_host(system, "cfs", settings=short(storage_dir=str(tmp_path)))
+
+    assert result.delivered_mpps > 0.0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_takes_no_file_is_told() -> None:
+    """The error names the stage and the directory."""
+    system = chain("  a: {cycles: 120, core: CORE, storage: {bytes_per_packet: 64}}")
+
+    with pytest.raises(TestbedError, match="stage 'a' cannot make a file in '/proc'"):
+        run_chains_on_host(system, "cfs", settings=short(storage_dir="/proc"))
+
+
 def require_tun() -> None:
     """Skip, with the reason, where there is no tun device or no right to network namespaces."""
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):

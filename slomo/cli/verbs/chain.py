@@ -33,6 +33,7 @@ def command() -> None:
 @click.option(
     "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Of slomo-nf."
 )
+@click.option("--storage-dir", metavar="DIR", help="Where stages with storage: write; that of temporary files.")
 @click.option(
     "--move",
     multiple=True,

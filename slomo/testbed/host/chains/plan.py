@@ -3,6 +3,7 @@
 `synthetic_nf/src/chain_plan.h` defines the statements; this module refuses chains that cannot run on a host.
 """
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ class ChainRunSettings:
     warm_up_ms: float = 300.0
     #: Interval of cost samples [us]; 0 for none.
     sample_us: float = 1000.0
+    #: Directory of the files that stages write; None for that of temporary files.
+    storage_dir: str | None = None
     #: Flows of each chain's traffic.
     flow_count: int = 1024
     #: CPU of the manager; None for one without a stage.
@@ -69,7 +72,8 @@ def render_plan(
     r"""Return the plan of a run.
 
     Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses or with
-    small packets, and for features that only the simulator has: storage, a time table.
+    small packets, for a directory with
+    spaces, and for a time table, which only the simulator has.
 
     Parameters
     ----------
@@ -112,6 +116,12 @@ def render_plan(
         group = "-" if groups is None else str(groups[stage.name])
         words = " ".join(stage_flags(stage))
         lines.append(f"stage {stage.name} {stage.core} {settings.scheduler} {group} {words}")
+    for stage in system.stages:
+        if stage.storage is not None:
+            way = "blocking" if stage.storage.blocking else "async"
+            where = _storage_directory(settings)
+            buffer_b = max(stage.storage.buffer_b, stage.storage.bytes_per_packet)
+            lines.append(f"log {stage.name} {stage.storage.bytes_per_packet} {buffer_b:.0f} {way} {where}")
     for chain in system.chains:
         rate = offered_mpps(chain, system)
         path = ",".join(chain.stages)
@@ -121,6 +131,13 @@ def render_plan(
         node = "-" if move.node is None else move.node
         lines.append(f"move {move.stage} {move.core} {node} {1e3 * move.at_s:g}")
     return "\n".join(lines)
+
+
+def _storage_directory(settings: ChainRunSettings) -> str:
+    directory = settings.storage_dir or tempfile.gettempdir()
+    if len(directory.split()) != 1:
+        raise InvalidValueError(f"storage directory '{directory}' has spaces", hint="--storage-dir /var/tmp")
+    return directory
 
 
 def offered_mpps(chain: ServiceChain, system: ChainSystem) -> float:
@@ -143,8 +160,6 @@ def require_runnable(system: ChainSystem) -> None:
                 f"stage '{stage.name}' is on core {stage.core}, this process may use {', '.join(map(str, cores))}",
                 hint="change core: in the document, or see taskset -p $$",
             )
-        if stage.storage is not None:
-            raise InvalidValueError(f"stage '{stage.name}' writes to storage, which is simulated only")
     for chain in system.chains:
         if chain.from_ms > 0.0 or chain.to_ms != float("inf"):
             raise InvalidValueError(
