@@ -93,6 +93,13 @@ def judged(
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 
 
+def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None:
+    """Return the mean held-out error at a saturated throughput, as a share of solo; None without held-out errors."""
+    if model.response is None or not model.response.calibration.count:
+        return None
+    return model.response.calibration.usual_error(max(1.0 - possible_mpps / model.solo_mpps, 0.0), kind)
+
+
 @lru_cache(maxsize=4096)
 def doubted(model: NFModel, coverage: float) -> str | None:
     """Return why an NF's answer beside others cannot be judged (`slomo.models.evidence`); None if it can."""

@@ -10,7 +10,7 @@ import numpy as np
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
-from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside
+from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside, usual_error
 from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
 from slomo.models.evidence import TRANSFER, Evidence, evidence_of
@@ -125,9 +125,7 @@ class Solved:
             carried = self.server.tenants[number].model.solo_is_carried and untold is not None
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, one.place[here])[0].tolist() if one.may_move_more(here) else ()
-        subject, calibration = self.server.tenants[number].model, profiled.calibration
-        loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
-        error = calibration.usual_error(loss, one.kind(here)) if calibration.count else None
+        error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kind(here))
         verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()

@@ -27,12 +27,14 @@ from slomo.equilibrium.judgement import (
     judged,
     moved_beside,
     moved_by_each,
+    usual_error,
 )
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import FixedPoints, Joint
 from slomo.errors import InvalidValueError, SlomoError
 from slomo.models.applicability import VERDICTS as BEST_FIRST
 from slomo.models.library import ModelLibrary
+from slomo.models.neighbourhood import beside
 from slomo.models.sharing import ports_full
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.predictor import Predictor
@@ -394,5 +396,7 @@ class _PlainMachine:
         moved = moved_beside(moved_by_each(self.models, solved.members[[row]], point), 0)[0]
         channel = channel_load(self.models, solved.members[[row]], point)[0]
         why = doubted(self.models[members[0]], coverage)
-        reasons = judged(response, joint.pressure[row, 0], moved.tolist(), float(channel))[1]
+        kind = int(beside(solved.members[[row], 1:])[0])
+        error = usual_error(self.models[members[0]], float(joint.throughput_mpps[row, 0]), kind)
+        reasons = judged(response, joint.pressure[row, 0], moved.tolist(), float(channel), error)[1]
         return reasons if why is None else (why, *reasons)
