@@ -236,7 +236,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.make is None:
         name = NAME if given.variant == "base" else f"{NAME}-{given.variant}"
-        report(find_dataset(name))
+        report(find_dataset(name, Path(__file__).parents[1] / "datasets"))
         return 0
     dataset = make(given.make, given.variant, given.runs, given.mixes, given.jobs)
     if given.out is not None:
