@@ -150,7 +150,7 @@ def functions(machine: str) -> tuple[str, ...]:
     if machine == MACHINES[-1]:
         return OTHERS
     shipped = find_dataset(f"slomo-{machine}")
-    return tuple(shipped.workload(key).nf for key in shipped.targets)
+    return tuple(dict.fromkeys(shipped.workload(key).nf for key in shipped.targets))
 
 
 def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> ProfileDataset:

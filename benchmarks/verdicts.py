@@ -56,7 +56,7 @@ def sets(given: Namespace) -> Iterator[tuple[str, ModelLibrary, ProfileDataset]]
     settings = {"seed": given.seed, "store": given.store, "jobs": given.jobs}
     for machine in MACHINES:
         whole = find_dataset(f"slomo-{machine}")
-        names = [whole.workload(key).nf for key in whole.targets]
+        names = list(dict.fromkeys(whole.workload(key).nf for key in whole.targets))
         plan = mixes_plan(names, machine, 120, stream="test", seed=given.seed)
         mixes = drawn.run(plan, drawn.machine_of(machine), Namespace(**settings))
         for name, profile in (("grid", whole), ("60 runs", fewer(whole, 60, given.seed))):
