@@ -99,9 +99,11 @@ _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "agents"}
 OPERATIONS = (
     Operation("GET", "/v1/agents", agents, "List what the agents of the nodes reported last.", tag="agents"),
     Operation("POST", "/v1/agents/{node}", report, "Keep what the agent of a node reports.", body=AgentReport,
-              scope="observe", tag="agents"),
-    Operation("GET", "/v1/agents/{node}/plan", plan, "Show the plan that a node's agent carries out.", tag="agents"),
-    Operation("PUT", "/v1/agents/{node}/plan", put_plan, "Give a node's agent a plan.", body=NodePlan, **_WRITES),
+              scope="observe", statuses=(404,), tag="agents"),
+    Operation("GET", "/v1/agents/{node}/plan", plan, "Show the plan that a node's agent carries out.",
+              statuses=(404,), tag="agents"),
+    Operation("PUT", "/v1/agents/{node}/plan", put_plan, "Give a node's agent a plan.", body=NodePlan,
+              statuses=(404,), **_WRITES),
     Operation("DELETE", "/v1/agents/{node}/plan", drop_plan, "Take a node's plan back; its agent undoes it.",
               statuses=(404,), **_WRITES),
 )  # fmt: skip
