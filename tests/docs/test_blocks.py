@@ -5,8 +5,9 @@ A comment on the line above a block says how it runs, and why, ``<!-- long, need
 - ``long`` (minutes of computing) and ``needs NAME`` (a name of tests/docs/needs.py): only `make docs-blocks` runs it,
   where that is to be had; a block that needs ``clone`` runs in a clone of this checkout;
 - ``exit 0 or 1``: the codes that it may end with;
-- ``started``: a service that runs until the page ends; the rest of the page asks the first one;
-- ``not run``: it cannot run on one machine.
+- ``exit 3 without NAME``: what the page states for a machine that lacks something: there a command of the block must
+  end with this code (the others with 0) and say what the ``text`` block behind it shows; elsewhere as ``needs NAME``;
+- ``started``: a service that runs until the page ends; the rest of the page asks the first one.
 
 Every page starts in an empty folder and makes what it needs. Campaigns are made smaller (fewer runs and mixes), nothing
 else is changed; what a page makes by the same commands as a page before, in the same order and from nothing, is not
@@ -24,7 +25,7 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -60,7 +61,8 @@ WRITTEN = ("yaml", "toml", "json", "text")
 NAMED = re.compile(r"# ([\w.-]+\.(?:ya?ml|csv|toml|py))\b")
 #: A block whose lines share a variable, a function, a loop or a text is one script.
 SCRIPT = re.compile(r"^\s*(\w+=|\w+\(\)|export |for |\()|<<", re.M)
-MARK = re.compile(r"long|started|not run|exit \d+( or \d+)*|needs \w+")
+MARK = re.compile(r"long|started|exit \d+( or \d+)*|exit \d+ without \w+|needs \w+")
+WITHOUT = re.compile(r"exit (\d+) without (\w+)")
 #: Exit code of a machine that is too restless to measure on.
 UNSTABLE = 4
 #: Whether blocks run that are long or need something: `make docs-blocks`.
@@ -76,23 +78,41 @@ class Block:
     line: int
     marks: tuple[str, ...] = ()
     reason: str = ""
+    answer: str = ""  #: what is printed where something is lacking: the ``text`` block behind
 
     @property
     def exits(self) -> tuple[int, ...]:
         """Return the codes that it may end with."""
-        told = [mark for mark in self.marks if mark.startswith("exit ")]
+        if self.refused is not None:
+            return 0, self.refused
+        told = [mark for mark in self.marks if mark.startswith("exit ") and not WITHOUT.fullmatch(mark)]
         return tuple(int(code) for mark in told for code in re.findall(r"\d+", mark)) or (0,)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Return what it needs."""
-        return tuple(mark.removeprefix("needs ") for mark in self.marks if mark.startswith("needs "))
+        told = [mark.removeprefix("needs ") for mark in self.marks if mark.startswith("needs ")]
+        return (*told, *(match[2] for mark in self.marks if (match := WITHOUT.fullmatch(mark))))
+
+    @property
+    def refused(self) -> int | None:
+        """Return the exit code that the page states for a machine like this one, which lacks something, or None."""
+        stated = [match for mark in self.marks if (match := WITHOUT.fullmatch(mark)) and not NEEDS[match[2]]()]
+        return int(stated[0][1]) if stated else None
 
     def lacks(self) -> str:
         """Return why it does not run here now, or nothing."""
-        if "not run" in self.marks or (not ALL and ("long" in self.marks or self.needs)):
+        refused = self.refused is not None
+        if not ALL and ("long" in self.marks or (self.needs and not refused)):
             return self.reason
-        return ", ".join(f"needs {name}" for name in self.needs if not NEEDS[name]())
+        return "" if refused else ", ".join(f"needs {name}" for name in self.needs if not NEEDS[name]())
+
+    def check_refusal(self, codes: list[int], said: str) -> None:
+        """Check that what lacks is told, with the code and in the words of the page."""
+        assert self.refused in codes, (self, codes)
+        assert self.answer, f"line {self.line}: the page does not show what is said without it"
+        for line in self.answer.splitlines():
+            assert all(part in said for part in line.split("...")), (line, said)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -102,7 +122,8 @@ def blocks(page: Path) -> list[Block]:
         marks, _, reason = (match["mark"] or "").partition(": ")
         line = text.count("\n", 0, match.start()) + 1
         listed.append(Block(match["language"], match["code"], line, tuple(filter(None, marks.split(", "))), reason))
-    return listed
+    behind = [after.code if after.language == "text" else "" for after in listed[1:]] + [""]
+    return [replace(block, answer=answer) for block, answer in zip(listed, behind, strict=True)]
 
 
 def shortened(code: str) -> str:
@@ -237,12 +258,16 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
         elif "started" in block.marks:
             began = services.enter_context(started(code.strip(), tmp_path, installed))
             port = port or str(began)
+        elif block.language == "python" and block.refused is not None:
+            done = run([str(installed / "python"), "-c", "\n".join([*told, code])], tmp_path, installed)
+            block.check_refusal([done.returncode], done.stderr)
         elif block.language == "python":
             told.append(code)
         else:
             assert block.language == "sh", f"{page.name}, line {block.line}: '{block.language}' does not run"
             prepare(block.needs, tmp_path, services)
             whole = "clone" in block.needs or SCRIPT.search(code)
+            codes, said = [], ""
             for line in [code] if whole else code.replace("\\\n", " ").splitlines():
                 where = tmp_path / "clone" if "clone" in block.needs else tmp_path
                 done = run_line(line, lines, where, installed, made)
@@ -250,8 +275,11 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
                 assert done.returncode in block.exits, (
                     f"{page.name}, line {block.line}: {line} ended with {done.returncode}\n{done.stderr[-2000:]}"
                 )
+                codes, said = [*codes, done.returncode], said + done.stderr
                 if done.returncode == UNSTABLE:  # nothing to go on with
                     break
+            if block.refused is not None:
+                block.check_refusal(codes, said)
     if told:
         done = run([str(installed / "python"), "-c", "\n".join(told)], tmp_path, installed)
         assert done.returncode == 0, f"{page.name}:\n{done.stderr[-2000:]}"
