@@ -16,7 +16,9 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from slomo.report.acting_figures import chains_over_time
 from slomo.testbed.host.chains.looks import HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, StorageWrites
@@ -236,6 +238,63 @@ def show_tcp(given: argparse.Namespace) -> None:
             print(told + goal)
 
 
+def mean_rate(result: HostChainResult, chain: int, from_s: float, to_s: float) -> float:
+    """Return a chain's mean throughput [Mpps] over a part of the series."""
+    looks = [look for look in result.series if from_s <= look.time_s <= to_s]
+    return (looks[-1].delivered[chain] - looks[0].delivered[chain]) / (looks[-1].time_s - looks[0].time_s) / 1e6
+
+
+def run_series(system: ChainSystem, way: Way, seconds: float) -> HostChainResult:
+    """Run with a state every 100 ms, counted from the first packet on."""
+    settings = ChainRunSettings(seconds=seconds, warm_up_ms=0.0, series_ms=100.0)
+    return run_chains_on_host(system, way.policy, scheduler=way.scheduler, without=way.without, settings=settings)
+
+
+def costs_change(way: Way) -> HostChainResult:
+    """Run two functions of 550 cycles for 40 s; the first one's cost triples from 15 to 30 s."""
+    system = side_by_side((550, 550), (5.0, 5.0))
+    changing = replace(system.stages[0], cycles_from=((15.0, 1650.0), (30.0, 550.0)))
+    return run_series(replace(system, stages=(changing, *system.stages[1:])), way, 40.0)
+
+
+def settled_s(result: HostChainResult, from_s: float) -> float:
+    """Return how long after a change both chains' rates are within a tenth of each other; infinity for never."""
+    equal = (at for at, (one, other) in result.rates() if at > from_s and abs(one / other - 1) < 0.1)
+    return next(equal, float("inf")) - from_s
+
+
+def udp_comes(way: Way, third_core: int, figure: Path | None = None) -> tuple[float, float, float]:
+    """Return TCP's throughput [Mpps] before, beside and after ten UDP flows that come from 15 to 40 s, as in the paper.
+
+    There the third function, which only UDP passes, has a core of its own; here it may have what the manager leaves.
+    """
+    system = tcp_beside(10, 4.0)
+    tcp, *udp = system.chains
+    chains = (tcp, *(replace(chain, from_ms=15_000.0, to_ms=40_000.0) for chain in udp))
+    stages = (*system.stages[:2], replace(system.stages[2], core=third_core))
+    result = run_series(replace(system, stages=stages, chains=chains), way, 50.0)
+    if figure is not None:
+        chains_over_time(result).savefig(figure)
+    return mean_rate(result, 0, 5, 15), mean_rate(result, 0, 16, 40), mean_rate(result, 0, 42, 50)
+
+
+def show_series(given: argparse.Namespace) -> None:
+    """Costs that change, and UDP that comes and goes, over 40 and 50 s."""
+    print("\n# Two functions of 550 cycles, 5 Mpps each; the first costs 1650 from 15 to 30 s: rates [Mpps]")
+    for way in (ALONE[0], NICE[0]):
+        result = costs_change(way)
+        spans = [[mean_rate(result, chain, *span) for chain in (0, 1)] for span in ((5, 15), (16, 30), (31, 40))]
+        print(f"{way.name:14s} " + " | ".join(map(numbers, spans)) + f", equal after {settled_s(result, 15):.1f} s")
+        if given.figures:
+            chains_over_time(result).savefig(given.figures / f"costs-{way.name}.svg")
+    print("\n# TCP of 4 Gbit/s, ten UDP flows from 15 to 40 s: TCP [Mpps] before, beside, after")
+    for core in dict.fromkeys((CORE, min(os.sched_getaffinity(0)))):
+        for way in (ALONE[0], NICE[0]):
+            place = given.figures and given.figures / f"tcp-{way.name}-{core}.svg"
+            spans = udp_comes(way, core, place)
+            print(f"{way.name:14s} third function on core {core}: {numbers(spans)}, {spans[1] / spans[0]:.0%} kept")
+
+
 def disk_gain(kib: float, given: argparse.Namespace) -> tuple[list[float], list[float]]:
     """Return goodput with asynchronous over blocking writes to a real file, and over no writes, by round."""
     rates: dict[bool | None, list[float]] = {}
@@ -285,8 +344,11 @@ def main() -> int:
     parser.add_argument("--build", choices=["portable", "dpdk"], default="portable")
     parser.add_argument("--quick", action="store_true", help="two rounds of a fifth of a second")
     parser.add_argument(
-        "--only", choices=["functions", "chain", "orders", "shared", "tcp", "disk", "overhead"], action="append"
+        "--only",
+        choices=["functions", "chain", "orders", "shared", "tcp", "series", "disk", "overhead"],
+        action="append",
     )
+    parser.add_argument("--figures", type=Path, help="folder for the plots of --only series")
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.seconds = 2, 0.2
@@ -297,6 +359,7 @@ def main() -> int:
         "functions": lambda: show_functions(given),
         "shared": lambda: show_shared(given),
         "tcp": lambda: show_tcp(given),
+        "series": lambda: show_series(given),
         "disk": lambda: show_disk(given),
         "overhead": lambda: show_overhead(given),
     }

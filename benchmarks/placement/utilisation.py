@@ -8,8 +8,9 @@ confidence at which at most 1 % of the admitted promises break; that can be know
     slomo train datasets/slomo-e5-2620v4/measurements.parquet --models DIR/models
     python benchmarks/placement/utilisation.py DIR --seed 1
 
-Beside it: a server for each request, E2 (adds instances where throughput falls short), and Dobrescu's first fit as ResQ
-(NSDI'18) describes it, none of which has a confidence.
+Beside it: a server for each request; E2, which adds up to four instances where throughput falls short, as it is and at
+equal safety; and Dobrescu's first fit as ResQ (NSDI'18) describes it. E2 has no confidence: it may use the most cores
+of a server at which as few promises break, which is all that an operator could turn.
 """
 
 import argparse
@@ -37,8 +38,7 @@ PREDICTORS = {
     "dobrescu": ("predicted", "dobrescu", "composed"),
     "bubbleup": ("predicted", "bubbleup", "composed"),
 }
-#: Line -> policy and model, as published, without a confidence.
-PUBLISHED = {"e2": ("e2", "default"), "dobrescu first fit": ("dobrescu", "dobrescu")}
+E2_INSTANCES = 4
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ class Admitted:
     requests: int
     broken: float
     confidence: float | None = None
+    cores: int | None = None
 
     def __str__(self) -> str:
         asked = "" if self.confidence is None else f" at {self.confidence:g}"
+        asked += "" if self.cores is None else f" on {self.cores} cores"
         return f"{self.requests} admitted, {100 * self.broken:.1f} % broken{asked}"
 
 
@@ -80,15 +82,19 @@ def compared(library: ModelLibrary, seed: int, replicas: int = 1) -> dict[str, A
             for confidence in CONFIDENCES
         )
         found[name] = safest(admitted(placer, requests, judge, confidence) for placer, confidence in placers)
-    for name, (policy, model) in PUBLISHED.items():
-        found[name] = admitted(
-            Placer(library, cluster(), policy, model=model, observe=judge.throughput), requests, judge
-        )
-    return found
+    first_fit = Placer(library, cluster(), "dobrescu", model="dobrescu", observe=judge.throughput)
+    found["dobrescu first fit"] = admitted(first_fit, requests, judge)
+    scaled = [replace(each, replicas=E2_INSTANCES) for each in requests]
+    by_cores = [
+        replace(admitted(Placer(library, cluster(cores), "e2", observe=judge.throughput), scaled, judge), cores=cores)
+        for cores in range(CORES, 0, -1)
+    ]
+    return {**found, "e2": by_cores[0], "e2, equal safety": safest(by_cores)}
 
 
-def cluster() -> Cluster:
-    return Cluster.uniform(MACHINE, SERVERS, sockets=1)
+def cluster(cores: int = CORES) -> Cluster:
+    """Return the servers, of which so many cores may be used."""
+    return Cluster.uniform(MACHINE, SERVERS, sockets=1, cores_reserved=CORES - cores)
 
 
 def admitted(placer: Placer, requests: Iterable[Request], judge: Judge, confidence: float | None = None) -> Admitted:

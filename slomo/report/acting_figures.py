@@ -10,6 +10,8 @@ from slomo.report.tables import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from slomo.testbed.host.chains.looks import HostChainResult
+
 
 def before_after_figure(
     bars: Mapping[str, float], reference: float | None = None, meaning: str = "no noise"
@@ -33,6 +35,40 @@ def before_after_figure(
     axes.set_ylabel("throughput [Mpps]")
     axes.set_ylim(0, 1.12 * max([*bars.values(), reference or 0.0], default=1.0))
     axes.tick_params(axis="x", labelrotation=20 if len(bars) > 4 else 0)
+    return figure
+
+
+def chains_over_time(result: "HostChainResult") -> "Figure":
+    """Draw throughput of every chain above the processor time per packet of every stage, over time.
+
+    Examples
+    --------
+    >>> from slomo.testbed.host.chains.looks import HostChainResult
+    >>> len(chains_over_time(HostChainResult(1.0, (), (), 0.5)).axes)
+    2
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    rates = result.rates()
+    for number, chain in enumerate(result.chains):
+        line = [(at_s, each[number]) for at_s, each in rates]
+        top.plot(*zip(*line, strict=True), label=chain.name, color=COLOURS[number % len(COLOURS)], linewidth=1.4)
+    for number, stage in enumerate(result.stages):
+        paid = [(look.time_s, look.stages[number].paid_cycles) for look in result.series]
+        costs = [(at_s, cost) for at_s, cost in paid if cost is not None]
+        if costs:
+            bottom.plot(
+                *zip(*costs, strict=True), label=stage.name, color=COLOURS[number % len(COLOURS)], linewidth=1.4
+            )
+    for axes, label in ((top, "throughput [Mpps]"), (bottom, "cost [cycles/packet]")):
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.01)
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    bottom.set_xlabel("time [s]")
     return figure
 
 

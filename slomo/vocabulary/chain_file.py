@@ -46,6 +46,10 @@ class StageEntry(Struct, forbid_unknown_fields=True):
         _Cycles | Annotated[list[_Cycles], Meta(min_length=1, max_length=64)] | None,
         Meta(description="cycles of pure work per packet, one number or several to draw from; or give nf"),
     ] = None
+    cycles_from: Annotated[
+        dict[_Positive, _Cycles],
+        Meta(max_length=16, description="seconds after the first packet -> cycles from then on; on a host only"),
+    ] = {}
     priority: Annotated[_Positive, Meta(description="factor on NFVnice's share")] = 1.0
     shares: Annotated[float, Meta(description="fixed CPU shares, 2 to 262144")] = DEFAULT_SHARES
     storage: WritesEntry | None = None

@@ -25,6 +25,7 @@ from slomo.vocabulary.workload_text import parse_workload
 
 #: Limits of a CPU cgroup's ``cpu.shares`` (version 1), kernel/sched/sched.h.
 LEAST_SHARES, MOST_SHARES = 2, 262_144
+_MOST_CHANGES = 16
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class ChainStage:
     workload: Workload | None = None
     #: Work per packet [cycles]; of several, one is drawn for each packet. Empty with a workload.
     cycles: tuple[float, ...] = ()
+    #: Times since the first packet [s] and the cycles per packet from then on, in order; on a host only.
+    cycles_from: tuple[tuple[float, float], ...] = ()
     #: Factor on its share under NFVnice.
     priority: float = 1.0
     #: Fixed CPU shares, for policies that set none.
@@ -69,6 +72,13 @@ class ChainStage:
         if self.core < 0 or not 0.0 < self.priority < float("inf"):
             raise InvalidValueError(
                 f"stage '{self.name}': core {self.core}, priority {self.priority:g}, needed 0 or more, and above 0"
+            )
+        times = [0.0, *(at_s for at_s, _ in self.cycles_from)]
+        if self.cycles_from and (not self.cycles or times != sorted(set(times)) or len(times) > _MOST_CHANGES + 1):
+            raise InvalidValueError(
+                f"stage '{self.name}': cycles_from has times {', '.join(f'{at:g}' for at in times[1:])} s, "
+                f"needed at most {_MOST_CHANGES} above 0 in their order, and cycles to begin with",
+                hint="cycles: 550, cycles_from: {15: 1650}",
             )
         checked_shares(self.name, self.shares)
 
@@ -211,6 +221,7 @@ def _stage(name: str, entry: StageEntry) -> ChainStage:
         core=entry.core,
         workload=None if entry.nf is None else parse_workload(entry.nf),
         cycles=() if cycles is None else tuple(cycles) if isinstance(cycles, list) else (cycles,),
+        cycles_from=tuple(sorted(entry.cycles_from.items())),
         priority=entry.priority,
         shares=checked_shares(name, entry.shares),
         storage=None

@@ -112,7 +112,7 @@ static void do_seldom(struct manager *manager, uint64_t now)
 	}
 	if (now >= manager->next_observation) {
 		manager->next_observation += ticks(plan->observe_ms / 1e3);
-		chain_report_observation(&manager->looks, manager->memory, &manager->marks,
+		chain_report_observation(&manager->looks, manager->memory, manager->source, &manager->marks,
 					 (double)(now - manager->begin) / clock_hz());
 		manager->code = chain_children_ended(&manager->children);
 	}

@@ -4,6 +4,7 @@
 #include "message.h"
 #include "text_file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,7 @@ static void read_chain(struct chain_plan *plan, struct words *words)
 		chain->sizes[chain->size_count++] = (uint32_t)number_of("a packet's size", size, 60, 1514);
 	}
 	read_path(plan, chain, words->at[5]);
+	chain->to_ms = INFINITY;
 	plan->chain_count++;
 }
 
@@ -120,21 +122,32 @@ static void read_log(struct chain_plan *plan, const struct words *words)
 	copy_text(stage->log_directory, PLAN_PATH_BYTES, words->at[5]);
 }
 
+/* The chain that a line of so many words is about. */
+static struct plan_chain *chain_of(struct chain_plan *plan, const struct words *words, int count)
+{
+	for (unsigned c = 0; words->count == count && c < plan->chain_count; c++)
+		if (strcmp(plan->chains[c].name, words->at[1]) == 0)
+			return &plan->chains[c];
+	fail(EXIT_USAGE, HINT, "a line '%s' needs a chain named before, and %d words", words->at[0], count);
+}
+
 static void read_tcp(struct chain_plan *plan, const struct words *words)
 {
-	for (unsigned c = 0; words->count == 3 && c < plan->chain_count; c++) {
-		struct plan_chain *chain = &plan->chains[c];
+	struct plan_chain *chain = chain_of(plan, words, 3);
 
-		if (strcmp(chain->name, words->at[1]) == 0) {
-			chain->tcp = true;
-			chain->rtt_us = number_of("a round trip", words->at[2], 0, 1e6);
-			if (chain->sizes[0] < TCP_FRAME_LEAST)
-				fail(EXIT_USAGE, "packet_size_b: 1500", "chain '%s' is tcp with frames of %u bytes, needed %d or more",
-				     chain->name, chain->sizes[0], TCP_FRAME_LEAST);
-			return;
-		}
-	}
-	fail(EXIT_USAGE, HINT, "a tcp line needs a chain named before and a round trip");
+	chain->tcp = true;
+	chain->rtt_us = number_of("a round trip", words->at[2], 0, 1e6);
+	if (chain->sizes[0] < TCP_FRAME_LEAST)
+		fail(EXIT_USAGE, "packet_size_b: 1500", "chain '%s' is tcp with frames of %u bytes, needed %d or more",
+		     chain->name, chain->sizes[0], TCP_FRAME_LEAST);
+}
+
+static void read_when(struct chain_plan *plan, const struct words *words)
+{
+	struct plan_chain *chain = chain_of(plan, words, 4);
+
+	chain->from_ms = number_of("when a chain begins", words->at[2], 0, 1e12);
+	chain->to_ms = number_of("when a chain ends", words->at[3], chain->from_ms, INFINITY);
 }
 
 static void read_move(struct chain_plan *plan, const struct words *words)
@@ -180,6 +193,8 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		read_log(plan, words);
 	else if (strcmp(what, "tcp") == 0)
 		read_tcp(plan, words);
+	else if (strcmp(what, "when") == 0)
+		read_when(plan, words);
 	else if (strcmp(what, "ecn") == 0)
 		plan->ecn = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "ring") == 0)

@@ -14,6 +14,7 @@
  *   group PATH                 a control group to be made, and removed however the run ends
  *   stage NAME CPU SCHEDULER GROUP|- FLAGS...
  *   chain NAME MPPS FLOWS SIZES STAGE,STAGE,...
+ *   when CHAIN FROM_MS TO_MS   it sends only then, since the first packet
  *   log STAGE BYTES BUFFER async|blocking DIRECTORY   the stage writes so many bytes per packet to a file without a name
  *   tcp CHAIN RTT_US           the kernel's TCP sends it, MPPS at most; its round trip outside the chain
  *   move STAGE CPU NODE|- MS   start the stage anew on a CPU, its memory on a node, and hand its rings over; after it is named
@@ -55,6 +56,7 @@ struct plan_chain {
 	unsigned length;
 	bool tcp;
 	double rtt_us;
+	double from_ms, to_ms;
 };
 
 struct plan_move {

@@ -153,8 +153,8 @@ static bool has_moved(const struct chain_memory *memory, const struct chain_look
 	return false;
 }
 
-static void print_look(const struct chain_memory *memory, const struct chain_looks *looks, const struct chain_marks *marks,
-		       double time_s, const uint64_t *costs)
+static void print_look(const struct chain_memory *memory, const struct chain_source *source, const struct chain_looks *looks,
+		       const struct chain_marks *marks, double time_s, const uint64_t *costs)
 {
 	const struct chain_plan *plan = memory->plan;
 
@@ -166,6 +166,9 @@ static void print_look(const struct chain_memory *memory, const struct chain_loo
 	printf("],\"stopped\":[");
 	for (unsigned c = 0; c < plan->chain_count; c++)
 		printf("%s%d", c ? "," : "", marks->pressed[c]);
+	printf("],\"delivered\":[");
+	for (unsigned c = 0; c < plan->chain_count; c++)
+		printf("%s%llu", c ? "," : "", LONG(chain_source_counters(source, c)->delivered));
 	puts("]}");
 	fflush(stdout);
 }
@@ -175,8 +178,8 @@ static void smooth(double *rate, double weight, uint64_t events, double elapsed_
 	*rate += weight * ((double)events / elapsed_s - *rate);
 }
 
-void chain_report_observation(struct chain_looks *looks, const struct chain_memory *memory, const struct chain_marks *marks,
-			      double time_s)
+void chain_report_observation(struct chain_looks *looks, const struct chain_memory *memory, const struct chain_source *source,
+			      const struct chain_marks *marks, double time_s)
 {
 	const struct chain_plan *plan = memory->plan;
 	double loads[STAGES_MOST], elapsed_s = time_s - looks->time_s;
@@ -198,7 +201,7 @@ void chain_report_observation(struct chain_looks *looks, const struct chain_memo
 		return;
 	memcpy(looks->said, loads, sizeof(loads));
 	looks->said_s = time_s;
-	print_look(memory, looks, marks, time_s, costs);
+	print_look(memory, source, looks, marks, time_s, costs);
 }
 
 static void print_turns(const struct turn_counts *a, const struct turn_counts *b)

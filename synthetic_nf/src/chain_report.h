@@ -38,8 +38,8 @@ void chain_snapshot_take(struct chain_snapshot *snapshot, const struct chain_mem
 
 void chain_report_ready(const struct chain_memory *memory, bool manager_first);
 /* Print a look unless it says what the last one said: all loads within `observe_change` of theirs, for up to 100 ms. */
-void chain_report_observation(struct chain_looks *looks, const struct chain_memory *memory, const struct chain_marks *marks,
-			      double time_s);
+void chain_report_observation(struct chain_looks *looks, const struct chain_memory *memory, const struct chain_source *source,
+			      const struct chain_marks *marks, double time_s);
 void chain_report_end(const struct chain_memory *memory, const struct chain_snapshot *from, const struct chain_snapshot *to);
 
 #endif

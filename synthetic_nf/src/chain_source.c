@@ -15,7 +15,7 @@ struct chain_entry {
 	struct traffic traffic[SIZES_MOST];
 	unsigned next_size;
 	uint32_t next_frame;
-	double ticks_per_packet;
+	double ticks_per_packet, due_most;
 	uint64_t begun, due;
 	struct chain_tcp *tcp;
 	struct chain_counters counters;
@@ -52,8 +52,20 @@ struct chain_source *chain_source_create(struct chain_memory *memory)
 
 void chain_source_start(struct chain_source *source, uint64_t now_ticks)
 {
-	for (unsigned c = 0; c < source->memory->plan->chain_count; c++)
-		source->entries[c].begun = now_ticks;
+	for (unsigned c = 0; c < source->memory->plan->chain_count; c++) {
+		const struct plan_chain *chain = &source->memory->plan->chains[c];
+
+		source->entries[c].begun = now_ticks + (uint64_t)(chain->from_ms * clock_hz() / 1e3);
+		source->entries[c].due_most = (chain->to_ms - chain->from_ms) * chain->rate_mpps * 1e3;
+	}
+}
+
+/* Packets that should have come by now, since the chain began to send and until it stopped. */
+static uint64_t due_by(const struct chain_entry *entry, uint64_t now)
+{
+	double due = now > entry->begun ? (double)(now - entry->begun) / entry->ticks_per_packet : 0;
+
+	return (uint64_t)(due < entry->due_most ? due : entry->due_most);
 }
 
 static void fill(struct chain_entry *entry, const struct plan_chain *chain, struct chain_buffer *buffer, uint64_t now)
@@ -129,8 +141,7 @@ void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const b
 	for (unsigned c = 0; c < source->memory->plan->chain_count; c++) {
 		struct chain_entry *entry = &source->entries[c];
 		struct hop *hop = &source->memory->hops[c][0];
-		uint64_t due = (uint64_t)((double)(now_ticks - entry->begun) / entry->ticks_per_packet);
-		uint64_t count = due - entry->due, put;
+		uint64_t due = due_by(entry, now_ticks), count = due - entry->due, put;
 
 		if (entry->tcp) {
 			chain_tcp_return(entry->tcp, now_ticks);

@@ -9,16 +9,27 @@
 #include "nf.h"
 #include "random.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COSTS_MOST 16
+#define CHANGES_MOST 16
 #define TRIAL_STEPS 4096
 #define TRIALS 200
 
 enum { COUNTER_STEPS, COUNTER_STEPS_PER_TICK_1000 };
 
+/* From so many ticks after the first packet on, every packet costs so much. */
+struct change {
+	uint64_t ticks;
+	uint32_t steps;
+};
+
 struct compute {
+	struct change changes[CHANGES_MOST];
+	uint32_t change_count, next_change;
+	uint64_t first_ticks;
 	uint32_t steps[COSTS_MOST];
 	uint32_t costs;
 	uint64_t draws, value;
@@ -48,6 +59,40 @@ static double ticks_per_step(void)
 	return (double)quickest / TRIAL_STEPS;
 }
 
+static void read_changes(struct compute *state, const char *text, double ticks_each)
+{
+	const char *rest = text;
+	double seconds, cycles, before = 0;
+	int used = 0;
+
+	while (rest && *rest) {
+		if (sscanf(rest, "%lf:%lf%n", &seconds, &cycles, &used) != 2 || (rest[used] && rest[used] != ',') ||
+		    !(seconds > before && seconds <= 1e6 && cycles >= 0 && cycles <= 1e9) || state->change_count == CHANGES_MOST)
+			fail(EXIT_USAGE, "seconds:cycles in the order of time, e.g. --cycles-from 15:1650,30:550",
+			     "--cycles-from does not understand '%s'", text);
+		state->changes[state->change_count++] =
+			(struct change){ (uint64_t)(seconds * clock_hz()), (uint32_t)(cycles / ticks_each + 0.5) };
+		before = seconds;
+		rest += used + (rest[used] == ',');
+	}
+}
+
+/* One look at the clock per burst, and none where nothing changes. */
+static void change_costs(struct compute *state)
+{
+	uint64_t now;
+
+	if (state->next_change == state->change_count)
+		return;
+	now = clock_ticks();
+	if (!state->first_ticks)
+		state->first_ticks = now;
+	while (state->next_change < state->change_count && now - state->first_ticks >= state->changes[state->next_change].ticks) {
+		state->steps[0] = state->changes[state->next_change++].steps;
+		state->costs = 1;
+	}
+}
+
 static void compute_start(struct nf_instance *self)
 {
 	struct compute *state = allocate(1, sizeof(*state));
@@ -64,6 +109,7 @@ static void compute_start(struct nf_instance *self)
 		state->steps[state->costs++] = (uint32_t)(cycles / each + 0.5);
 		text = end + 1;
 	} while (*end);
+	read_changes(state, self->options->cycles_from, each);
 	state->draws = (uint64_t)self->options->seed + self->number;
 	self->state = state;
 	self->counters[COUNTER_STEPS].name = "steps";
@@ -75,6 +121,7 @@ static void compute_process(struct nf_instance *self, struct packet *packets, ui
 	struct compute *state = self->state;
 	uint64_t steps = 0;
 
+	change_costs(state);
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t choice = state->costs == 1 ? 0 : (uint32_t)random_below(random_next(&state->draws), state->costs);
 

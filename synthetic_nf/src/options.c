@@ -52,6 +52,8 @@ static const struct setting SETTINGS[] = {
 	{ "drop-matches", SETTING_FLAG, AT(drop_matches), 0, 0, NULL, "dpi: drop packets that match" },
 	{ "crypto-device", SETTING_TEXT, AT(crypto_device), 0, 0, NULL, "ipsec: DPDK vdev; default crypto_openssl0" },
 	{ "cycles", SETTING_TEXT, AT(cycles), 0, 0, NULL, "compute: cycles per packet, e.g. 550 or, drawn anew, 120,270,550" },
+	{ "cycles-from", SETTING_TEXT, AT(cycles_from), 0, 0, NULL,
+	  "compute: cycles from so many seconds after the first packet on, e.g. 15:1650,30:550" },
 	{ "chain", SETTING_TEXT, AT(chain), 0, 0, NULL, "run chains of processes by this plan, or by the file behind @" },
 	{ "die-with-parent", SETTING_FLAG, AT(die_with_parent), 0, 0, NULL, "end when the parent process ends" },
 	{ "calibrate", SETTING_FLAG, AT(calibrate), 0, 0, NULL, "compare the competitor with plain loops, then end" },

@@ -26,6 +26,7 @@ struct options {
 	const char *patterns_file;
 	const char *crypto_device;
 	const char *cycles; /* compute: "550", or "120,270,550" to draw from */
+	const char *cycles_from; /* compute: "15:1650,30:550", in place of them from then on */
 	const char *chain;  /* plan of a chain of processes; see chain_plan.h */
 	double packets; /* stop after so many per instance; 0: never */
 	double duration_s;

@@ -9,6 +9,7 @@ import pytest
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.host.marker import RunMark, new_mark
 from slomo.testbed.host.chains.looks import parse_line, result_of
+from slomo.testbed.host.chains.moves import StageMove
 from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
     GroupWeights,
@@ -43,6 +44,20 @@ def test_a_plan_says_everything() -> None:
     assert lines[-1] == "chain web 1 1024 64 nat"
 
 
+def test_what_changes_over_time_stands_in_the_plan() -> None:
+    """A stage whose cost changes says when and to what, a chain when it sends."""
+    system = parse_chains(
+        document("{cycles: 550, core: CORE, cycles_from: {30: 550, 15: 1650}}", "{stages: [nat], mpps: 1, to_ms: 5}")
+    )
+
+    stage, _, times = render_plan(system, ChainRunSettings(manager_core=CORE)).splitlines()[-3:]
+
+    assert stage == f"stage nat {CORE} normal - --nf compute --cycles 550 --cycles-from 15:1650,30:550"
+    assert times == "when web 0 5"
+    with pytest.raises(InvalidValueError, match="'nat' cannot move: its successor would begin cycles_from anew"):
+        render_plan(system, ChainRunSettings(manager_core=CORE, moves=(StageMove("nat", CORE, 0.1),)))
+
+
 def test_flags_come_from_the_description() -> None:
     """A shipped function's own settings become flags; what the chain decides is left out."""
     words = stage_flags(ChainStage("c", 0, workload=Workload("synthetic", {"data_size_mib": 8})))
@@ -67,7 +82,13 @@ def test_flags_come_from_the_description() -> None:
             InvalidValueError,
             "stage 'nat' (nat) rewrites addresses",
         ),
-        ("{cycles: 9, core: CORE}", "{stages: [nat], mpps: 1, to_ms: 5}", InvalidValueError, "time to send from"),
+        (
+            "{cycles: 9, core: CORE}",
+            "{stages: [nat], kind: tcp, mpps: 1, packet_size_b: 1500, to_ms: 5}",
+            InvalidValueError,
+            "tcp and has a time to send from",
+        ),
+        ("{nf: nat, core: CORE, cycles_from: {1: 5}}", "{stages: [nat], mpps: 1}", InvalidValueError, "to begin with"),
         ("{cycles: 9, core: CORE}", "{stages: [nat, nat], mpps: 1}", InvalidValueError, "comes back to nat"),
         ("{cycles: 9, core: CORE}", "{stages: [net], mpps: 1}", UnknownNameError, "did you mean 'nat'"),
         ("{cycles: 9, core: CORE, shares: 300000}", "{stages: [nat], mpps: 1}", InvalidValueError, "2 to 262144"),
@@ -80,7 +101,7 @@ def test_flags_come_from_the_description() -> None:
     ],
 )
 def test_what_no_host_runs_is_refused(stage: str, chain: str, kind: type[Exception], message: str) -> None:
-    """Unknown functions and stages, missing cores, TCP, time tables, cycles, weights and sizes beyond limits."""
+    """Unknown functions and stages, missing cores, TCP, its times, cycles, weights and sizes beyond limits."""
     with pytest.raises(kind) as refused:
         render_plan(parse_chains(document(stage, chain)), ChainRunSettings(manager_core=CORE))
     assert message in str(refused.value)

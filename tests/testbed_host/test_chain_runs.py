@@ -74,6 +74,22 @@ def test_nfvnice_wastes_nothing_and_beats_the_scheduler_alone(tree: ProcessorTre
     assert [stage.samples > 0 for stage in nice.stages] == [True] * 3
 
 
+def test_costs_and_loads_change_over_time() -> None:
+    """A stage's cost triples and a chain stops when the document says; the series shows both."""
+    system = parse_chains(
+        f"stages: {{a: {{cycles: 500, core: {LAST_CORE}, cycles_from: {{0.25: 5000}}}}}}\n"
+        "chains: {x: {stages: [a], mpps: 0.2}, y: {stages: [a], mpps: 0.2, to_ms: 150}}"
+    )
+
+    result = run_chains_on_host(system, "nfvnice", settings=short(seconds=0.45, warm_up_ms=0.0, series_ms=20.0))
+
+    first, last = result.series[1], result.series[-1]
+    assert first.delivered[1] > 0
+    assert result.chains[1].offered_mpps == pytest.approx(0.2 * 0.15 / result.seconds, rel=0.01)
+    assert last.stages[0].cost_cycles > 5 * first.stages[0].cost_cycles
+    assert result.rates()[-1][1][1] == 0.0
+
+
 def test_weights_are_shares_of_the_core(tree: ProcessorTree) -> None:
     """Fixed shares of 1 to 3 give that ratio of a saturated core, with costs that are told."""
     stages = {"a": 512, "b": 1536}

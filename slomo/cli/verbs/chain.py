@@ -7,6 +7,7 @@ import click
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT, POSITIVE_COUNT, SECONDS
+from slomo.cli.verbs.learning import figure_path
 
 if TYPE_CHECKING:
     from slomo.simulator.sharing.result import ChainSimulation
@@ -40,6 +41,7 @@ def command() -> None:
     metavar="STAGE=CPU[:NODE]@S",
     help="Move a stage to a CPU and memory node at a time [s], without loss; repeatable.",
 )
+@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw rates and costs over time: .png, .svg or .pdf.")
 @json_option
 def run(
     document: str,
@@ -47,6 +49,7 @@ def run(
     scheduler: str | None,
     without: tuple[str, ...],
     move: tuple[str, ...],
+    figure: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -62,8 +65,15 @@ def run(
     from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.workflow.chains.on_host import run_chains_on_host
 
-    chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), **given)
+    place = None if figure is None else figure_path(figure)
+    series_ms = 0.0 if place is None else 100.0
+    chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), series_ms=series_ms, **given)
     result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)
+    if place is not None:
+        from slomo.report.acting_figures import chains_over_time
+
+        chains_over_time(result).savefig(place)
+        note(f"rates and costs over time written to {place}")
     for text in result.notes:
         note(text)
     if as_json:

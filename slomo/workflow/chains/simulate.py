@@ -97,7 +97,7 @@ def simulate_chains(
 
 
 def require_held(system: "ChainSystem", file: str) -> None:
-    r"""Raise InvalidValueError, with file and field, if the machine lacks a stage's core or memory for the buffers.
+    r"""Raise InvalidValueError, with file and field, for cores or memory not there, and costs that change.
 
     Examples
     --------
@@ -110,6 +110,11 @@ def require_held(system: "ChainSystem", file: str) -> None:
     """
     machine = load_machine(system.machine)
     for stage in system.stages:
+        if stage.cycles_from:
+            raise InvalidValueError(
+                f"{file}: stages.{stage.name}.cycles_from changes a cost over time, which is not simulated",
+                hint="slomo chain run",
+            )
         if stage.core >= machine.cores:
             raise InvalidValueError(
                 f"{file}: stages.{stage.name}.core is {stage.core}, machine '{machine.name}' has cores 0 to "

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from slomo.errors import TestbedError
@@ -34,6 +35,8 @@ class ChainLook(NamedTuple):
     stages: tuple[StageLook, ...]
     stopped: tuple[bool, ...]
     cores: tuple[int, ...] = ()
+    #: Packets of each chain that got through since the start.
+    delivered: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,21 @@ class HostChainResult:
     notes: tuple[str, ...] = ()
     #: Stages that moved.
     moves: tuple[MoveOutcome, ...] = ()
+    #: States over time, warm-up included, where the settings ask for them.
+    series: tuple[ChainLook, ...] = ()
+
+    def rates(self) -> tuple[tuple[float, tuple[float, ...]], ...]:
+        """Return the chains' throughput [Mpps] between each two states of the series, and when [s]."""
+        return tuple(
+            (
+                (before.time_s + after.time_s) / 2,
+                tuple(
+                    (new - old) / (after.time_s - before.time_s) / 1e6
+                    for old, new in zip(before.delivered, after.delivered, strict=True)
+                ),
+            )
+            for before, after in pairwise(self.series)
+        )
 
     @property
     def delivered_mpps(self) -> float:
@@ -157,14 +175,15 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
 
     Examples
     --------
-    >>> look_of({"time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0]}).stages[0].paid_cycles
+    >>> stages = [[5000, 550, 10, 40, 560.0]]
+    >>> look_of({"time_s": 0.01, "stages": stages, "stopped": [0], "delivered": [40]}).stages[0].paid_cycles
     560.0
     """
     stages = tuple(
         StageLook(arrivals, cost or None, lost, served, paid or None)
         for arrivals, cost, lost, served, paid in line["stages"]
     )
-    return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])), cores)
+    return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])), cores, tuple(line["delivered"]))
 
 
 @understood()

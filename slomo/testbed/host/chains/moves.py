@@ -5,12 +5,14 @@ builds its tables on its node, and takes over the rings between two bursts; stat
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.host.cores import available_cores
+from slomo.vocabulary.service_chains import ChainStage
 
 _MOVE = re.compile(r"(?P<stage>[^=@]+)=(?P<core>\d{1,4})(:(?P<node>\d{1,4}))?@(?P<at>\d+(\.\d+)?)")
 _PAGES = re.compile(r"\bN(\d+)=(\d+)")
@@ -63,12 +65,17 @@ def parse_move(text: str) -> StageMove:
     return StageMove(match["stage"], int(match["core"]), float(match["at"]), None if node is None else int(node))
 
 
-def require_movable(moves: tuple[StageMove, ...], stages: tuple[str, ...]) -> None:
-    """Raise InvalidValueError, naming the move, for unknown stages or CPUs."""
-    cores = available_cores()
+def require_movable(moves: tuple[StageMove, ...], stages: Sequence[ChainStage]) -> None:
+    """Raise InvalidValueError, naming the move, for unknown stages or CPUs, and for stages whose cost changes."""
+    cores, named = available_cores(), {stage.name: stage for stage in stages}
     for move in moves:
-        if move.stage not in stages:
-            raise InvalidValueError(f"stage '{move.stage}' cannot move: there are {', '.join(stages)}")
+        if move.stage not in named:
+            raise InvalidValueError(f"stage '{move.stage}' cannot move: there are {', '.join(named)}")
+        if named[move.stage].cycles_from:
+            raise InvalidValueError(
+                f"stage '{move.stage}' cannot move: its successor would begin cycles_from anew",
+                hint="leave out the move, or cycles_from",
+            )
         if move.core not in cores:
             raise InvalidValueError(
                 f"stage '{move.stage}' cannot move to core {move.core}: this process may use "

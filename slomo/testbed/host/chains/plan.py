@@ -55,12 +55,16 @@ class ChainRunSettings:
     build: Literal["portable", "dpdk"] = "portable"
     #: Whether to report the stages every 10 ms.
     looks: bool = False
+    #: Least time between two states of the result's series, in steps of 10 [ms]; 0 for no series.
+    series_ms: float = 0.0
     #: Stages that move meanwhile.
     moves: tuple[StageMove, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 < self.seconds < float("inf"):
             raise InvalidValueError(f"chains would run for {self.seconds:g} s, needed above 0")
+        if not 0.0 <= self.series_ms < float("inf"):
+            raise InvalidValueError(f"a series with a state every {self.series_ms:g} ms, needed 0 or more")
 
 
 def render_plan(
@@ -71,9 +75,8 @@ def render_plan(
 ) -> str:
     r"""Return the plan of a run.
 
-    Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses or with
-    small packets, for a directory with
-    spaces, and for a time table, which only the simulator has.
+    Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses, with small packets
+    or with times, for a directory with spaces, and for a stage that moves and changes its cost.
 
     Parameters
     ----------
@@ -92,9 +95,9 @@ def render_plan(
     chain web 1 1024 64 nat
     """
     require_runnable(system)
-    require_movable(settings.moves, tuple(stage.name for stage in system.stages))
+    require_movable(settings.moves, system.stages)
     manager = settings.manager_core if settings.manager_core is not None else manager_core(system)
-    look_ms = LOOK_MS if settings.looks else 1000.0
+    look_ms = LOOK_MS if settings.looks or settings.series_ms else 1000.0
     lines = [
         f"ring {system.queue_capacity}",
         f"buffer {system.buffer_b}",
@@ -127,6 +130,11 @@ def render_plan(
         path = ",".join(chain.stages)
         lines.append(f"chain {chain.name} {rate:g} {settings.flow_count} {chain.packet_size_b} {path}")
     lines += [f"tcp {chain.name} {chain.rtt_us:g}" for chain in system.chains if chain.responsive]
+    lines += [
+        f"when {chain.name} {chain.from_ms:.9g} {chain.to_ms:.9g}"
+        for chain in system.chains
+        if chain.from_ms > 0.0 or chain.to_ms < float("inf")
+    ]
     for move in sorted(settings.moves, key=lambda move: move.at_s):
         node = "-" if move.node is None else move.node
         lines.append(f"move {move.stage} {move.core} {node} {1e3 * move.at_s:g}")
@@ -161,11 +169,6 @@ def require_runnable(system: ChainSystem) -> None:
                 hint="change core: in the document, or see taskset -p $$",
             )
     for chain in system.chains:
-        if chain.from_ms > 0.0 or chain.to_ms != float("inf"):
-            raise InvalidValueError(
-                f"chain '{chain.name}' has a time to send from or to, which is simulated only",
-                hint="slomo chain simulate",
-            )
         if chain.responsive:
             _require_tcp(chain, system)
         if chain.packet_size_b > _LONGEST_FRAME_B:
@@ -184,6 +187,11 @@ def _require_tcp(chain: ServiceChain, system: ChainSystem) -> None:
             f"chain '{chain.name}' is tcp with packets of {chain.packet_size_b} B, "
             f"needed {_LEAST_TCP_FRAME_B} B or more",
             hint="packet_size_b: 1500",
+        )
+    if chain.from_ms > 0.0 or chain.to_ms < float("inf"):
+        raise InvalidValueError(
+            f"chain '{chain.name}' is tcp and has a time to send from or to, which on a host only udp has",
+            hint="give the times to the chains beside it, or slomo chain simulate",
         )
     for stage in system.stages:
         if stage.name in chain.stages and stage_flags(stage)[1] in _REWRITE:

@@ -19,7 +19,7 @@ from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of, understood
 from slomo.testbed.host.chains.moves import MoveOutcome, outcome_of
-from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
+from slomo.testbed.host.chains.plan import LOOK_MS, ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
     GroupWeights,
     ProcessorTree,
@@ -121,12 +121,13 @@ class _Run:
         self._cores = {stage.name: stage.core for stage in system.stages}
         self.notes: list[str] = []
         self.moves: list[MoveOutcome] = []
+        self.series: list[ChainLook] = []
         self.last: dict[str, Any] | None = None
         self.problem: BaseException | None = None
 
     def take(self, _: float, text: str) -> None:
         """Process a line; called by the reading thread, which an error must not end."""
-        if self._watch is None and '"observe"' in text[:20]:
+        if self._watch is None and not self._settings.series_ms and '"observe"' in text[:20]:
             return
         line = parse_line(text)
         try:
@@ -139,8 +140,11 @@ class _Run:
 
     def _handle(self, line: dict[str, Any]) -> None:
         if line["event"] == "observe":
+            look = look_of(line, tuple(self._cores.values()))
             if self._watch is not None:
-                self._watch(look_of(line, tuple(self._cores.values())), self._weights)
+                self._watch(look, self._weights)
+            if self._settings.series_ms:
+                self._keep(look)
         elif line["event"] == "moved":
             self.moves.append(outcome_of(line))
             self._cores[line["stage"]] = line["cpu"]
@@ -153,6 +157,11 @@ class _Run:
             self._control_s = time.process_time() - self._begun_s
             self.last = line
             self._done.set()
+
+    def _keep(self, look: ChainLook) -> None:
+        # a state is due a little early: the manager reports after 10 ms of its own clock, give or take its rounds
+        if not self.series or look.time_s - self.series[-1].time_s > (self._settings.series_ms - LOOK_MS / 2) / 1e3:
+            self.series.append(look)
 
     def _begin(self, line: dict[str, Any]) -> None:
         self.notes += [note for stage in line["stages"] for note in scheduler_notes(stage, self._settings.scheduler)]
@@ -189,6 +198,7 @@ class _Run:
             control_share=self._control_s / whole_s,
             weight_writes=changes,
             moves=tuple(self.moves),
+            series=tuple(self.series),
         )
 
     def close(self) -> None:

@@ -28,7 +28,9 @@ def stage_flags(stage: ChainStage) -> tuple[str, ...]:
     ('--nf', 'firewall', '--rules', '100')
     """
     if stage.workload is None:
-        return ("--nf", "compute", "--cycles", ",".join(f"{cycles:g}" for cycles in stage.cycles))
+        words = ("--nf", "compute", "--cycles", ",".join(f"{cycles:g}" for cycles in stage.cycles))
+        changes = ",".join(f"{at_s:g}:{cycles:g}" for at_s, cycles in stage.cycles_from)
+        return (*words, "--cycles-from", changes) if changes else words
     described = _described(stage.workload)
     if described is not None and described.command[0] in _PROGRAMS:
         return _from_description(stage, described)
