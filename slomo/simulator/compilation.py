@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from slomo.extras import missing
+from slomo.files.machine_code import in_turn
 
 try:
     import numba
@@ -67,7 +68,7 @@ def kernel(function: Function) -> Function:
         dispatcher._cache._cache_file._source_stamp = source_digest()
     except AttributeError:
         logging.getLogger("slomo.simulator").debug("numba's cache has another shape; it goes by file dates")
-    return cast(Function, dispatcher)
+    return cast(Function, in_turn(dispatcher))
 
 
 def inner(function: Function) -> Function:

@@ -5,16 +5,13 @@ between the phases, as running processes do.
 """
 
 import hashlib
-import threading
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.records.provenance import describe_environment, describe_run, platform_fingerprint, versions
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.simulator.engine import DEFAULT_ACCESSES, DEFAULT_SCALE, Tenant, simulate
-from slomo.simulator.first_compile import is_compiled
 from slomo.simulator.programs.program import program
 from slomo.simulator.result import TenantResult
 from slomo.vocabulary.colocation import Colocation, Isolation
@@ -32,7 +29,6 @@ from slomo.vocabulary.workload import Workload, canonical_json
 SIMULATOR_VERSION = 3
 #: Wall time of one phase on one core of a 2020s server: fixed part, and part per million measured accesses [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
-_COMPILING = threading.Lock()
 
 
 class SimulatedTestbed:
@@ -172,11 +168,7 @@ class SimulatedTestbed:
         )
 
     def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None) -> Phase:
-        # one thread compiles (and announces it) while the others wait, then all simulate at once
-        with nullcontext() if is_compiled() else _COMPILING:
-            result = simulate(
-                self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses, port_gbps=port_gbps
-            )
+        result = simulate(self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses, port_gbps=port_gbps)
         samples = (_sample(tenant, seat.workload) for tenant, seat in zip(result.tenants, seats, strict=True))
         return Phase(
             tenants=tuple(samples),

@@ -3,6 +3,8 @@
 import functools
 from collections.abc import Callable
 
+from slomo.files.machine_code import in_turn
+
 
 @functools.cache
 def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
@@ -20,7 +22,7 @@ def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
         return None
     # numpy's division semantics: a check before each division would prevent vector instructions
     try:
-        loop: Callable[..., None] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        loop: Callable[..., None] = in_turn(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     except RuntimeError:  # no folder to cache in can be written; compile each time instead
         loop = numba.njit(nogil=True, error_model="numpy")(function)
     return loop

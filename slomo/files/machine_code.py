@@ -1,0 +1,50 @@
+"""Let one process compile what several processes need at the same time."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from slomo.files.lock import LockFile, LockHeldError
+
+#: How long a process waits for another that compiles the same function, before it compiles as well [s].
+PATIENCE_S = 300.0
+_LOOK_S = 0.05
+
+
+def in_turn(dispatcher: Any) -> Any:
+    """Return a function that numba compiles and caches, made to wait for another process that compiles it now.
+
+    The second process then reads the machine code of the first. Where the cache's folder cannot be written, or has
+    another shape, each compiles for itself.
+    """
+    try:
+        path = Path(dispatcher._cache._cache_path, f"{dispatcher.__name__}.compiling")
+    except AttributeError:
+        return dispatcher
+    from numba.core.compiler_lock import global_compiler_lock
+
+    alone = dispatcher.compile
+
+    def compile_in_turn(signature: Any) -> Any:
+        with global_compiler_lock:  # first: threads that compile other functions must not wait for each other's files
+            lock = LockFile(path)
+            _take(lock)
+            try:
+                return alone(signature)
+            finally:
+                lock.release()
+
+    dispatcher.compile = compile_in_turn
+    return dispatcher
+
+
+def _take(lock: LockFile) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            return lock.acquire()
+        except LockHeldError:
+            time.sleep(_LOOK_S)
+        except OSError:
+            return None
+    return None
