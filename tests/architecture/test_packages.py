@@ -28,7 +28,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "llvmlite": ("simulator/",),
     "matplotlib": ("report/",),
     "opentelemetry": ("service/tracing.py",),
-    "numba": ("simulator/", "models/functions/compilation.py"),
+    "numba": ("simulator/", "models/functions/compilation.py", "files/machine_code.py"),
     "pandas": ("records/", "evaluation/", "profiling/plans/latency_plans.py"),
     "pyarrow": ("records/", "fleet/"),
     "pytest": ("testing/",),
