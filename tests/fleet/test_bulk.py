@@ -18,6 +18,7 @@ from slomo.fleet.bulk import predict_file
 from slomo.fleet.spread import spread
 from slomo.prediction.predictor import Predictor
 from slomo.workflow.train import train
+from tests.fleet.mortal import always_killed, once_killed
 
 MACHINE = "e5-2620v4"
 
@@ -127,21 +128,6 @@ def test_nobody_else_writes_the_same_result(capsys, toy_models, mixes_file, tmp_
         code, said = refused(capsys, toy_models, mixes_file, "--to", str(tmp_path / "out.parquet"), "--jobs", "1")
     assert code == 3
     assert f"process {os.getpid()}" in said
-
-
-def once_killed(item: tuple[int, str]) -> int:
-    """Kill the process that computes item 3, the first time."""
-    number, marker = item
-    if number == 3 and not os.path.exists(marker):
-        open(marker, "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def always_killed(item: int) -> int:
-    if item == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
 
 
 def test_a_dead_worker_costs_its_task(tmp_path):
