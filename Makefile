@@ -21,7 +21,7 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 BIN := $(VENV)/bin
-WORKERS ?= 3
+WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean

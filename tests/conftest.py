@@ -41,6 +41,10 @@ TOGETHER = {
     ),
     "wheel": ("tests/docs/test_blocks",),
     "service": ("tests/service",),
+    "bench": (
+        "test_cli_commands", "test_cli_faults", "test_evaluate_budgets", "test_predict_equilibrium",
+        "test_predict_latency",
+    ),
 }  # fmt: skip
 
 
@@ -56,6 +60,12 @@ def is_native(item: pytest.Item) -> bool:
     return bool(NATIVE_FIXTURES & fixtures) or any(part in item.nodeid for part in NATIVE)
 
 
+def shared_fixture(item: pytest.Item) -> str | None:
+    """Return a name for the tests that share a fixture of their module, which each worker would make for itself."""
+    fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    return item.nodeid.split("::")[0] if any(made[-1].scope == "module" for made in fixtures.values()) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marker and xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs packages of the system; keep tests of a group in one worker, large groups start first."""
@@ -63,6 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_native(item):
             item.add_marker(pytest.mark.native)
         group = next((name for name, parts in TOGETHER.items() if any(part in item.nodeid for part in parts)), None)
+        group = group or shared_fixture(item)
         if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
 
