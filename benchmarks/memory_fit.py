@@ -8,7 +8,7 @@ Fitted to, and nothing else:
 - channels of the E5-2695 v4: the same figure, played with two and four;
 - channels of the E5-2620 v4: SLOMO (SIGCOMM'20) Fig. 7, 18 % lost at 18 GB/s, played with one to four.
 
-All other figures are held out (docs/concepts/simulator.md has the table). Prints what fits best, and ``OFF`` where the
+All other figures are held out (docs/papers.md has the table). Prints what fits best, and ``OFF`` where the
 simulator's constants are not that.
 
     python benchmarks/memory_fit.py

@@ -3,13 +3,12 @@
     python benchmarks/papers.py                    # what is not there yet, one after the other; hours (make papers)
     python benchmarks/papers.py --figure nfvnice-chain --figure resq-fig2a --seeds 5     # these again
     python benchmarks/papers.py --scheduler tcp://HOST:8786     # by Dask's workers, started with PYTHONPATH=benchmarks
-    python benchmarks/papers.py --page             # only write the pages from what is kept
-    python benchmarks/papers.py --take-table       # keep the rows that stand in docs/concepts/simulator.md
+    python benchmarks/papers.py --page             # only write the page from what is kept
 
 Each figure has a file in docs/papers/, written when it is done: a run that was stopped goes on with the next one. A row
-that is not measured again keeps its date and the commit it was measured with. The rows of ResQ and SLOMO also make the
-table of docs/concepts/simulator.md. `--models` names the folder of benchmarks/placement/prepare.py, for the figures
-that take models. What runs on this host itself stays here, one seed after the other.
+that is not measured again keeps its date and the commit it was measured with. `--models` names the folder of
+benchmarks/placement/prepare.py, for the figures that take models. What runs on this host itself stays here, one seed
+after the other.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
-KEPT, PAGE, SIMULATOR_PAGE = DOCS / "papers", DOCS / "papers.md", DOCS / "concepts" / "simulator.md"
-BEGIN, END = "<!-- figures: benchmarks/phenomena.py --seeds 5 --write -->", "<!-- end of figures -->"
+KEPT, PAGE = DOCS / "papers", DOCS / "papers.md"
 IN, OFF = "in", "**off**"
 
 
@@ -143,50 +141,6 @@ def measure(
     return Kept(figure.name, rows, today, commit(), round((time.monotonic() - begun) / 60, 1), count)
 
 
-def simulator_table(kept: Mapping[str, Kept], labels: Mapping[str, str]) -> str:
-    """Return the table of docs/concepts/simulator.md."""
-    head = "| Figure | What | Paper | Its range | Ours | Seeds | | | Cause |\n" + "| --- " * 9 + "|\n"
-    lines = [
-        f"| {label} | {row.what} | {row.paper} | {row.range} | {row.ours} | {row.seeds} | "
-        f"{'fitted' if row.fitted else 'held out'} | {IN if row.inside else OFF} | {row.cause} |\n"
-        for name, label in labels.items()
-        for row in (kept[name].rows if name in kept else ())
-    ]
-    return head + "".join(lines)
-
-
-def take_table(text: str, labels: Mapping[str, str], before: Mapping[str, Kept], date: str, made: str) -> list[Kept]:
-    """Return what a page's table says of figures and differs from what is kept."""
-    table = text.split("<!-- figures:")[1].split(END)[0]
-    found: dict[str, list[Row]] = {}
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        name = next((name for name, label in labels.items() if cells[0] == label), None)
-        if name is None or len(cells) != 9:
-            continue
-        _, what, paper, span, ours, seeds, kind, verdict, cause = cells
-        row = Row(what, paper, span, ours, int(seeds), kind == "fitted", verdict == IN, cause)
-        found.setdefault(name, []).append(row)
-    taken = []
-    for name, rows in found.items():
-        plain = [Row(**{**asdict(row), "values": ()}) for row in (before[name].rows if name in before else ())]
-        if rows != plain:
-            taken.append(Kept(name, tuple(rows), date, made, seeds=max(row.seeds for row in rows)))
-    return taken
-
-
-def write_pages(kept: Mapping[str, Kept], figures: Iterable[Figure], labels: Mapping[str, str]) -> None:
-    """Write docs/papers.md and the table of docs/concepts/simulator.md."""
-    PAGE.write_text(page(kept, figures), encoding="utf-8")
-    SIMULATOR_PAGE.write_text(with_table(SIMULATOR_PAGE.read_text(encoding="utf-8"), kept, labels), encoding="utf-8")
-
-
-def with_table(text: str, kept: Mapping[str, Kept], labels: Mapping[str, str]) -> str:
-    """Return the simulator's page with the table of today."""
-    before, rest = text.split("<!-- figures:")
-    return before + BEGIN + "\n" + simulator_table(kept, labels) + END + rest.split(END)[1]
-
-
 def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
     """Return docs/papers.md."""
     figures = list(figures)
@@ -240,8 +194,8 @@ def _section(paper: str, figures: Sequence[Figure], kept: Mapping[str, Kept]) ->
 
 
 def main() -> int:
-    """Measure what is asked for or missing, keep it, write the pages."""
-    from papers_figures import CAUSES, FIGURES, SIMULATOR_LABELS
+    """Measure what is asked for or missing, keep it, write the page."""
+    from papers_figures import CAUSES, FIGURES
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", action="append", metavar="NAME", help="measure it again; repeatable")
@@ -249,8 +203,7 @@ def main() -> int:
     parser.add_argument("--models", type=Path, help="folder made by benchmarks/placement/prepare.py")
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time, each in a process")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask scheduler whose workers play instead")
-    parser.add_argument("--page", action="store_true", help="only write the pages")
-    parser.add_argument("--take-table", action="store_true", help="keep the rows of docs/concepts/simulator.md")
+    parser.add_argument("--page", action="store_true", help="only write the page")
     given = parser.parse_args()
     figures = {figure.name: figure for figure in FIGURES}
     unknown = [name for name in given.figure or () if name not in figures or figures[name].impossible]
@@ -258,12 +211,7 @@ def main() -> int:
         print(f"no figure {', '.join(unknown)} can be measured; there are: {' '.join(figures)}", file=sys.stderr)
         return 2
     kept = read_kept()
-    if given.take_table:
-        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-        for one in take_table(SIMULATOR_PAGE.read_text(encoding="utf-8"), SIMULATOR_LABELS, kept, today, commit()):
-            keep(one)
-            print(f"{one.figure}: {len(one.rows)} rows taken")
-    elif not given.page:
+    if not given.page:
         missing = [name for name, each in figures.items() if each.impossible is None and name not in kept]
         wanted = given.figure or missing
         for place, name in enumerate(wanted):
@@ -275,8 +223,8 @@ def main() -> int:
             keep(one)
             for row in one.rows:
                 print(f"  {row.what}: paper {row.paper}, ours {row.ours} ({row.range}) {row.verdict}", flush=True)
-            write_pages(read_kept(), FIGURES, SIMULATOR_LABELS)
-    write_pages(read_kept(), FIGURES, SIMULATOR_LABELS)
+            PAGE.write_text(page(read_kept(), FIGURES), encoding="utf-8")
+    PAGE.write_text(page(read_kept(), FIGURES), encoding="utf-8")
     return 0
 
 

@@ -307,8 +307,6 @@ def play(part: tuple[str, int, Path | None]) -> list[Line]:
     return [line for line in lines(seed) if line.low is not None]
 
 
-#: Figures of the simulator's own page, and what they are called there.
-SIMULATOR_LABELS = {name: name.replace("resq-", "ResQ ").replace("slomo-", "SLOMO ") for name in phenomena.FIGURES}
 #: Why a line is off, where that was tested, by the start of its text.
 CAUSES = phenomena.CAUSES | {
     "L2-forwarding VM": "the talk does not say how many lookups of the vSwitch overlap: 49 % lost with one at a time, "

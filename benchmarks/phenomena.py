@@ -2,9 +2,8 @@
 
 One parameter set for all figures. Run ``python benchmarks/phenomena.py`` (a few minutes on one core), or name the
 figures wanted; each line is printed as it comes. ``--seeds 5 --write`` plays each under five seeds, keeps means with
-standard errors, and writes docs/papers.md and the table of docs/concepts/simulator.md (``papers.py`` does that). Every
-figure of ResQ has a script of its own in ``benchmarks/resq``; figures 8 and 9 need models
-(``benchmarks/placement/prepare.py``) and are not among these.
+standard errors, and writes docs/papers.md (``papers.py`` does that). Every figure of ResQ has a script of its own in
+``benchmarks/resq``; figures 8 and 9 need models (``benchmarks/placement/prepare.py``) and are not among these.
 """
 
 import argparse
@@ -63,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=" ".join(FIGURES))
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="keep them, and write the pages")
+    parser.add_argument("--write", action="store_true", help="keep them, and write docs/papers.md")
     given = parser.parse_args()
     for name in given.figures:
         if name not in FIGURES:

@@ -22,14 +22,6 @@ def test_the_page_says_what_is_kept() -> None:
     assert papers.PAGE.read_text(encoding="utf-8") == papers.page(KEPT, papers_figures.FIGURES)
 
 
-def test_both_pages_have_one_source() -> None:
-    """The simulator's table is of the same rows; after rows were put there by hand: papers.py --take-table."""
-    text = papers.SIMULATOR_PAGE.read_text(encoding="utf-8")
-
-    assert papers.with_table(text, KEPT, papers_figures.SIMULATOR_LABELS) == text
-    assert papers.take_table(text, papers_figures.SIMULATOR_LABELS, KEPT, "today", "here") == []
-
-
 def test_every_figure_is_measured_or_says_why_not() -> None:
     """A figure has lines or a reason, and what is kept belongs to one."""
     names = {figure.name for figure in papers_figures.FIGURES}
