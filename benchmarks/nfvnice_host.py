@@ -27,6 +27,7 @@ from slomo.workflow.chains.on_host import run_chains_on_host
 
 CORE = max(os.sched_getaffinity(0))
 CAPACITY = 2048
+OPENNETVM_CAPACITY = 16384  # NF_QUEUE_RINGSIZE of OpenNetVM, which NFVnice is built on
 LINE_RATE_MPPS = 14.88  # 10 Gbit/s of 64 B, as in the paper
 GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_KEPT, GOAL_TCP = 1.2, 0.05, 0.99, 0.01, 0.95, 0.8
 
@@ -101,11 +102,11 @@ def chain_of(costs: Sequence[Sequence[float]], mpps: float = LINE_RATE_MPPS) -> 
     )
 
 
-def side_by_side(costs: Sequence[float], mpps: Sequence[float]) -> ChainSystem:
+def side_by_side(costs: Sequence[float], mpps: Sequence[float], capacity: int = CAPACITY) -> ChainSystem:
     """Return functions that share a core and nothing else: a chain of one stage each."""
     stages = tuple(stage(f"nf{i}", cost) for i, cost in enumerate(costs))
     chains = tuple(ServiceChain(s.name, (s.name,), mpps=rate) for s, rate in zip(stages, mpps, strict=True))
-    return ChainSystem(stages, chains, queue_capacity=CAPACITY)
+    return ChainSystem(stages, chains, queue_capacity=capacity)
 
 
 def spread(values: Sequence[float]) -> str:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,11 @@ class Kept:
     notes: tuple[str, ...] = field(default=())
 
 
+def cause_of(what: str, causes: Mapping[str, str], before: str = "not tested") -> str:
+    """Return why a row is off, by the start of its text."""
+    return next((why for start, why in causes.items() if what.startswith(start)), before)
+
+
 def row_of(lines: Sequence[Line], causes: Mapping[str, str]) -> Row | None:
     """Return the row of one claim from its lines under several seeds; None where there is no range."""
     first = lines[0]
@@ -78,7 +83,7 @@ def row_of(lines: Sequence[Line], causes: Mapping[str, str]) -> Row | None:
     mean = statistics.fmean(values)
     spread = f" ± {statistics.stdev(values) / len(values) ** 0.5:.1g}" if len(values) > 1 else ""
     inside = low <= mean <= high
-    cause = next((why for start, why in causes.items() if first.what.startswith(start)), "not tested")
+    cause = cause_of(first.what, causes)
     return Row(
         first.what, first.paper or "-", f"{low:g} to {high:g}" if high < 1e6 else f"{low:g} or more",
         f"{mean:.3g}{spread}", len(values), first.fitted, inside, "" if inside else cause, values,
@@ -139,6 +144,12 @@ def measure(
     rows = tuple(row for lines in zip(*played, strict=True) if (row := row_of(lines, causes)) is not None)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     return Kept(figure.name, rows, today, commit(), round((time.monotonic() - begun) / 60, 1), count)
+
+
+def with_causes(kept: Kept, causes: Mapping[str, str]) -> Kept:
+    """Return what was measured, with today's causes of rows that are off."""
+    rows = (row if row.inside else replace(row, cause=cause_of(row.what, causes, row.cause)) for row in kept.rows)
+    return replace(kept, rows=tuple(rows))
 
 
 def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
@@ -224,6 +235,9 @@ def main() -> int:
             for row in one.rows:
                 print(f"  {row.what}: paper {row.paper}, ours {row.ours} ({row.range}) {row.verdict}", flush=True)
             PAGE.write_text(page(read_kept(), FIGURES), encoding="utf-8")
+    for one in read_kept().values():
+        if (today := with_causes(one, CAUSES)) != one:
+            keep(today)
     PAGE.write_text(page(read_kept(), FIGURES), encoding="utf-8")
     return 0
 

@@ -6,7 +6,6 @@ vSwitch, VM, vSwitch, NIC); stages are tenants on cores of their own.
 """
 
 import csv
-import importlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from slomo.control.situation import Setting, Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.errors import TestbedError, UnknownNameError
+from slomo.errors import UnknownNameError
 from slomo.files.documents import read
 from slomo.files.ranges import Count, Name, Part, Percent, PositiveCount, Ways
 from slomo.records.provenance import versions
@@ -30,6 +29,7 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.workload import Workload
+from slomo.workflow.acting.loss_ratio import search_throughput
 from slomo.workflow.acting.partition_profile import profile_partitions
 
 POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
@@ -162,7 +162,10 @@ def _search(test: NoisyNeighbourTest, level: int, policy: str) -> NoisyNeighbour
     plan = _plan(test, level, policy)
     receipt = apply(plan, backend) if plan.tenants else None
     measurer = _Path(test, server)
-    low, high = _mlr_search(measurer, test)
+    line_rate_pps = test.machine.nic_gbps * 1e9 / ((64 + 20) * 8)
+    low, high = search_throughput(
+        lambda _, load: measurer.trial(load).loss, test.loss_ratio, least_pps=2e4, most_pps=line_rate_pps
+    )
     final = measurer.trial(low)
     knobs = {
         name: str(value)
@@ -217,47 +220,6 @@ class _Path:
 
 def _misses(tenant: TenantResult) -> float:
     return float(tenant.vector.get("L3MISS") or 0.0)
-
-
-def _mlr_search(path: _Path, test: NoisyNeighbourTest) -> tuple[float, float]:
-    """Return the relevant bounds [packets/s]."""
-    try:
-        mlr: Any = importlib.import_module("MLRsearch")
-    except ImportError:
-        raise TestbedError(
-            "throughput at a loss ratio is searched by MLRsearch, which is not installed",
-            hint="pip install 'slomo[noise]'",
-        ) from None
-
-    class Measurer(mlr.AbstractMeasurer):  # type: ignore[misc]
-        def measure(self, intended_duration: float, intended_load: float) -> Any:
-            count = max(1, round(intended_duration * intended_load))
-            loss = path.trial(intended_load).loss
-            return mlr.MeasurementResult(
-                intended_duration=intended_duration,
-                intended_load=intended_load,
-                offered_count=count,
-                loss_count=round(count * loss),
-            )
-
-    goal = mlr.SearchGoal(
-        loss_ratio=test.loss_ratio,
-        exceed_ratio=0.0,
-        relative_width=0.01,
-        initial_trial_duration=1.0,
-        final_trial_duration=1.0,
-        duration_sum=1.0,
-    )
-    config = mlr.Config()
-    config.goals = [goal]
-    config.min_load, config.max_load = 2e4, test.machine.nic_gbps * 1e9 / ((64 + 20) * 8)
-    config.warmup_duration, config.search_duration_max = 0.0, 3600.0
-    result = mlr.MultipleLossRatioSearch(config).search(Measurer(), lambda _: None)[goal]
-    low, high = result.relevant_lower_bound, result.relevant_upper_bound
-    return (
-        float(config.min_load if low is None else low),
-        float(config.max_load if high is None else high),
-    )
 
 
 def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:

@@ -17,6 +17,8 @@ _GAP_B = 20  # preamble and gap of every frame on the wire
 _TOTALS = ("opackets", "ipackets")
 _RATES = ("pkts_tx", "pkts_rx")
 _LOOK_S = 0.1
+#: Pktgen counts once a second.
+_COUNTED_S = 1.5
 
 
 class PktgenGenerator:
@@ -68,8 +70,8 @@ class PktgenGenerator:
         finally:
             lua.close()
 
-    def start(self, traffic: Traffic) -> None:
-        """Wait for the link, configure traffic, and send; see `TrafficGenerator.start`."""
+    def start(self, traffic: Traffic, packets: int = 0) -> None:
+        """Wait for the link, configure traffic, and send, so many packets at most; see `TrafficGenerator.start`."""
         require_uniform(traffic, self.name)
         if self._socket is not None:
             raise TestbedError("traffic generator 'pktgen' sends already", hint="call `stop` first")
@@ -78,12 +80,24 @@ class PktgenGenerator:
             self._require_flows(traffic.flow_count)
             percent = _percent(traffic, link_mbps)
             self._socket.ask(f"pktgen.stop('{self.sends}'); pktgen.clr()")
-            self._socket.ask("; ".join(_settings(self.sends, traffic, percent)))
+            self._socket.ask("; ".join(_settings(self.sends, traffic, percent, packets)))
             self._socket.ask(f"pktgen.start('{self.sends}')")
         except BaseException:
             self._socket.close()
             self._socket = None
             raise
+
+    def trial(self, traffic: Traffic, seconds: float, packets: int = 0) -> TrafficStatistics:
+        """Send for a time, so many packets at most, and return the counts when all that comes back has come."""
+        self.start(traffic, packets)
+        try:
+            assert self._socket is not None
+            time.sleep(seconds)
+            self._socket.ask(f"pktgen.stop('{self.sends}')")
+            time.sleep(_COUNTED_S)
+            return self.statistics()
+        finally:
+            self.stop()
 
     def statistics(self) -> TrafficStatistics:
         """Ask Pktgen's counters; see `TrafficGenerator.statistics`."""
@@ -174,14 +188,14 @@ def _down(port: int, state: str, patience_s: float) -> TestbedError:
     )
 
 
-def _settings(port: int, traffic: Traffic, percent: float) -> list[str]:
+def _settings(port: int, traffic: Traffic, percent: float, packets: int) -> list[str]:
     """Return the calls in order: Pktgen derives the rate from the size in `set`, even if a range sets the size."""
     size_b, last = traffic.packet_size_b, _address(traffic.flow_count - 1)
     ranges = [("pkt_size", kind, str(value)) for kind, value in _steps(size_b, 0, size_b, size_b)]
     ranges += [("dst_ip", kind, f"'{value}'") for kind, value in _steps(_address(0), "0.0.0.1", _address(0), last)]
     ranges += [("src_ip", "inc", "'0.0.0.0'"), ("src_port", "inc", "0"), ("dst_port", "inc", "0")]
     return [
-        f"pktgen.set('{port}', 'count', 0)",
+        f"pktgen.set('{port}', 'count', {packets})",
         f"pktgen.set('{port}', 'size', {size_b})",
         *(f"pktgen.range.{field}('{port}', '{kind}', {value})" for field, kind, value in ranges),
         f"pktgen.range.ip_proto('{port}', 'udp')",

@@ -1,0 +1,116 @@
+"""RFC 2544 as VSPERF runs it: the real Pktgen before a real DPDK function, throughput by MLRsearch, and back-to-back.
+
+Pktgen's port is `net_virtio_user`, the function's `net_vhost` (docs/guides/your-own-testbed.md): no network card, one
+machine, so that generator and function share caches, memory and, with two cores, Pktgen's three threads one core.
+
+    SLOMO_PKTGEN=~/Pktgen-DPDK python benchmarks/vsperf.py                # 64, 512 and 1518 B, minutes
+    SLOMO_PKTGEN=~/Pktgen-DPDK python benchmarks/vsperf.py --size 64 --loss 0.001
+
+Throughput is the highest load with at most the loss ratio (RFC 2544 section 26.1 asks for 0, telecommunication networks
+for 0.001), back-to-back the longest burst at the generator's full speed of which nothing is lost (section 26.4).
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from slomo.host.tool import RunningTool
+from slomo.testbed.host.build import slomo_nf_binary
+from slomo.testbed.host.traffic.pktgen import PktgenGenerator
+from slomo.vocabulary.workload import Traffic
+from slomo.workflow.acting.loss_ratio import search_throughput
+
+PREFIX, PORT, LINK_MBPS = "slomo-vsperf", 22043, 10_000
+SIZES = (64, 512, 1518)
+FLOWS = 1000
+#: Loads to search between [packets/s]; the upper end is the link's.
+LEAST_PPS = 1e4
+LONGEST_BURST = 1 << 20
+
+
+@contextmanager
+def path(folder: Path, function: str) -> Iterator[PktgenGenerator]:
+    """Run Pktgen on the first core, and a function that sends back what it gets on the last."""
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as place:
+        meeting = Path(place, "nf.sock")
+        port = f"net_virtio_user0,path={meeting},server=1,queue_size=8192,speed={LINK_MBPS}"
+        eal = f"--lcores 0@{first},1@{first} -n 1 --no-huge -m 1024 --no-pci --file-prefix={PREFIX}"
+        words = f"./build/app/pktgen {eal} --vdev {port} -- -P -g 127.0.0.1:{PORT} -m 1.0"
+        with subprocess.Popen(
+            ["script", "-qfc", words, "/dev/null"],
+            cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                deadline_s = time.monotonic() + 60.0
+                while not meeting.exists() and time.monotonic() < deadline_s:
+                    time.sleep(0.1)
+                command = [str(slomo_nf_binary("dpdk")), "--nf", function, "--cores", str(last), "--no-huge"]
+                vdev = f"net_vhost0,iface={meeting},client=1"
+                with RunningTool([*command, "--memory-mib", "256", "--vdev", vdev]):
+                    yield PktgenGenerator(port=PORT, patience_s=60.0)
+            finally:
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+                for pid in (*map(int, children), process.pid):  # `script` gives its child a session of its own
+                    os.kill(pid, signal.SIGKILL)
+                shutil.rmtree(f"/var/run/dpdk/{PREFIX}", ignore_errors=True)
+
+
+def throughput_mpps(generator: PktgenGenerator, size_b: int, loss_ratio: float, seconds: float) -> tuple[float, int]:
+    """Return the throughput at a loss ratio [Mpps], and how many trials it took."""
+    trials = 0
+
+    def trial(duration_s: float, load_pps: float) -> float:
+        nonlocal trials
+        trials += 1
+        counts = generator.trial(Traffic(size_b, FLOWS, offered_mpps=load_pps / 1e6), duration_s)
+        meant = load_pps * duration_s  # what Pktgen could not send was not served either
+        return max(0.0, 1.0 - counts.received_packets / max(meant, counts.sent_packets))
+
+    most_pps = LINK_MBPS * 1e6 / ((size_b + 20) * 8)
+    low, _ = search_throughput(trial, loss_ratio, least_pps=LEAST_PPS, most_pps=most_pps, trial_s=seconds)
+    return low / 1e6, trials
+
+
+def back_to_back(generator: PktgenGenerator, size_b: int) -> int:
+    """Return the longest burst [packets], a power of two, that comes back whole."""
+    longest, packets = 0, 64
+    while packets <= LONGEST_BURST:
+        counts = generator.trial(Traffic(size_b, FLOWS), 0.2 + packets / 2e5, packets)
+        if counts.lost or counts.sent_packets < packets:
+            break
+        longest, packets = packets, 2 * packets
+    return longest
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, action="append", help="of frames [B], repeatable")
+    parser.add_argument("--loss", type=float, action="append", help="loss ratio, repeatable; 0 and 0.001 by default")
+    parser.add_argument("--nf", default="l2fwd", help="function behind Pktgen")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a trial")
+    given = parser.parse_args()
+    with path(Path(os.environ["SLOMO_PKTGEN"]), given.nf) as generator:
+        for size_b in given.size or SIZES:
+            for loss in given.loss or (0.0, 0.001):
+                found = [throughput_mpps(generator, size_b, loss, given.seconds) for _ in range(given.rounds)]
+                rates, trials = [rate for rate, _ in found], sum(count for _, count in found)
+                told = f"{statistics.median(rates):.3f} ({min(rates):.3f}..{max(rates):.3f}) Mpps, {trials} trials"
+                print(f"{given.nf}, {size_b} B, loss of at most {loss:g}: {told}", flush=True)
+            bursts = sorted(back_to_back(generator, size_b) for _ in range(given.rounds))
+            print(f"{given.nf}, {size_b} B, back-to-back: {bursts} packets", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

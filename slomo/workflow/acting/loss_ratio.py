@@ -1,0 +1,70 @@
+"""Throughput at a loss ratio: the highest load of which at most such a share of packets is lost.
+
+RFC 2544 section 26.1 asks for no loss; MLRsearch (RFC 9971; the controller of the PyPI package drives the trials) for
+any ratio, in fewer and shorter trials.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from slomo.errors import TestbedError
+
+
+def search_throughput(
+    trial: Callable[[float, float], float],
+    loss_ratio: float,
+    *,
+    least_pps: float,
+    most_pps: float,
+    trial_s: float = 1.0,
+    limit_s: float = 3600.0,
+) -> tuple[float, float]:
+    """Return the highest load with at most this loss, and the lowest with more [packets/s], 1 % apart.
+
+    Raises TestbedError if MLRsearch is not installed.
+
+    Parameters
+    ----------
+    trial : callable
+        Offers a load for a time [s, packets/s], and returns the share of packets that was lost.
+    loss_ratio : float
+        Share that may be lost, 0 for RFC 2544's throughput.
+    least_pps, most_pps : float
+        Loads to search between [packets/s].
+    trial_s, limit_s : float
+        Length of a trial, and of the search [s].
+    """
+    try:
+        mlr: Any = importlib.import_module("MLRsearch")
+    except ImportError:
+        raise TestbedError(
+            "throughput at a loss ratio is searched by MLRsearch, which is not installed",
+            hint="pip install 'slomo[noise]'",
+        ) from None
+
+    class Measurer(mlr.AbstractMeasurer):  # type: ignore[misc]
+        def measure(self, intended_duration: float, intended_load: float) -> Any:
+            count = max(1, round(intended_duration * intended_load))
+            return mlr.MeasurementResult(
+                intended_duration=intended_duration,
+                intended_load=intended_load,
+                offered_count=count,
+                loss_count=round(count * trial(intended_duration, intended_load)),
+            )
+
+    goal = mlr.SearchGoal(
+        loss_ratio=loss_ratio,
+        exceed_ratio=0.0,
+        relative_width=0.01,
+        initial_trial_duration=trial_s,
+        final_trial_duration=trial_s,
+        duration_sum=trial_s,
+    )
+    config = mlr.Config()
+    config.goals = [goal]
+    config.min_load, config.max_load = least_pps, most_pps
+    config.warmup_duration, config.search_duration_max = 0.0, limit_s
+    result = mlr.MultipleLossRatioSearch(config).search(Measurer(), lambda _: None)[goal]
+    low, high = result.relevant_lower_bound, result.relevant_upper_bound
+    return float(least_pps if low is None else low), float(most_pps if high is None else high)

@@ -1,0 +1,16 @@
+"""Throughput at a loss ratio, searched by MLRsearch."""
+
+import pytest
+
+from slomo.workflow.acting.loss_ratio import search_throughput
+
+
+@pytest.mark.parametrize(("loss_ratio", "expected_pps"), [(0.0, 2e6), (0.1, 2e6 / 0.9)])
+def test_the_search_finds_the_highest_load_within_the_ratio(loss_ratio: float, expected_pps: float) -> None:
+    """A path that serves 2 Mpps is found within the width asked for, from below."""
+    pytest.importorskip("MLRsearch")
+
+    low, high = search_throughput(lambda _, load: max(0.0, 1 - 2e6 / load), loss_ratio, least_pps=1e5, most_pps=1e7)
+
+    assert low <= expected_pps <= high
+    assert low == pytest.approx(expected_pps, rel=0.011)
