@@ -99,6 +99,10 @@ class Layer:
     value: str | None
     earlier: str | None
 
+    def holds(self, held: str | None) -> bool:
+        """Return whether a knob is there and has a value that this layer explains."""
+        return held is not None and self.explains(held)
+
     def explains(self, held: str | None) -> bool:
         """Return whether this layer explains a knob's present value."""
         return held in (self.value, self.earlier)

@@ -235,12 +235,14 @@ class _Session:
                     self.journal.update(layer, held, change.after)
                     pending.append(change)
                 else:
+                    # giving back others may disturb what covers it
+                    steady += [Change(layer.label, held, held)] * (kind == "covered" and stack[-1].holds(held))
                     told[kind].append(layer.label)
                     self.heir = stack[-1].receipt if kind == "covered" else self.heir
                     settled.append(layer)
         self.made += pending
         restored, gone, in_use, failed = self._restored(pending, steady)
-        heirs = {label: self.heir or self._holder(label) for label in failed}
+        heirs = {label: self._holder(label) or self.heir for label in failed}
         for label, said in failed.items():  # what another receipt holds forbids it: it is given back together with that
             told["covered"] += [label] if heirs[label] is not None else []
             refused += [said] if heirs[label] is None else []

@@ -7,7 +7,11 @@ import pytest
 from tests.enforce.sequences import KINDS, play
 
 #: By kind; those named ended otherwise once.
-SEEDS = {"cgroup+scheduler": (22, 10067, 30014), "resctrl+rdt-class": (30011, 50027), "resctrl+cgroup": (0, 30000)}
+SEEDS = {
+    "cgroup+scheduler": (22, 10067, 30014, 300074, 300228),
+    "resctrl+rdt-class": (30011, 50027),
+    "resctrl+cgroup": (0, 30000),
+}
 pytestmark = pytest.mark.xdist_group("host")  # they share the machine's control groups with others that set them
 
 
