@@ -4,7 +4,8 @@ Every machine is profiled as a user would (`slomo profile`, plan `all`), and req
 at each confidence. Full servers, on which no other request of the batch would fit, are run by the simulator, without
 any tolerance. "expected" is what `Placer.breaking` says of them; "at the edge" promises each tenant of these servers
 exactly what the verdict counts on. Then one batch at 90 % is packed, and packed again with the simulator itself as
-predictor (`oracle.py`): how many servers too many.
+predictor (`oracle.py`), with the judge's tolerance and without: how many servers too many. With --measure N, the N
+mixes that `worth_measuring` names are run, models trained again, and the batch packed once more.
 
     python benchmarks/placement/knob.py --shipped        shipped calibration mixes, parts of them left out
     python benchmarks/placement/knob.py DIR --machine benchmarks/placement/machines/six-cores.yaml --seed 4711
@@ -19,14 +20,16 @@ import time
 from pathlib import Path
 
 import numpy as np
-from oracle import Truth, oracle
+from oracle import TOLERANCE, Truth, oracle
 
 from slomo.equilibrium.server import solve_joint
 from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.bounds import different_in, lower_mpps
 from slomo.placement.online.placer import Placer
+from slomo.placement.over_time.worth_measuring import worth_measuring
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
+from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset
 from slomo.training.calibration import calibrated_on, mix_rows
 from slomo.vocabulary.machine import load_machine
@@ -51,6 +54,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--servers", type=int, default=50, help="different ones to run, at each confidence")
     parser.add_argument("--packed", type=int, default=0, help="requests to pack with the simulator as predictor, too")
+    parser.add_argument("--measure", type=int, default=0, help="mixes to measure for the packed batch")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write the results to this file")
     given = parser.parse_args()
@@ -105,15 +109,21 @@ def models(machine: str, given: argparse.Namespace) -> ModelLibrary:
     """Profile and train, going on where that stopped."""
     folder = given.directory / f"{load_machine(machine).name}-{given.runs}"
     if not (folder / "models").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        begun = time.process_time()
-        dataset = profile(
-            list(given.nf or FUNCTIONS), machine=machine, runs=given.runs, mixes=given.mixes,
-            store=folder / "profile.sqlite", jobs=1, seed=given.seed,
-        )  # fmt: skip
-        print(f"{machine}: {len(dataset)} rows, {time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
-        train(dataset, seed=given.seed).save(folder / "models")
+        train(profiled(machine, given), seed=given.seed).save(folder / "models")
     return ModelLibrary.load(folder / "models")
+
+
+def profiled(machine: str, given: argparse.Namespace) -> ProfileDataset:
+    """Profile, going on where that stopped."""
+    folder = given.directory / f"{load_machine(machine).name}-{given.runs}"
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = time.process_time()
+    dataset = profile(
+        list(given.nf or FUNCTIONS), machine=machine, runs=given.runs, mixes=given.mixes,
+        store=folder / "profile.sqlite", jobs=1, seed=given.seed,
+    )  # fmt: skip
+    print(f"{machine}: {len(dataset)} rows, {time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
+    return dataset
 
 
 def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> dict:
@@ -132,8 +142,14 @@ def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> di
         row[str(confidence)] = {"servers_used": placer.servers_used, **broken_on(placer, truth, given.servers)}
         print(f"{name:20} asked {1 - confidence:.0%}: {row[str(confidence)]}", flush=True)
     if given.packed:
-        row["packed"] = packed(machine, library, truth, nfs[: given.packed])
+        row["packed"], placer = packed(machine, library, truth, nfs[: given.packed])
         print(f"{name:20} {row['packed']}", flush=True)
+        if given.measure:
+            told = worth_measuring(placer, given.measure)
+            more = profile([], machine=machine, plan="mixes", mixes=[each.mix for each in told.mixes], seed=given.seed)
+            learned = train(profiled(machine, given).merge(more), seed=given.seed)
+            row["measured"], _ = packed(machine, learned, truth, nfs[: given.packed])
+            print(f"{name:20} {told.text}; then {row['measured']}", flush=True)
     return row
 
 
@@ -159,15 +175,23 @@ def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, float]:
     return counted
 
 
-def packed(machine: str, library: ModelLibrary, truth: Truth, nfs: list[str]) -> dict[str, object]:
-    """Return the servers that one batch at 90 % takes, and the fewest that the simulator itself would."""
+def packed(machine: str, library: ModelLibrary, truth: Truth, nfs: list[str]) -> tuple[dict[str, object], Placer]:
+    """Return the servers that one batch at 90 % takes, how many break, and the fewest that the simulator would."""
     requests = [Request(f"p{i}", nf, SLO(min_share=0.9)) for i, nf in enumerate(nfs)]
     placer = Placer(library, Cluster.uniform(machine, len(nfs)), "predicted")
     placer.place_all(requests)
     host = load_machine(machine)
-    kind = (host.name, host.cores_per_socket)
-    best = oracle(truth, requests, {kind: len(nfs)}, lambda name, r: 0.9 * truth.solo(name, r.chain[0]))
-    return {"servers": placer.servers_used, "oracle": best, "ratio": round(placer.servers_used / best, 3)}
+    kind, best = (host.name, host.cores_per_socket), {}
+    for truth.tolerance in (TOLERANCE, 0.0):
+        best[truth.tolerance] = oracle(
+            truth, requests, {kind: len(nfs)}, lambda name, r: 0.9 * truth.solo(name, r.chain[0])
+        )
+    used, broken = placer.servers_used, 0
+    for items in placer.layout().values():
+        rates = truth.rates(host.name, [parse_workload(item.workload) for item in items])
+        broken += len(items) > 1 and any(rates[item.workload] < item.needed_mpps for item in items)
+    ratios = {f"over the oracle at {each:.1%}": round(used / servers, 3) for each, servers in best.items()}
+    return {"servers": used, "broken": broken, **ratios}, placer
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ Kind = tuple[str, int]
 class Truth:
     """Runs mixes and remembers."""
 
-    def __init__(self, seed: int = 0, machines: Sequence[Machine] = ()) -> None:
+    def __init__(self, seed: int = 0, machines: Sequence[Machine] = (), tolerance: float = TOLERANCE) -> None:
+        self.tolerance = tolerance
         self._seed, self._own = seed, {machine.name: machine for machine in machines}
         self._beds: dict[str, SimulatedTestbed] = {}
         self._seen: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
@@ -65,7 +66,7 @@ class Truth:
     def holds(self, machine: str, mix: Sequence[tuple[Workload, float]]) -> bool:
         """Say whether everybody has what it needs."""
         rates = self.rates(machine, [workload for workload, _ in mix])
-        return all(rates[workload.key] >= needed * (1.0 - TOLERANCE) for workload, needed in mix)
+        return all(rates[workload.key] >= needed * (1.0 - self.tolerance) for workload, needed in mix)
 
 
 def oracle(truth: Truth, requests: Sequence[Request], kinds: dict[Kind, int], needs: Callable) -> int:

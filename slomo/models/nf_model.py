@@ -18,6 +18,7 @@ from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.measured_mix import MeasuredMix
 from slomo.models.noise import MeasurementNoise
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
@@ -69,6 +70,8 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         What it asks of an accelerator; None where it uses none, or was not profiled beside a competitor for it.
     allocation : AllocationModel or None
         What it does with a part of the cache and of the memory's bandwidth; None where it was not profiled over these.
+    measured : tuple of MeasuredMix
+        Mixes that were measured themselves; placement counts on them instead of predictions.
     chosen : str
         Family that answers where none is named (`slomo.training.choice`); empty where nothing was chosen.
     """
@@ -88,6 +91,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
     latency: LatencyModel | None = None
     accelerator: AcceleratorUse | None = None
     allocation: AllocationModel | None = None
+    measured: tuple[MeasuredMix, ...] = ()
     chosen: str = ""
 
     @cached_property

@@ -298,6 +298,8 @@ def _contents(model: NFModel) -> tuple[dict[str, str], str]:
     del data["manifest"]
     if model.allocation is None:
         del data["allocation"]
+    if not model.measured:
+        del data["measured"]
     contents = {}
     for name, sensitivity in model.sensitivity.items():
         description = sensitivity.to_dict()

@@ -30,6 +30,7 @@ from slomo.training.cross_validation import FOLDS, folds, held_out, relative_err
 from slomo.training.families.registry import make_families, table_model_names
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
+from slomo.training.measured_mixes import with_measured
 from slomo.training.noise import against_mean, fit_rows, weights_of
 from slomo.training.pairs import with_pairs
 from slomo.training.plausibility import plausible_rows
@@ -108,7 +109,7 @@ def train(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
-    return ModelLibrary(with_uses(dataset, with_latency(dataset, finished, seed)))
+    return ModelLibrary(with_measured(dataset, with_uses(dataset, with_latency(dataset, finished, seed))))
 
 
 def _fit_subject(

@@ -41,8 +41,8 @@ class PlanSettings:
     design: "str | Design" = "sources"
     #: Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
     runs: int | None = None
-    #: Mixes to run; by default up to 200.
-    mixes: int | None = None
+    #: Mixes to run; by default up to 200. With plan ``mixes`` also the very mixes, as ``2 x lpm + stats``.
+    mixes: int | Sequence[str] | None = None
     #: Which half of all mixes to draw from: calibration with plan ``all``, else test; one of "calibration", "test".
     stream: "Stream | None" = None
     #: Runs of every experiment.
@@ -55,13 +55,31 @@ class PlanSettings:
     def __post_init__(self) -> None:
         if self.plan not in PLANS:
             raise UnknownNameError("plan", self.plan, PLANS)
+        if self.named_mixes and self.plan != "mixes":
+            raise InvalidValueError(f"plan '{self.plan}' draws its mixes, some were named", hint="name plan 'mixes'")
         for name in ("runs", "mixes", "replicates", "seed"):
-            if (number := getattr(self, name)) is not None:
+            if (number := getattr(self, name)) is not None and not (name == "mixes" and self.named_mixes):
                 whole_number(name, number)
         if self.target_error is not None:
             positive_number("target_error", self.target_error, "share of solo throughput")
         if not isinstance(self.design, (str, Sequence)):
             raise InvalidValueError(f"design is {self.design!r}, needed a name or points", hint="'sources' is usual")
+
+    @property
+    def named_mixes(self) -> tuple[str, ...]:
+        """The very mixes, where they are given and not how many."""
+        return (
+            ()
+            if self.mixes is None or isinstance(self.mixes, int)
+            else (self.mixes,)
+            if isinstance(self.mixes, str)
+            else tuple(self.mixes)
+        )
+
+    @property
+    def mix_count(self) -> int | None:
+        """How many mixes to draw; None for the default."""
+        return self.mixes if isinstance(self.mixes, int) else None
 
     @property
     def adaptive(self) -> bool:

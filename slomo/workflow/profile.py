@@ -13,7 +13,7 @@ from slomo.errors import InvalidValueError
 from slomo.fleet.engine import on_engine
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
-from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan
+from slomo.profiling.plans.basic import mixes_plan, named_mixes_plan, pressure_plan, solo_plan
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import combine
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
@@ -48,7 +48,7 @@ def plan_experiments(
     plan: str = "all",
     design: "str | Design" = "sources",
     runs: int | None = None,
-    mixes: int | None = None,
+    mixes: int | Sequence[str] | None = None,
     stream: "Stream | None" = None,
     replicates: int = 1,
     seed: int = 0,
@@ -86,7 +86,7 @@ def profile(
     plan: str = "all",
     design: "str | Design" = "sources",
     runs: int | None = None,
-    mixes: int | None = None,
+    mixes: int | Sequence[str] | None = None,
     stream: "Stream | None" = None,
     replicates: int = 1,
     seed: int = 0,
@@ -117,8 +117,9 @@ def profile(
     runs : int, optional
         Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
         Of ``sources`` with 40 or more, a quarter offers the target less than it could serve.
-    mixes : int, optional
-        Mixes to run; by default up to 200.
+    mixes : int or sequence of str, optional
+        Mixes to run; by default up to 200. With plan ``mixes`` also the very mixes, such as ``"2 x lpm + stats"``;
+        network functions may then be left empty.
     stream : {"calibration", "test"}, optional
         Which half of all mixes to draw from: calibration in plan ``all``, else test.
     replicates, seed : int
@@ -200,8 +201,10 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSett
         return solo_plan(workloads, machine, **seeded)
     if wanted.plan == "accelerator":
         return accelerator_plan(workloads, machine, **seeded)
+    if wanted.named_mixes:
+        return named_mixes_plan(wanted.named_mixes, machine, **seeded)
     if wanted.plan == "mixes":
-        return _mixes(workloads, machine, wanted.mixes, wanted.stream or "test", **seeded)
+        return _mixes(workloads, machine, wanted.mix_count, wanted.stream or "test", **seeded)
     if wanted.design == ADAPTIVE:
         return _adaptive(workloads, machine, wanted).sure()
     idle = part_load_runs(wanted.design, wanted.runs)
@@ -209,7 +212,7 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSett
     pressure = pressure_plan(workloads, machine, wanted.design, runs=runs, **seeded)
     if not _has_mixes(workloads, wanted):
         return pressure
-    mixes = _mixes(workloads, machine, wanted.mixes, wanted.stream or "calibration", **seeded)
+    mixes = _mixes(workloads, machine, wanted.mix_count, wanted.stream or "calibration", **seeded)
     return combine("all", [pressure, mixes])
 
 
@@ -241,7 +244,7 @@ def _adaptive(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSet
     refuse_replicates(wanted.replicates)
     besides = None
     if _has_mixes(workloads, wanted):
-        besides = _mixes(workloads, machine, wanted.mixes, wanted.stream or "calibration", seed=wanted.seed)
+        besides = _mixes(workloads, machine, wanted.mix_count, wanted.stream or "calibration", seed=wanted.seed)
     error, most = wanted.target_error, wanted.runs
     return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=wanted.seed, besides=besides)
 

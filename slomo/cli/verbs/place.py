@@ -39,6 +39,7 @@ from slomo.cli.verbs.place_output import (
     emit_judgements,
     price_option,
     show_decisions,
+    show_measurements,
     show_prices,
 )
 from slomo.files.durable import write_durably
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.judge import Judge
     from slomo.placement.over_time.judgement import Judgement
+    from slomo.placement.over_time.worth_measuring import Measurements
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.decision import Decision
     from slomo.placement.problem.request import Request
@@ -114,13 +116,26 @@ def command() -> None:
 @click.option("--check", is_flag=True, help="Run the placed servers on the simulator and count broken SLOs.")
 @click.option("--snapshot", metavar="FILE", type=click.Path(), help="Write what is placed, for `Placer.restore`.")
 @click.option("--stats", is_flag=True, help="Say how many entries each memory holds, and what the grid of SLOs costs.")
+@click.option(
+    "--worth-measuring",
+    type=POSITIVE_COUNT,
+    metavar="N",
+    help="Name the N mixes whose measurement would save most servers.",
+)
 @own_nf_option
 @seed_option
 @server_option
 @click.option("--what-if", is_flag=True, help="With --server: say what would be decided, and change nothing.")
 @json_option
 def batch(
-    as_json: bool, check: bool, snapshot: str | None, stats: bool, service: str | None, what_if: bool, **given: Any
+    as_json: bool,
+    check: bool,
+    snapshot: str | None,
+    stats: bool,
+    service: str | None,
+    what_if: bool,
+    worth_measuring: int | None,
+    **given: Any,
 ) -> None:
     """Place REQUESTS on CLUSTER; both are YAML or JSON. The word `batch` may be left out.
 
@@ -153,20 +168,30 @@ def batch(
         import json
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
+    measurements = None if worth_measuring is None else _worth_measuring(placer, worth_measuring)
     if as_json:
         shown = [decision.to_dict() for decision in decisions]
         check_part: dict[str, Any] = {} if judgement is None else {"check": judgement.to_dict()}
         check_part |= {"stats": placer.stats()} if stats else {}
+        check_part |= {} if measurements is None else {"worth_measuring": measurements.to_dict()}
         check_part |= {"priced": [each.to_dict() for each in priced]} if priced else {}
         emit_json({"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": shown, **check_part})
     else:
         if priced:
             show_prices(priced, placer.settings.confidence)
         _show(placer, decisions, judgement)
+        if measurements is not None:
+            show_measurements(measurements)
         if stats:
             emit_table(("memory", "entries"), list(placer.stats().items()))
     if len(placed) < len(requests):
         raise click.exceptions.Exit(5)
+
+
+def _worth_measuring(placer: "Placer", most: int) -> "Measurements":
+    from slomo.placement.over_time.worth_measuring import worth_measuring
+
+    return worth_measuring(placer, most)
 
 
 def _refuse_table(given: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from slomo.cli.types import AMOUNT, SHARE
 
 if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
+    from slomo.placement.over_time.worth_measuring import Measurements
     from slomo.placement.problem.decision import Decision
     from slomo.workflow.place import Priced
 
@@ -39,6 +40,17 @@ def show_prices(priced: "Sequence[Priced]", chosen: float) -> None:
     """Print the cost of each confidence, and the chosen one."""
     rows = [(p.confidence, p.placed, p.servers, p.broken, p.cost, "taken" * (p.confidence == chosen)) for p in priced]
     emit_table(("confidence", "placed", "cost of servers", "servers expected to break", "together", ""), rows)
+
+
+def show_measurements(told: "Measurements") -> None:
+    """Print the mixes that are worth measuring, and how to measure them."""
+    if told.mixes:
+        emit_table(
+            ("mix to measure", "machine", "servers that hold it"), [(m.mix, m.machine, m.servers) for m in told.mixes]
+        )
+        words = " ".join(f"--mix '{each.mix}'" for each in told.mixes)
+        note(f"slomo profile {words} --machine {told.mixes[0].machine} --out mixes.parquet, then merge and train again")
+    note(told.text)
 
 
 def show_decisions(decisions: "Sequence[Decision]") -> None:

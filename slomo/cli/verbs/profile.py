@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument(
-    "network_functions", metavar="NF...", nargs=-1, required=True, shell_complete=complete_network_functions
-)
+@click.argument("network_functions", metavar="[NF...]", nargs=-1, shell_complete=complete_network_functions)
 @machine_option
 @click.option(
     "--plan",
@@ -59,6 +57,13 @@ if TYPE_CHECKING:
     help="Held-out error, over solo throughput, at which design `adaptive` stops: 2% by default.",
 )
 @click.option("--mixes", type=COUNT, metavar="N", help="Mixes to run; up to 200 by default, 0 for none.")
+@click.option(
+    "--mix",
+    "named_mixes",
+    multiple=True,
+    metavar="MIX",
+    help="Run this very mix and no other, as '2 x lpm + stats'; repeatable, in place of NF.",
+)
 @click.option(
     "--stream",
     type=click.Choice(["calibration", "test"]),
@@ -108,7 +113,13 @@ if TYPE_CHECKING:
 @seed_option
 @json_option
 def command(
-    out: str | None, store: str | None, dry_run: bool, save_plan: str | None, as_json: bool, **given: Any
+    out: str | None,
+    store: str | None,
+    dry_run: bool,
+    save_plan: str | None,
+    as_json: bool,
+    named_mixes: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Measure network functions alone, beside the synthetic competitor, and in mixes of each other.
 
@@ -119,6 +130,13 @@ def command(
     """
     from slomo.errors import UsageError
 
+    if bool(named_mixes) == bool(given["network_functions"]):
+        raise UsageError(
+            "network functions and --mix were given" if named_mixes else "which network functions?",
+            hint="slomo profile NF..., or slomo profile --mix '2 x lpm'",
+        )
+    if named_mixes:
+        given |= {"plan": "mixes", "mixes": named_mixes}
     if given["plan"] == "resource-table":
         _show_resource_table(out, as_json, **given)
         return

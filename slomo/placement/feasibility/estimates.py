@@ -99,6 +99,8 @@ class ThroughputEstimates:
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
         #: Whether network functions without a model count as the worst neighbour in the library.
         self.takes_strangers = False
+        #: Whether predictions are counted on as they are; measured mixes keep their lower ends.
+        self.bold = False
         #: Machine -> workload -> correction factor of its predictions, learned from outcomes
         #: (`slomo.drift.correction`).
         self.factors: Mapping[str, Mapping[str, float]] = {}
@@ -270,7 +272,12 @@ class ThroughputEstimates:
         places = predict_places(kinds.tenants, members, machine, self.how)
         calibrations = kinds.calibrations(bool(places.jointly[0]), self.model)
         factors = kinds.factors_of(who, self.factors.get(machine, {}))
-        return breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
+        measured = kinds.measured.breaking(members[0], needed)
+        return (
+            measured
+            if measured is not None
+            else breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
+        )
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
         """Return the workloads of a request as they are predicted: offered loads are rounded up to the grid."""
@@ -330,17 +337,18 @@ class ThroughputEstimates:
         who, offered = kinds.models_of(members), kinds.loads_of(members)
         places = predict_places(kinds.tenants, members, machine, self.how)
         low = places.mpps
-        if self.confidence > 0.5:
+        if self.confidence > 0.5 and not self.bold:
             sharing = np.flatnonzero(accelerator_shared(kinds.models, who) | ports_full(kinds.models, who, offered))
             bound = self._bounds(kinds, who, places, different)
             bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # their error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
             low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone is what was measured
-        parts: tuple[Floats, ...] = (places.mpps, low, places.high)
+        mpps, low, high = places.mpps.copy(), low.copy(), places.high.copy()
         if machine in self.factors:
             by = kinds.factors_of(who, self.factors[machine])
-            parts = tuple(part * by for part in parts)
-        return tuple(np.fmin(part, offered) for part in parts)  # type: ignore[return-value]
+            mpps, low, high = mpps * by, low * by, high * by
+        kinds.measured.apply(members, (mpps, low, high), self.confidence, different)
+        return np.fmin(mpps, offered), np.fmin(low, offered), np.fmin(high, offered)
 
     def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, different: NDArray[np.int64]) -> Floats:
         """Return each tenant's lower bound, from calibration errors of its server's method [Mpps]."""

@@ -23,6 +23,7 @@ def model_fingerprint(model: "NFModel", family: str) -> str:
         sensitivity = model.sensitivity[family]
         parts += [sensitivity.to_dict(), getattr(sensitivity, "source", None)]
     parts.append(model.calibration[family].to_dict() if family in model.calibration else None)
+    parts += [each.to_dict() for each in model.measured]
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 

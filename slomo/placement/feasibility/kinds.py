@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.models.intervals import ConformalCalibration
+from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload_text import parse_workload
@@ -23,6 +24,7 @@ class Kinds:
 
     def __init__(self, models: "Sequence[NFModel]") -> None:
         self.models = list(models)
+        self.measured = MeasuredRates(models)
         self.solo_mpps = np.array([model.solo_mpps for model in models])
         self._index = {model.workload.key: number for number, model in enumerate(models)}
         self._codes = dict(self._index)

@@ -15,6 +15,7 @@ from slomo.errors import InvalidValueError
 from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
+from slomo.records.importing.competitors import named_competitors
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
@@ -162,6 +163,33 @@ def mixes_plan(
         f"{len(drawn_mixes)} different ones for '{stream}'",
         hint="ask for fewer, or give more network functions or sizes",
     )
+
+
+def named_mixes_plan(
+    mixes: Sequence[str], machine: str | Machine, *, replicates: int = 1, seed: int = 0
+) -> ExperimentPlan:
+    """Return the plan of the mixes that are named, such as ``2 x lpm + stats``.
+
+    Raises InvalidValueError for a mix of fewer than two, or of more than a socket has cores.
+
+    Examples
+    --------
+    >>> [mix.label for mix in named_mixes_plan(["lpm + 2 x stats"], "e5-2620v4").colocations]
+    ['lpm@64B,100000f + 2 x stats@64B,100000f on e5-2620v4']
+    """
+    chosen = _machine(machine)
+    colocations: dict[str, Colocation] = {}
+    for text in mixes:
+        tenants = named_competitors(text, {})
+        if not 2 <= len(tenants) <= chosen.cores_per_socket:
+            raise InvalidValueError(
+                f"mix '{text}' has {len(tenants)} network functions, needed 2 to {chosen.cores_per_socket} on "
+                f"'{chosen.name}'",
+                hint="write for instance '2 x lpm + stats'",
+            )
+        mix = Colocation(chosen.name, tenants[0], tenants[1:])
+        colocations[mix.key] = mix
+    return ExperimentPlan("mixes-named", tuple(colocations.values()), replicates=replicates, seed=seed)
 
 
 def stream_of(colocation: Colocation) -> Stream:

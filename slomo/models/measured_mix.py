@@ -1,0 +1,26 @@
+"""A mix that was measured itself: what a function served beside exactly these neighbours."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from slomo.files.stored import Stored
+
+
+@dataclass(frozen=True)
+class MeasuredMix(Stored):
+    """Throughput of one function beside neighbours at full load.
+
+    Examples
+    --------
+    >>> MeasuredMix(("lpm@64B,100000f",), 4.5, 0.01).mpps
+    4.5
+    """
+
+    #: Workload keys of the neighbours, in ascending order.
+    competitors: tuple[str, ...]
+    #: Mean throughput of each instance [Mpps].
+    mpps: Annotated[float, Meta(ge=0.0)]
+    #: Standard error of the mean [Mpps].
+    error_mpps: Annotated[float, Meta(gt=0.0)]

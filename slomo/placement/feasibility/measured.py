@@ -1,0 +1,103 @@
+"""Measured mixes in place of predictions: of the very mix, and as lower ends of its sub-mixes.
+
+More competitors never raise a tenant's throughput (law 3), so what a mix was measured to serve, every sub-mix serves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.placement.feasibility.bounds import level_of
+from slomo.vocabulary.vector import Floats
+
+if TYPE_CHECKING:
+    from slomo.models.nf_model import NFModel
+
+#: Numbers of tenants in ascending order.
+_Mix = tuple[int, ...]
+#: Largest measured mix whose sub-mixes are listed: 2 ** 8 of them.
+_MOST_TENANTS = 8
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of one tenant of a mix: mean and standard error [Mpps], and whether of this very mix."""
+
+    mpps: float
+    error_mpps: float
+    exact: bool
+
+
+class MeasuredRates:
+    """Measured throughput of mixes of one machine's models, by number.
+
+    Examples
+    --------
+    >>> MeasuredRates([]).apply(np.array([[0]]), (np.ones((1, 1)),) * 3, 0.95, np.array([1]))
+    """
+
+    def __init__(self, models: "Sequence[NFModel]") -> None:
+        numbers = {model.workload.key: number for number, model in enumerate(models)}
+        self._known: dict[_Mix, dict[int, _Known]] = {}
+        for number, model in enumerate(models):
+            for mix in model.measured:
+                if all(key in numbers for key in mix.competitors):
+                    others = tuple(sorted(numbers[key] for key in mix.competitors))
+                    self._note(number, others, _Known(mix.mpps, mix.error_mpps, exact=True))
+
+    def _note(self, tenant: int, others: _Mix, known: _Known) -> None:
+        least = 1 if len(others) < _MOST_TENANTS else len(others)
+        for size in range(least, len(others) + 1):
+            for part in set(combinations(others, size)):
+                here = self._known.setdefault(tuple(sorted((tenant, *part))), {})
+                exact = size == len(others)
+                held = here.get(tenant)
+                if held is None or exact or (not held.exact and held.mpps < known.mpps):
+                    here[tenant] = _Known(known.mpps, known.error_mpps, exact)
+
+    def apply(
+        self,
+        members: NDArray[np.int64],
+        rates: tuple[Floats, Floats, Floats],
+        confidence: float,
+        different: NDArray[np.int64],
+    ) -> None:
+        """Replace predicted rates, lower and upper ends of mixes (shape (mixes, places)) by what was measured."""
+        if not self._known:
+            return
+        mpps, low, high = rates
+        for row, tenants in enumerate(members.tolist()):
+            known = self._known.get(tuple(sorted(tenant for tenant in tenants if tenant >= 0)))
+            if known is None:
+                continue
+            away = NormalDist().inv_cdf(level_of(confidence, int(different[row]))) if confidence > 0.5 else 0.0
+            for place, tenant in enumerate(tenants):
+                if tenant in known:
+                    each = known[tenant]
+                    ends = (each.mpps, each.mpps - away * each.error_mpps, each.mpps + away * each.error_mpps)
+                    for part, end in zip((mpps, low, high), ends, strict=True):
+                        part[row, place] = end if each.exact else np.fmax(part[row, place], end)
+
+    def breaking(self, members: NDArray[np.int64], needed_mpps: Floats) -> float | None:
+        """Return the probability that a measured mix breaks a promise; None unless every promised tenant is measured.
+
+        Parameters
+        ----------
+        members : ndarray of int, shape (places,)
+            Numbers of the tenants.
+        needed_mpps : ndarray, shape (places,)
+            What each is promised, 0 for nothing.
+        """
+        known = self._known.get(tuple(sorted(members.tolist())), {})
+        promised = {tenant: need for tenant, need in sorted(zip(members.tolist(), needed_mpps, strict=True)) if need}
+        if not all(tenant in known and known[tenant].exact for tenant in promised):
+            return None
+        hold = 1.0
+        for tenant, need in promised.items():  # of equal tenants, the largest promise
+            hold *= NormalDist(known[tenant].mpps, known[tenant].error_mpps).cdf(2.0 * known[tenant].mpps - need)
+        return 1.0 - hold

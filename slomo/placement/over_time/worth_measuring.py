@@ -1,0 +1,91 @@
+"""Name the few mixes whose measurement would save most servers: those that only a bolder plan uses.
+
+A mix whose predicted throughput keeps all promises, but whose lower bound does not, is refused at the confidence asked
+for. Placing once more by the predictions themselves shows how many servers hang on each (optimism in the face of
+uncertainty, as in Lai and Robbins, 1985). Trained on its measurement, the models no longer need a bound for that mix.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from slomo.errors import InvalidValueError
+from slomo.files.stored import Stored
+from slomo.placement.feasibility.kinds import without_load
+from slomo.placement.feasibility.mixes import tenants_of
+from slomo.placement.online.placer import Placer
+from slomo.vocabulary.workload_text import counted
+
+
+@dataclass(frozen=True)
+class WorthMeasuring(Stored):
+    """One mix to measure."""
+
+    #: Machine type.
+    machine: str
+    #: As `slomo profile --mix` reads it.
+    mix: str
+    #: Servers of the bolder plan that hold it.
+    servers: int
+
+
+@dataclass(frozen=True)
+class Measurements(Stored):
+    """What to measure, and what that can save.
+
+    Examples
+    --------
+    >>> print(Measurements(12, 9, (WorthMeasuring("e5-2620v4", "2 x lpm", 3),)).text)
+    measure 1 mix: saves up to 3 of 12 servers
+    """
+
+    #: Servers at the confidence asked for.
+    servers: int
+    #: Servers if every prediction held.
+    bold: int
+    #: Most servers first.
+    mixes: tuple[WorthMeasuring, ...]
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if not self.mixes:
+            return "no measurement of a mix would save a server"
+        what = f"{len(self.mixes)} mix{'es' if len(self.mixes) > 1 else ''}"
+        return f"measure {what}: saves up to {self.servers - self.bold} of {self.servers} servers"
+
+
+def worth_measuring(placer: Placer, most: int = 6) -> Measurements:
+    """Return the mixes whose measurement would save most servers of a placement.
+
+    Parameters
+    ----------
+    placer : Placer
+        What is placed, by a policy that predicts.
+    most : int
+        Mixes to name, 1 or more.
+
+    Raises
+    ------
+    InvalidValueError
+        For fewer than one mix, and a policy that does not predict.
+    """
+    if most < 1 or not placer.policy.predicts:
+        raise InvalidValueError(
+            f"{most} mixes to measure for policy '{placer.policy.name}', needed 1 or more and a policy that predicts",
+            hint="--policy predicted",
+        )
+    bold = Placer(placer.estimates.library, placer.cluster, type(placer.policy), **vars(placer.settings))
+    bold.estimates.bold = True
+    bold.placed_again(placer.requests)
+    pieces, seen = bold._core.pieces, Counter[tuple[str, tuple[str, ...]]]()
+    for place in bold._core.state.sockets:
+        mix = tuple(sorted(tenants_of(pieces.of(place.signature))))
+        if len(mix) > 1 and all(without_load(key) == key for key in mix):  # a load of its own is seldom met again
+            ours = tuple(sorted(placer._core.pieces.number(pieces[number]) for number in place.signature))
+            if not placer.policy.oracle.verdict(place.host, ours).ok:
+                seen[place.host.machine, mix] += 1
+    if bold.servers_used >= placer.servers_used:
+        return Measurements(placer.servers_used, bold.servers_used, ())
+    named = sorted(seen.items(), key=lambda item: (-item[1], item[0]))[:most]
+    mixes = tuple(WorthMeasuring(machine, counted(mix), count) for (machine, mix), count in named)
+    return Measurements(placer.servers_used, bold.servers_used, mixes)
