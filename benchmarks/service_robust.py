@@ -63,7 +63,7 @@ class Forked:
 
     def line(self) -> http.client.HTTPConnection:
         """Return a connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
 
 
 def _tell(pipe: int, url: str) -> None:

@@ -67,6 +67,8 @@ BODIES: dict[str, Any] = {
     "/v1/cluster/changes": {"action": "taint", "server": "s1", "taints": ["slow"], "what_if": True},
     "/v1/observations": {"observations": [{"target": "lpm", "throughput_mpps": 4.0, "competitors": ["nat"]}]},
     "/scheduler/filter": {"pod": POD, "nodenames": ["s1", "s2"]},
+    "/scheduler/filter-to-bind": {"pod": POD, "nodenames": ["s1", "s2"]},
+    "/scheduler/bind": {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "s1"},
     "/scheduler/prioritize": {"pod": POD, "nodenames": ["s1", "s2"]},
     "/scheduler/preempt": {"Pod": POD, "NodeNameToMetaVictims": {"s1": {"Pods": [{"UID": "u"}]}}},
 }

@@ -65,6 +65,19 @@ def test_prometheus_accepts_the_rules() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_alert_fires_on_what_it_is_for() -> None:
+    """Promtool runs the rules on a service in trouble and on one in order; no alert is left out."""
+    path = DEPLOY / "prometheus/rules_test.yaml"
+    done = subprocess.run([promtool(), "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    rules = yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    parts = yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part, fires in zip(parts, (True, False), strict=True):
+        tested = {item["alertname"] for item in part["alert_rule_test"] if bool(item["exp_alerts"]) == fires}
+        assert tested == {rule["alert"] for rule in rules}
+
+
 def test_what_dashboard_and_rules_ask_for_is_exposed(exposed: str) -> None:
     """No panel and no alert asks for a metric that does not exist."""
     families = set(re.findall(r"^# TYPE (\w+)", exposed, flags=re.M))

@@ -1,4 +1,4 @@
-"""`/scheduler/filter`, `prioritize`, `preempt` for kube-scheduler; `/v1/explain/{pod}` for people.
+"""`/scheduler/filter`, `prioritize`, `preempt`, `bind` for kube-scheduler; `/v1/explain/{pod}` for people.
 
 A question that cannot be judged now is deferred: the answer has an `Error`, and the scheduler asks again after its
 backoff (1 to 10 s). A question that can never be judged (unreadable annotations) is refused with the reason.
@@ -11,18 +11,27 @@ from slomo.errors import SlomoError
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.kubernetes.service import NotSynced
-from slomo.service.kubernetes.wire import ExtenderArgs, PreemptionArgs, candidates, filter_answer
+from slomo.service.kubernetes.wire import BindingArgs, ExtenderArgs, PreemptionArgs, candidates, filter_answer
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
 
 
 async def filter_nodes(service: "Service", call: Call) -> Answer:
-    """Return the nodes that keep every SLO with the pod."""
+    """Return the nodes that keep every SLO with the pod, once its place is held in the API."""
+    return await _filtered(service, call, binds=False)
+
+
+async def filter_to_bind(service: "Service", call: Call) -> Answer:
+    """Return the nodes that keep every SLO with the pod; `bind` waits until its place is held in the API."""
+    return await _filtered(service, call, binds=True)
+
+
+async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
     begun = time.perf_counter()
     pod, names, raw = candidates(call.body)
     try:
-        answer = filter_answer(*await service.kubernetes.filter(pod, names), raw)
+        answer = filter_answer(*await service.kubernetes.filter(pod, names, binds=binds), raw)
         code = "200"
     except SlomoError as error:
         answer, code = filter_answer([], {}, {}, raw, f"slomo: {error.message}"), "deferred"
@@ -60,6 +69,18 @@ async def preempt(service: "Service", call: Call) -> Answer:
     return Answer({"NodeNameToMetaVictims": told})
 
 
+async def bind(service: "Service", call: Call) -> Answer:
+    """Bind a pod to the node that was chosen for it."""
+    begun = time.perf_counter()
+    try:
+        await service.kubernetes.bind(call.body)
+        fault, code = "", "200"
+    except SlomoError as error:
+        fault, code = f"slomo: {error.message}", "deferred"
+    _count(service, "bind", code, begun)
+    return Answer({"Error": fault})
+
+
 async def explain(service: "Service", call: Call) -> Answer:
     """Show the numbers of the last judgement of a pod."""
     judgement = service.kubernetes.explain(call.path["pod"])
@@ -76,6 +97,10 @@ def _count(service: "Service", verb: str, code: str, begun: float) -> None:
 OPERATIONS = (
     Operation("POST", "/scheduler/filter", filter_nodes, "Say which nodes keep every SLO with a pod.",
               body=ExtenderArgs, scope="schedule", tag="kubernetes"),
+    Operation("POST", "/scheduler/filter-to-bind", filter_to_bind, "Say which nodes keep every SLO with a pod that "
+              "is bound by /scheduler/bind.", body=ExtenderArgs, scope="schedule", tag="kubernetes"),
+    Operation("POST", "/scheduler/bind", bind, "Bind a pod once the API server knows of its place.", body=BindingArgs,
+              scope="schedule", tag="kubernetes"),
     Operation("POST", "/scheduler/prioritize", prioritise_nodes, "Score nodes for a pod.", body=ExtenderArgs,
               scope="schedule", tag="kubernetes"),
     Operation("POST", "/scheduler/preempt", preempt, "Choose whose leaving makes room for a pod.", body=PreemptionArgs,

@@ -147,6 +147,10 @@ PROPERTIES = {
     "PreemptionArgs.Pod": "The pod to make room for.",
     "Victims.NumPDBViolations": "Disruption budgets that their leaving would break.",
     "Victims.Pods": "The pods, by UID or whole.",
+    "BindingArgs.Node": "Node that was chosen.",
+    "BindingArgs.PodName": "The pod's name.",
+    "BindingArgs.PodNamespace": "The pod's namespace.",
+    "BindingArgs.PodUID": "The pod's uid; the API server refuses the binding of another.",
     "ExtenderArgs.NodeNames": "Candidates by name (nodeCacheCapable: true).",
     "ExtenderArgs.Nodes": "Candidates as objects (nodeCacheCapable: false); only their names are read.",
     "ExtenderArgs.Pod": "The pod to place.",
@@ -197,6 +201,8 @@ EXAMPLES: dict[tuple[str, str], dict[str, Any]] = {
         "plan": {"tenants": [{"tenant": "edge", "pod": "default/edge-0", "llc_way_mask": "0x3", "cpu_weight": 2}]}
     },
     ("POST", "/scheduler/filter"): {"Pod": _LPM, "NodeNames": ["worker-1", "worker-2"]},
+    ("POST", "/scheduler/filter-to-bind"): {"Pod": _LPM, "NodeNames": ["worker-1", "worker-2"]},
+    ("POST", "/scheduler/bind"): {"PodName": "edge-0", "PodNamespace": "default", "PodUID": "u-1", "Node": "worker-1"},
     ("POST", "/scheduler/prioritize"): {"Pod": _LPM, "NodeNames": ["worker-1"]},
     ("POST", "/scheduler/preempt"): {"Pod": _LPM, "NodeNameToMetaVictims": {"worker-1": {"Pods": [{"UID": "u-2"}]}}},
     ("POST", "/v1/enforce"): {

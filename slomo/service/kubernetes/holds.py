@@ -2,12 +2,15 @@
 
 There is one Lease per node; its annotation lists the expected pods. It is written with the version on which the node
 was judged (optimistic concurrency): if two schedulers choose one node at the same time, one write fails and is judged
-anew. Entries are removed only by time, never when a binding is seen, as another replica may see that later.
+anew. Writes for one node follow each other; pods that wait meanwhile share the next one. Entries are removed only by
+time, never when a binding is seen, as another replica may see that later.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -73,39 +76,62 @@ class SharedHolds:
         self._watch, self._view, self._wall = watch, view, wall
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
         self._known: dict[str, _Held] = {}
+        #: Places of this replica that are to be written, by node.
+        self._wanted: dict[str, dict[str, _HeldPlace]] = {}
+        #: How often places of others were seen on a node: a judgement before the last of them holds no more.
+        self._foreign: Counter[str] = Counter()
+        self._locks: dict[str, asyncio.Lock] = {}
         self.is_shared = True
         watch.kinds["leases"] = WatchedKind(
             self._path, Lease, self._replace, self._seen, self._gone, {"labelSelector": LABEL}, is_optional=True
         )
 
-    async def take(self, uid: str, need: PodNeed, node: str) -> bool:
-        """Hold a place for a pod; return False if another replica changed the node's held places: judge anew.
+    def take(self, uid: str, need: PodNeed, node: str) -> Coroutine[None, None, bool]:
+        """Hold a place for a pod in the view now, in the API when the coroutine returned has ended.
 
-        Raises TakenMeanwhile if the API server does not answer.
+        It returns False if another replica changed the node's held places: judge anew. It raises TakenMeanwhile if the
+        API server does not answer.
         """
+        place = _HeldPlace(need.nf, need.min_share, need.min_mpps, self._wall() + HOLD_S)
+        self._wanted.setdefault(node, {})[uid] = place
+        self._view.hold(uid, need, node)
+        return self._take(uid, place, node, self._foreign[node])
+
+    async def _take(self, uid: str, place: _HeldPlace, node: str, judged_at: int) -> bool:
+        wanted, is_held = self._wanted[node], False
+        try:
+            async with self._locks.setdefault(node, asyncio.Lock()):
+                known = self._known.get(node)
+                is_held = known is not None and known.places.get(uid) == place  # written with a place before
+                if not is_held and judged_at == self._foreign[node]:
+                    is_held = await self._shared(node)
+            return is_held
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            raise TakenMeanwhile("a place cannot be held, ask again") from error
+        finally:
+            if wanted.get(uid) is place:
+                del wanted[uid]
+                if not is_held and self._view.node_of(uid) == node:
+                    self._view.release(uid)
+
+    async def _shared(self, node: str) -> bool:
+        """Write all places wanted on a node; return False if another replica changed them."""
         known, now_s = self._known.get(node), self._wall()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
-        places[uid] = _HeldPlace(need.nf, need.min_share, need.min_mpps, now_s + HOLD_S)
-        self._view.hold(uid, need, node)
-        try:
-            answer = await self._write(node, places, "" if known is None else known.version)
-            if answer.status_code < 300:
-                self._keep(node, msgspec.json.decode(answer.content, type=Lease))
-                self.is_shared = True
-                return True
-            if answer.status_code == 403 or (answer.status_code == 404 and known is None):
-                if self.is_shared:
-                    _LOG.warning("the API server refuses Leases (%d): run one scheduler alone", answer.status_code)
-                self.is_shared = False
-                return True
-            self._view.release(uid)
-            if answer.status_code not in (404, 409):
-                raise TakenMeanwhile(f"a place cannot be held ({answer.status_code}), ask again")
-            await self._read(node)
-            return False
-        except (httpx.HTTPError, msgspec.MsgspecError) as error:
-            self._view.release(uid)
-            raise TakenMeanwhile("a place cannot be held, ask again") from error
+        answer = await self._write(node, places | self._wanted[node], "" if known is None else known.version)
+        if answer.status_code < 300:
+            self._keep(node, msgspec.json.decode(answer.content, type=Lease))
+            self.is_shared = True
+            return True
+        if answer.status_code == 403 or (answer.status_code == 404 and known is None):
+            if self.is_shared:
+                _LOG.warning("the API server refuses Leases (%d): run one scheduler alone", answer.status_code)
+            self.is_shared = False
+            return True
+        if answer.status_code not in (404, 409):
+            raise TakenMeanwhile(f"a place cannot be held ({answer.status_code}), ask again")
+        await self._read(node)
+        return False
 
     async def _write(self, node: str, places: dict[str, _HeldPlace], version: str) -> httpx.Response:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -142,8 +168,10 @@ class SharedHolds:
 
     def _seen(self, lease: Lease) -> None:
         node, now_s = lease.metadata.name.removeprefix(PREFIX), self._wall()
+        own = self._wanted.get(node, {})
         for uid, place in self._keep(node, lease).items():
-            if place.until_s > now_s:
+            if uid not in own and place.until_s > now_s:
+                self._foreign[node] += 1
                 self._view.hold(uid, PodNeed(place.nf, place.min_share, place.min_mpps), node)
 
     def _gone(self, lease: Lease) -> None:

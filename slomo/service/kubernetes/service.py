@@ -11,6 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import httpx
+import msgspec
+
 from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.kubernetes.contention import ContentionWriter
@@ -24,7 +27,7 @@ from slomo.service.kubernetes.running import Running
 from slomo.service.kubernetes.telling import Teller
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.kubernetes.wire import Pod
+from slomo.service.kubernetes.wire import BindingArgs, Pod
 from slomo.service.metrics import Gauge, Metrics
 from slomo.service.servers import RunningNF, RunningServer
 from slomo.service.tracing import Tracer
@@ -36,6 +39,8 @@ MOST_EXPLAINED = 300
 MOST_SCORE = 10
 #: Attempts to choose a node for a pod while other replicas take places.
 ATTEMPTS = 8
+#: Longest time to hold a pod's place before it is bound [s]; the scheduler waits 2 s.
+BIND_S = 1.5
 #: Kinds of objects, and the kinds listed before them.
 _ORDER = (("nodes", ""), ("slopolicies", "nodes"), ("leases", "slopolicies"), ("pods", "leases"))
 #: A pod without slomo's annotations.
@@ -44,6 +49,10 @@ NOT_OURS = "pod names no network function"
 
 class NotSynced(PredictionError):  # noqa: N818 - says what is so
     """The cluster's state is unknown at present, so nothing can be judged."""
+
+
+class NotBound(PredictionError):  # noqa: N818 - says what happened
+    """The pod's place cannot be held any more, or the API server refuses the binding."""
 
 
 class KubernetesRoom:
@@ -84,6 +93,8 @@ class KubernetesRoom:
         self.leader: Leader | None = None
         self.preemptor: Preemptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        #: Places chosen for pods that are to be bound, by uid: what the pod needs, the node, and the write to the API.
+        self._chosen: dict[str, tuple[PodNeed, str, asyncio.Task[bool]]] = {}
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
@@ -181,11 +192,14 @@ class KubernetesRoom:
         is_leading = float(self.leader is not None and self.leader.is_leading)
         yield "slomo_kubernetes_leading", "1 on the replica that tells pods and evicts.", (), {(): is_leading}
 
-    async def filter(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    async def filter(
+        self, pod: Pod, names: list[str], *, binds: bool = False
+    ) -> tuple[list[str], dict[str, str], dict[str, str]]:
         """Return the nodes that pass, and the reasons of temporary and of permanent rejections.
 
-        With a watched API server only the best node passes, since its place is held there at once. Raises NotSynced,
-        JudgesTooLong or TakenMeanwhile if nothing can be judged now: the scheduler asks again.
+        With a watched API server only the best node passes, since its place is held there at once; if the scheduler
+        `binds` pods by `bind`, the API server may learn of the place until then. Raises NotSynced, JudgesTooLong or
+        TakenMeanwhile if nothing can be judged now: the scheduler asks again.
         """
         need = self._ready(pod)
         if need is None:
@@ -203,9 +217,10 @@ class KubernetesRoom:
                 passed = [name for name in names if judged[name].ok]
             if self.holds is not None and ranks:
                 passed = [_best(ranks)]
-                with self._tracer.span("hold", pod=uid, node=passed[0]):
-                    is_held = await self.holds.take(uid, need, passed[0])
-                if not is_held:
+                held = self._hold(uid, need, passed[0], self.holds)
+                if binds:
+                    self._choose(uid, need, passed[0], held)
+                elif not await held:
                     continue
             elif not passed:
                 self._make_room(pod, need, names)
@@ -213,6 +228,63 @@ class KubernetesRoom:
                 self.view.hold(uid, need, passed[0])
             self._metrics.decisions.add(("accepted" if passed else "refused",))
             return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}, {}
+        raise TakenMeanwhile("other schedulers take the places, ask again")
+
+    def _hold(self, uid: str, need: PodNeed, node: str, holds: SharedHolds) -> asyncio.Task[bool]:
+        """Hold a place in the view now; in the API when the task ends."""
+        taken = holds.take(uid, need, node)
+
+        async def shared() -> bool:
+            with self._tracer.span("hold", pod=uid, node=node):
+                return await taken
+
+        return asyncio.create_task(shared())
+
+    def _choose(self, uid: str, need: PodNeed, node: str, held: asyncio.Task[bool]) -> None:
+        """Remember the write of a held place until the pod is bound, or the place's time is over."""
+        held.add_done_callback(lambda done: done.cancelled() or done.exception())  # a pod may end before it is bound
+        self._chosen[uid] = need, node, held
+        self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
+
+    async def bind(self, order: BindingArgs) -> None:
+        """Bind a pod once the API server knows its place, judged anew if another replica took places there meanwhile.
+
+        Raises NotBound, NotSynced, JudgesTooLong or TakenMeanwhile: the scheduler begins anew with the pod.
+        """
+        watch, uid, node = self.watch, order.PodUID, order.Node
+        if watch is None or self.holds is None:
+            raise NotBound("no API server is watched", hint="start slomo with --kubernetes")
+        path = f"/api/v1/namespaces/{order.PodNamespace}/pods/{order.PodName}"
+        try:
+            async with asyncio.timeout(BIND_S):
+                await self._hold_for(order, path, watch, self.holds)
+            with self._tracer.span("bind", pod=uid, node=node):
+                target = {"apiVersion": "v1", "kind": "Node", "name": node}
+                meta = {"name": order.PodName, "namespace": order.PodNamespace, "uid": uid}
+                body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+                answer = await watch.request("POST", f"{path}/binding", body)
+        except (TimeoutError, httpx.HTTPError, msgspec.MsgspecError) as error:
+            raise NotBound("the API server does not answer in time, ask again") from error
+        if answer.status_code >= 300:
+            raise NotBound(f"the API server refuses the binding ({answer.status_code}): {answer.text[:300]}")
+
+    async def _hold_for(self, order: BindingArgs, path: str, watch: Watch, holds: SharedHolds) -> None:
+        """Hold a pod's place on its node, if it has a promise or a network function: as chosen, else judged now."""
+        uid, node, is_held = order.PodUID, order.Node, False
+        need, chosen, held = self._chosen.pop(uid, (None, "", None))
+        if held is not None and chosen == node:
+            is_held = await held
+        else:  # a pod without a network function, or one that was filtered before slomo began anew
+            answer = await watch.request("GET", path)
+            if answer.status_code >= 300:
+                raise NotBound(f"the API server does not show the pod ({answer.status_code})")
+            need = self._ready(msgspec.json.decode(answer.content, type=Pod))
+        for _ in range(ATTEMPTS):
+            if is_held or need is None:
+                return
+            if need.fault or not self.judge.judge(need, uid, [node], self.view)[node].ok:
+                raise NotBound("the place has been taken meanwhile, ask again")
+            is_held = await self._hold(uid, need, node, holds)
         raise TakenMeanwhile("other schedulers take the places, ask again")
 
     def _make_room(self, pod: Pod, need: PodNeed, names: list[str]) -> None:

@@ -4,10 +4,10 @@ The Go structures have no tags: field names verbatim, the unused one of ``Nodes`
 ignores case, so lower-case keys are accepted too; unneeded fields are skipped without decoding.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 
 class Metadata(Struct):
@@ -169,6 +169,19 @@ class PreemptionArgs(Struct):
     Pod: KubernetesPod = msgspec.field(default_factory=KubernetesPod)
     NodeNameToVictims: dict[str, Victims] | None = None
     NodeNameToMetaVictims: dict[str, Victims] | None = None
+
+
+#: Name of an object, which may stand in a path.
+ObjectName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z", max_length=253)]
+
+
+class BindingArgs(Struct):
+    """The scheduler's order to bind a pod."""
+
+    PodName: ObjectName
+    PodNamespace: ObjectName
+    PodUID: Annotated[str, Meta(max_length=253)]
+    Node: ObjectName
 
 
 def filter_answer(

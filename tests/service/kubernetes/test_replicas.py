@@ -6,15 +6,16 @@ import random
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from slomo.service.kubernetes.holds import HELD, LABEL, SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.leading import ACTS_S, LASTS_S, NAME, Leader
 from slomo.service.kubernetes.pods import MIN_SHARE, NF, need_of
-from slomo.service.kubernetes.service import KubernetesRoom
+from slomo.service.kubernetes.service import KubernetesRoom, NotBound
 from slomo.service.kubernetes.view import HOLD_S, ClusterView
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.kubernetes.wire import Metadata, Pod
+from slomo.service.kubernetes.wire import BindingArgs, Metadata, Pod
 from tests.service.conftest import Started
 from tests.service.kubernetes.test_extender import node, pod
 
@@ -25,12 +26,16 @@ class Leases:
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, Any]] = {}
         self.version, self.refused, self.status = 100, 0, 0
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.bound: dict[str, str] = {}
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(0)  # others come between
         if self.status:
             return httpx.Response(self.status)
         name = request.url.path.rsplit("/", 1)[1]
+        if "/pods/" in request.url.path:
+            return self.bind(json.loads(request.content)) if name == "binding" else self.show(name)
         if request.method == "GET" and name == "leases":
             return httpx.Response(200, json={"items": list(self.kept.values()), "metadata": {"resourceVersion": "9"}})
         if request.method == "GET":
@@ -44,6 +49,18 @@ class Leases:
         self.version += 1
         self.kept[name] = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
         return httpx.Response(200, json=self.kept[name])
+
+    def show(self, name: str) -> httpx.Response:
+        """Return a pod."""
+        return httpx.Response(200, json=self.pods[name]) if name in self.pods else httpx.Response(404)
+
+    def bind(self, body: dict[str, Any]) -> httpx.Response:
+        """Bind a pod; those of slomo only where a lease says that they are expected."""
+        uid, where = body["metadata"]["uid"], body["target"]["name"]
+        lease = self.kept.get(f"slomo-hold-{where}", {"metadata": {"annotations": {}}})
+        assert uid == "other" or uid in json.loads(lease["metadata"]["annotations"].get(HELD, "{}"))
+        self.bound[uid] = where
+        return httpx.Response(201)
 
 
 def line(api: Leases, view: ClusterView) -> Watch:
@@ -61,11 +78,18 @@ def replica(start: Started, api: Leases, nodes: int) -> KubernetesRoom:
     room.view.heard("nodes")
     room.view.heard("pods")
     room.judge._clock = lambda: 0.0
-    room.holds = SharedHolds(line(api, room.view), room.view)
+    room.watch = line(api, room.view)
+    room.holds = SharedHolds(room.watch, room.view)
     return room
 
 
-def test_two_replicas_that_choose_at_the_same_time_break_no_promise(start: Started) -> None:
+def order(wish: Pod, where: str) -> BindingArgs:
+    """Return the order to bind a pod."""
+    return BindingArgs(wish.metadata.name, "default", wish.metadata.uid, where)
+
+
+@pytest.mark.parametrize("binds", [False, True])
+def test_two_replicas_that_choose_at_the_same_time_break_no_promise(start: Started, binds: bool) -> None:
     """Neither hears of the other but by refused writes; together they fill nodes no further than one would."""
     api = Leases()
     rooms = [replica(start, api, 8) for _ in range(2)]
@@ -76,7 +100,12 @@ def test_two_replicas_that_choose_at_the_same_time_break_no_promise(start: Start
     names = [f"n{number}" for number in range(8)]
 
     async def asked(room: KubernetesRoom, wish: Pod) -> str:
-        passed, _, _ = await room.filter(wish, names)
+        passed, _, _ = await room.filter(wish, names, binds=binds)
+        if binds and passed:
+            try:
+                await room.bind(order(wish, passed[0]))
+            except NotBound:
+                return ""
         return passed[0] if passed else ""
 
     async def run() -> dict[str, str]:
@@ -96,7 +125,46 @@ def test_two_replicas_that_choose_at_the_same_time_break_no_promise(start: Start
         assert judge.verdict(host, mix).ok, name
     assert api.refused > 0
     assert sum(map(bool, placed.values())) >= 15
+    assert not binds or api.bound == {uid: where for uid, where in placed.items() if where}
     assert all(lease["metadata"]["labels"] == {LABEL: ""} for lease in api.kept.values())
+
+
+def test_pods_for_one_node_share_writes_and_wait_for_them(start: Started) -> None:
+    """Chosen one after the other before any write has ended, all are in the lease once they are bound."""
+    api = Leases()
+    room = replica(start, api, 1)
+    wishes = [pod(f"u{number}", share="0.1") for number in range(4)]
+
+    async def run() -> None:
+        for wish in wishes:
+            assert (await room.filter(wish, ["n0"], binds=True))[0] == ["n0"]
+        assert api.kept == {}
+        await asyncio.gather(*(room.bind(order(wish, "n0")) for wish in wishes))
+
+    asyncio.run(run())
+    assert set(api.bound) == {"u0", "u1", "u2", "u3"}
+    assert api.version <= 102
+
+
+def test_a_pod_that_was_filtered_by_nobody_is_judged_before_it_is_bound(start: Started) -> None:
+    """After a restart slomo reads the pod; what breaks a promise, is unreadable or gone is not bound."""
+    api = Leases()
+    room = replica(start, api, 1)
+    room.view.replace_pods([pod(f"t{number}", "nat", "0.3", "n0") for number in range(7)])
+    wishes = {"fits": {NF: "lpm"}, "breaks": {NF: "lpm", MIN_SHARE: "0.99"}, "slip": {NF: "lpm", MIN_SHARE: "90%"},
+              "other": {}}  # fmt: skip
+    api.pods = {f"p-{uid}": {"metadata": {"name": f"p-{uid}", "uid": uid, "annotations": notes}}
+                for uid, notes in wishes.items()}  # fmt: skip
+    for uid in (*wishes, "gone"):
+        wanted = order(pod(uid), "n0")
+        if uid in ("fits", "other"):
+            asyncio.run(room.bind(wanted))
+        else:
+            with pytest.raises(NotBound):
+                asyncio.run(room.bind(wanted))
+    assert set(api.bound) == {"fits", "other"}
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"PodName": "../x", "PodNamespace": "d", "PodUID": "u", "Node": "n0"}, BindingArgs)
 
 
 def test_held_places_are_seen_by_a_replica_that_starts_and_end_with_their_time(start: Started) -> None:
