@@ -1,6 +1,6 @@
-"""What the service must stand: kills under writes, a full disk, a million requests, requests made up by a fuzzer.
+"""What the service must stand: kills under writes, a full disk, a million requests, a fuzzer, slow callers.
 
-    python benchmarks/service_robust.py [kills|memory|fuzz|soak] ...     all by default
+    python benchmarks/service_robust.py [kills|memory|fuzz|soak|attack] ...     all by default
     SLOMO_KILLS=500 SLOMO_REQUESTS=1000000 SLOMO_FUZZ=300 SLOMO_MINUTES=60     how often, how long
     SLOMO_KEEP=FOLDER          kills go on where a run before ended: state, models and what was acknowledged stay there
 
@@ -12,12 +12,14 @@ network.
 # ruff: noqa: S311 - dice are no secrets
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -307,7 +309,62 @@ def fuzz() -> None:
         assert done.returncode == 0
 
 
-PARTS: dict[str, Any] = {"kills": kills, "memory": memory, "fuzz": fuzz, "soak": soak}
+def attack() -> None:
+    """Measure /healthz, quiet and under 5,000 half-open connections, 4 endless heads and 100 dripping bodies."""
+    with service() as ours:
+        port = int(ours.url.rsplit(":", 1)[1])
+        times = {"quiet": health(port)}
+        lines = [socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.1.{1 + n % 20}", 0))
+                 for n in range(5_100)]  # fmt: skip
+        body = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"
+        for line in lines[:100]:
+            line.sendall(body)
+        ended = threading.Event()
+        drips = [threading.Thread(target=_endless, args=(port, ended)) for _ in range(4)]
+        drips.append(threading.Thread(target=_drip, args=(lines[:100], ended)))
+        for thread in drips:
+            thread.start()
+        times["under attack"] = health(port)
+        ended.set()
+        for thread in drips:
+            thread.join()
+        for line in lines:
+            line.close()
+    for name, taken in times.items():
+        taken.sort()
+        print(f"/healthz {name}: median {taken[500]:.1f}, p99 {taken[990]:.1f}, at most {taken[-1]:.1f} ms")
+
+
+def health(port: int) -> list[float]:
+    """Return the times of a thousand questions on one connection, 5 ms apart [ms]."""
+    line, taken = http.client.HTTPConnection("127.0.0.1", port, timeout=600), []
+    for _ in range(1_000):
+        begun = time.monotonic()
+        status, _ = ask(line, "GET", "/healthz")
+        taken.append(1e3 * (time.monotonic() - begun))
+        assert status == 200
+        time.sleep(0.005)
+    return taken
+
+
+def _endless(port: int, ended: threading.Event) -> None:
+    """Send a head that never ends, again and again."""
+    while not ended.is_set():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as line:
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+            while not ended.wait(0.002):
+                line.sendall(b"x-more: " + b"y" * 1000 + b"\r\n")
+
+
+def _drip(lines: list[socket.socket], ended: threading.Event) -> None:
+    """Send a byte of every body now and then."""
+    while not ended.wait(0.5):
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.sendall(b" ")
+
+
+PARTS: dict[str, Any] = {"kills": kills, "memory": memory, "fuzz": fuzz, "soak": soak, "attack": attack}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:
