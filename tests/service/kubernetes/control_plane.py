@@ -162,7 +162,7 @@ class ControlPlane:
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
             f"--token-auth-file={self._folder / 'tokens.csv'}", "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged=true",
         ]  # fmt: skip
 
     def _is_up(self) -> bool:
