@@ -172,7 +172,7 @@ class PreemptionArgs(Struct):
 
 
 #: Name of an object, which may stand in a path.
-ObjectName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z", max_length=253)]
+ObjectName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z", max_length=253)]
 
 
 class BindingArgs(Struct):
