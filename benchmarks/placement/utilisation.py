@@ -15,8 +15,9 @@ of a server at which as few promises break, which is all that an operator could 
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
@@ -72,24 +73,39 @@ def main() -> int:
 
 def compared(library: ModelLibrary, seed: int, replicas: int = 1) -> dict[str, Admitted]:
     """Return what is admitted by every predictor at equal safety, and by what was published; one draw."""
-    nfs = sorted(key.split("@")[0] for key in library.workloads(MACHINE))
-    requests = [replace(each, replicas=replicas) for each in slomo_requests(SERVERS * CORES, seed=seed, nfs=nfs)]
-    judge = make_judge()
-    found = {}
-    for name, (policy, model, method) in PREDICTORS.items():
-        placers = (
-            (Placer(library, cluster(), policy, model=model, method=method, confidence=confidence), confidence)
-            for confidence in CONFIDENCES
-        )
-        found[name] = safest(admitted(placer, requests, judge, confidence) for placer, confidence in placers)
+    judge, requests = make_judge(), drawn(library, seed, replicas)
+    found = {name: by_predictor(library, requests, name, judge) for name in PREDICTORS}
     first_fit = Placer(library, cluster(), "dobrescu", model="dobrescu", observe=judge.throughput)
     found["dobrescu first fit"] = admitted(first_fit, requests, judge)
+    found["e2"], found["e2, equal safety"] = by_e2(library, requests, judge)
+    return found
+
+
+def drawn(library: ModelLibrary, seed: int, replicas: int = 1) -> list[Request]:
+    """Return as many requests as there are cores."""
+    nfs = sorted(key.split("@")[0] for key in library.workloads(MACHINE))
+    return [replace(each, replicas=replicas) for each in slomo_requests(SERVERS * CORES, seed=seed, nfs=nfs)]
+
+
+def by_predictor(library: ModelLibrary, requests: Sequence[Request], name: str, judge: Judge) -> Admitted:
+    """Return what one predictor admits at the lowest confidence that is safe."""
+    policy, model, method = PREDICTORS[name]
+    placers = (
+        (Placer(library, cluster(), policy, model=model, method=method, confidence=confidence), confidence)
+        for confidence in CONFIDENCES
+    )
+    return safest(admitted(placer, requests, judge, confidence) for placer, confidence in placers)
+
+
+def by_e2(library: ModelLibrary, requests: Sequence[Request], judge: Judge) -> tuple[Admitted, Admitted]:
+    """Return what E2 admits on all cores, and on the most cores of a server that are safe."""
     scaled = [replace(each, replicas=E2_INSTANCES) for each in requests]
-    by_cores = [
+    by_cores = (
         replace(admitted(Placer(library, cluster(cores), "e2", observe=judge.throughput), scaled, judge), cores=cores)
         for cores in range(CORES, 0, -1)
-    ]
-    return {**found, "e2": by_cores[0], "e2, equal safety": safest(by_cores)}
+    )
+    first = next(by_cores)
+    return first, safest(chain([first], by_cores))
 
 
 def cluster(cores: int = CORES) -> Cluster:
