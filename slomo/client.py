@@ -18,6 +18,7 @@ from slomo.errors import (
     StoreError,
     UsageError,
 )
+from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import sequence_of
 
@@ -173,6 +174,9 @@ class _Connection:
     def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
         import httpx
 
+        if not isinstance(url, str):
+            raise UsageError(f"{url!r} is no address", hint="such as http://127.0.0.1:8080")
+        positive_number("timeout_s", timeout_s, "s")
         self.url, self._broken, self._slow = url.rstrip("/"), httpx.TransportError, httpx.ReadTimeout
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:

@@ -64,9 +64,7 @@ class Document:
     def table(self, hint: str | None = None) -> dict[str, Any]:
         """Return the data, which must be one mapping; ConfigurationError for a list, a text, or nothing."""
         if not isinstance(self.data, dict):
-            raise ConfigurationError(
-                f"{self.name}:1: is {type(self.data).__name__}, needed a mapping of fields", hint=hint
-            )
+            raise ConfigurationError(f"{self.name}:1: {_whole(self.data)}, needed a mapping of fields", hint=hint)
         return self.data
 
 
@@ -363,7 +361,8 @@ def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | 
     elif not problem.startswith("Expected"):
         needed = f"something else ({problem})"
     got = repr(position[-1]) if place.startswith("key`") else _shown(data, position)
-    return f"field '{_dotted(position)}': got {got}, needed {needed}", position, described
+    what = f"field '{_dotted(position)}': got {got}" if position else _whole(data)
+    return f"{what}, needed {needed}", position, described
 
 
 def _type_in_words(found: re.Match[str]) -> str:
@@ -403,6 +402,10 @@ def _shown(data: Any, position: Position) -> str:
         return f"a {'mapping' if isinstance(data, dict) else 'list'} of {len(data)}"
     text = repr(data)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _whole(data: Any) -> str:
+    return "is empty" if data is None else f"is {_shown(data, ())}"
 
 
 def _line(position: Position, lines: Mapping[Position, int]) -> int | None:

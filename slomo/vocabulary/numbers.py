@@ -8,8 +8,8 @@ from pathlib import Path
 from slomo.errors import InvalidValueError
 
 
-def whole_number(what: str, value: object, least: int | None = None) -> int:
-    """Return a whole number of at least `least`; InvalidValueError for anything else, including booleans and 2.0.
+def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
+    """Return a whole number from `least` to `most`; InvalidValueError for anything else, including booleans and 2.0.
 
     Examples
     --------
@@ -21,8 +21,8 @@ def whole_number(what: str, value: object, least: int | None = None) -> int:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = None
-    if number is None or (least is not None and number < least):
-        limit = "" if least is None else f", at least {least}"
+    if number is None or (least is not None and number < least) or (most is not None and number > most):
+        limit = "" if least is None else f", at least {least}" if most is None else f" from {least} to {most}"
         raise InvalidValueError(f"{what} is {value!r}, needed a whole number{limit}")
     return number
 

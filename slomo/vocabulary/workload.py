@@ -113,10 +113,10 @@ class Workload(Stored, version=SCHEMA_VERSION):
     traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.nf, str) and isinstance(self.traffic, Traffic)):
-            wrong = self.traffic if isinstance(self.nf, str) else self.nf
+        named = isinstance(self.nf, str) and self.nf != ""
+        if not (named and isinstance(self.traffic, Traffic)):
             raise InvalidValueError(
-                f"workload: {wrong!r} is no {'Traffic' if wrong is self.traffic else 'name'}",
+                f"workload: {f'{self.traffic!r} is no Traffic' if named else f'{self.nf!r} is no name'}",
                 hint="write for instance Workload('lpm', traffic=Traffic(packet_size_b=1500))",
             )
         if not isinstance(self.configuration, Mapping):

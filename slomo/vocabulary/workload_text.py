@@ -22,7 +22,8 @@ _TRAFFIC = {
     "zipf_exponent": re.compile(rf"^zipf{_NUMBER}$"),
     "offered_mpps": re.compile(rf"^{_NUMBER}Mpps$"),
 }
-_MOST_INSTANCES = 4096
+#: More of one workload are no mix of any server, but a slip, and a list of them fills the memory.
+MOST_INSTANCES = 4096
 
 
 def counted(names: Iterable[str]) -> str:
@@ -87,9 +88,9 @@ def parse_instances(text: str) -> tuple[Workload, int]:
 def _count(text: str | None, whole: str) -> int:
     if text is None:
         return 1
-    if not re.fullmatch(r"[+]?\d{1,9}", text) or not 1 <= int(text) <= _MOST_INSTANCES:
+    if not re.fullmatch(r"[+]?\d{1,9}", text) or not 1 <= int(text) <= MOST_INSTANCES:
         raise InvalidValueError(
-            f"'{whole}': number of instances is '{text}', needed 1 to {_MOST_INSTANCES}",
+            f"'{whole}': number of instances is '{text}', needed 1 to {MOST_INSTANCES}",
             hint="write for instance stats:3",
         )
     return int(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slomo.errors import InvalidValueError, UnknownNameError, UsageError
 from slomo.vocabulary.numbers import whole_number
 from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import parse_instances, parse_workload, text_of
+from slomo.vocabulary.workload_text import MOST_INSTANCES, parse_instances, parse_workload, text_of
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -28,7 +28,8 @@ def sequence_of(given: Iterable[Workload | str] | Mapping[str, int] | Workload |
     if isinstance(given, (str, Workload)):
         return [given]
     if isinstance(given, Mapping):
-        return [name for name, count in given.items() for _ in range(whole_number(f"instances of {name}", count, 0))]
+        counts = {name: whole_number(f"instances of {name}", each, 0, MOST_INSTANCES) for name, each in given.items()}
+        return [name for name, count in counts.items() for _ in range(count)]
     if not isinstance(given, Iterable):
         raise InvalidValueError(
             f"{given!r} is neither a workload nor a list of them", hint="write for instance ['stats', 'nat:2']"
@@ -46,7 +47,8 @@ def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
     if isinstance(given, (str, Path)):
         return find_dataset(str(given))
     if not hasattr(given, "frame"):
-        raise InvalidValueError(f"{given!r} is no dataset", hint="give what `profile` returned, or a path to it")
+        shown = " ".join(repr(given).split())[:60]
+        raise InvalidValueError(f"{shown} is no dataset", hint="give what `profile` returned, or a path to it")
     return given
 
 

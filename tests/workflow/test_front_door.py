@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import slomo
+from slomo.client import Client
 from slomo.errors import SlomoError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.prediction.question import solve_server
@@ -39,6 +40,7 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "no-request": (lambda lib: slomo.Placer(lib, CLUSTER).admit("lpm"), "'lpm' is no request"),  # type: ignore[arg-type]
     "nested-target": (lambda lib: slomo.predict(["lpm"], "nat", lib), r"\['lpm'\] names no workload"),  # type: ignore[arg-type]
     "count": (lambda lib: slomo.predict("lpm", {"nat": "x"}, lib), "instances of nat is 'x'"),  # type: ignore[dict-item]
+    "too-many": (lambda lib: slomo.predict("lpm", {"nat": 10**9}, lib), "instances of nat is 1000000000, .* 0 to 4096"),
     "load": (lambda lib: slomo.predict("lpm", "nat", lib, offered_mpps="2"), "offered_mpps is '2'"),  # type: ignore[arg-type]
     "port": (lambda lib: slomo.predict("lpm", "nat", lib, port_gbps="x"), "port_gbps is 'x'"),  # type: ignore[arg-type]
     "window": (lambda lib: slomo.predict("lpm", "nat", lib, window_s=-1), "window_s is -1"),
@@ -65,9 +67,17 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "configuration": (lambda _: slomo.Workload("lpm", 3), "configuration is 3, needed a mapping"),  # type: ignore[arg-type]
     "co-location": (lambda _: slomo.Colocation("silver-4110", "lpm"), "'lpm' is no Workload"),  # type: ignore[arg-type]
     "servers": (lambda _: slomo.Cluster(3), "3 is no Server"),  # type: ignore[arg-type]
-    "server-count": (lambda _: slomo.Cluster.uniform("e5-2620v4", "3"), "servers is '3'"),  # type: ignore[arg-type]
+    "server-count": (lambda _: slomo.Cluster.uniform("e5-2620v4", "3"), "servers of a cluster is '3'"),  # type: ignore[arg-type]
+    "too-many-servers": (lambda _: slomo.Cluster.uniform("e5-2620v4", 10**9), "from 1 to 200000"),
     "request-id": (lambda _: slomo.Request(3, "lpm"), "its id is no text"),  # type: ignore[arg-type]
     "placer-library": (lambda _: slomo.Placer("models", CLUSTER), "is no library of models"),  # type: ignore[arg-type]
+    "selector": (lambda _: slomo.Request("a", "lpm", selector=["x"]), "needed a mapping"),  # type: ignore[arg-type]
+    "spread": (lambda _: slomo.Request("a", "lpm", spread=3), "3 is no Spread"),  # type: ignore[arg-type]
+    "no-name": (lambda _: slomo.Workload(""), "'' is no name"),
+    "request-document": (lambda _: slomo.Request.from_dict({"id": "a", "nff": "lpm"}), "'nff': is not known"),
+    "cluster-document": (lambda _: slomo.Cluster.from_dict([]), "a list of 0, needed a mapping"),  # type: ignore[arg-type]
+    "service-address": (lambda _: Client(None), "None is no address"),  # type: ignore[arg-type]
+    "service-patience": (lambda _: Client("http://localhost", timeout_s="x"), "timeout_s is 'x'"),  # type: ignore[arg-type]
     "metrics": (lambda _: slomo.MetricVector(3), "metrics are 3, needed a mapping"),  # type: ignore[arg-type]
     "dataset-number": (lambda _: slomo.load_dataset(3), "dataset is 3, needed text or a path"),  # type: ignore[arg-type]
     "library-number": (lambda _: slomo.load_library(3), "directory is 3"),  # type: ignore[arg-type]

@@ -7,6 +7,8 @@ from typing import Any
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 
 SCHEMA_VERSION = 1
+#: More servers or requests alike than this are a slip.
+MOST_COPIES = 200_000
 Amounts = tuple[tuple[str, float], ...]
 #: Limited amounts of a server beside cores and cache ways, with their units.
 RESOURCES = {

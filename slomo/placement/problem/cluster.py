@@ -10,8 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError
+from slomo.files.documents import convert
 from slomo.files.stored import Stored
-from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
+from slomo.placement.problem.checks import (
+    MOST_COPIES,
+    SCHEMA_VERSION,
+    Amounts,
+    check_unique,
+    check_version,
+    checked_amounts,
+)
+from slomo.placement.problem.entries import ClusterFile
 from slomo.placement.problem.whereabouts import HOST, Pairs, Reserved, Taint, pairs
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
@@ -307,8 +316,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         >>> Cluster.uniform("e5-2695v4", 2, cores_reserved=9).servers[1].name
         'e5-2695v4-2'
         """
-        if whole_number("servers", count) < 1:
-            raise InvalidValueError(f"a cluster of {count} servers, needed 1 or more")
+        whole_number("servers of a cluster", count, 1, MOST_COPIES)
         first = Server(
             "first",
             machine,
@@ -328,14 +336,21 @@ class Cluster(Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Cluster":
-        """Rebuild from :meth:`to_dict`'s mapping; an entry with ``count`` is repeated that often."""
-        check_version("cluster", data)
-        servers = []
-        for entry in data["servers"]:
-            fields = {key: value for key, value in entry.items() if key != "count"}
-            first, count = Server.from_dict(fields), entry.get("count")
-            servers += [first] if count is None else [_renamed(first, f"{first.name}-{i}") for i in range(1, count + 1)]
-        return cls(tuple(servers))
+        """Rebuild from :meth:`to_dict`'s mapping; an entry with ``count`` is repeated that often.
+
+        Raises ConfigurationError, with the field's name, for anything else.
+        """
+        try:
+            check_version("cluster", data)
+            return cls(tuple([server for entry in data["servers"] for server in _alike(entry)]))
+        except (KeyError, TypeError, AttributeError):
+            convert(data, ClusterFile, "cluster")  # says which field is wrong
+            raise
+
+
+def _alike(entry: Mapping[str, Any]) -> list[Server]:
+    first, count = Server.from_dict({key: value for key, value in entry.items() if key != "count"}), entry.get("count")
+    return [first] if count is None else [_renamed(first, f"{first.name}-{i}") for i in range(1, count + 1)]
 
 
 def _renamed(server: Server, name: str) -> Server:

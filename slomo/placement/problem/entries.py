@@ -4,11 +4,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from slomo.placement.problem.checks import MOST_COPIES
+
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
 Labels = Annotated[dict[str, str], Meta(max_length=64)]
 Positive = Annotated[float, Meta(gt=0.0)]
 Amounts = Annotated[dict[str, Annotated[float, Meta(ge=0.0)]], Meta(max_length=16)]
-Copies = Annotated[int, Meta(ge=1, le=200_000, description="that many alike; names and ids are numbered")]
+Copies = Annotated[int, Meta(ge=1, le=MOST_COPIES, description="that many alike; names and ids are numbered")]
 _Workload = Text | dict[str, Any]
 _MOST = 64
 _GBPS = "offered rate per interval, for chains on NUMA nodes"

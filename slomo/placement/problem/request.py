@@ -11,7 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.files.documents import convert
 from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
+from slomo.placement.problem.entries import PlacementEntry
 from slomo.placement.problem.whereabouts import (
     HOST,
     Neighbours,
@@ -337,12 +339,19 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Request":
-        """Rebuild from :meth:`to_dict`'s mapping; ``nf`` may replace a chain of one, and a text a workload."""
-        fields = dict(data)
-        chain = fields.pop("chain", None) or [fields.pop("nf")]
-        items = tuple([item if isinstance(item, str | Workload) else Workload.from_dict(item) for item in chain])
-        fields["slo"] = SLO(**fields.get("slo", {}))
-        return cls(chain=items, **fields)
+        """Rebuild from :meth:`to_dict`'s mapping; ``nf`` may replace a chain of one, and a text a workload.
+
+        Raises ConfigurationError, with the field's name, for anything else.
+        """
+        try:
+            fields = dict(data)
+            chain = fields.pop("chain", None) or [fields.pop("nf")]
+            items = tuple([item if isinstance(item, str | Workload) else Workload.from_dict(item) for item in chain])
+            fields["slo"] = SLO(**fields.get("slo", {}))
+            return cls(chain=items, **fields)
+        except (KeyError, TypeError, AttributeError):
+            convert(data, PlacementEntry, "request")  # says which field is wrong
+            raise
 
 
 def _soft(item: Wanted) -> bool:

@@ -21,8 +21,13 @@ Value = TypeVar("Value")
 
 
 def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
-    """Return labels in order of name."""
-    return tuple(sorted(dict(labels).items()))
+    """Return labels in order of name; InvalidValueError for what is neither a mapping nor pairs."""
+    try:
+        return tuple(sorted(dict(labels).items()))
+    except (TypeError, ValueError):
+        raise InvalidValueError(
+            f"labels are {str(labels)[:60]!r}, needed a mapping", hint="write for instance {'rack': 'r1'}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ def check_weight(whose: str, weight: float | None) -> None:
 def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]:
     """Return one or several values of a type, given as values, mappings, or texts for the field `short`.
 
-    Without `short`, texts stay texts.
+    Without `short`, texts stay texts. Raises InvalidValueError for anything else.
 
     Examples
     --------
@@ -175,8 +180,11 @@ def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]
     """
     if given is None:
         return ()
-    items = (given,) if isinstance(given, (str, Mapping, kind)) else tuple(given)
-    return tuple(_value(kind, item, short) for item in items)
+    if isinstance(given, (str, Mapping, kind)):
+        return (_value(kind, given, short),)
+    if not isinstance(given, Iterable):
+        raise InvalidValueError(f"{given!r} is no {kind.__name__}, nor several of them")
+    return tuple(_value(kind, item, short) for item in given)
 
 
 def _value(kind: Any, item: Any, short: str) -> Any:
