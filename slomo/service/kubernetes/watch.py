@@ -5,10 +5,12 @@ longer has the version (410) is everything listed again, in pages.
 """
 
 import asyncio
+import importlib.util
 import logging
 import os
 import random
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,10 @@ from slomo.files.opening import read_text
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, SLOPolicy
 
+if importlib.util.find_spec("sniffio") is None:
+    # httpcore tries to import it for every lock, and an import that fails looks through all folders each time
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
+
 _LOG = logging.getLogger("slomo.service")
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
@@ -33,6 +39,8 @@ WATCH_S = 6
 MUTE_S = 2.0
 #: Time limit for the answer to a read or write [s].
 SEND_S = 5.0
+#: Largest number of connections for those.
+WRITERS = 6
 #: Longest pause between attempts [s].
 LONGEST_PAUSE_S = 15.0
 
@@ -128,10 +136,14 @@ class Watch:
         self.lists = 0
         timeout = httpx.Timeout(10.0, read=WATCH_S + MUTE_S)
         self._client = httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False)
+        # connections of their own, and few: for every request httpcore looks through all of them, pair by pair
+        limits = httpx.Limits(max_connections=WRITERS, max_keepalive_connections=WRITERS)
+        self._writer = httpx.AsyncClient(verify=verify, timeout=SEND_S, trust_env=False, limits=limits)
 
     async def close(self) -> None:
         """Close connections."""
         await self._client.aclose()
+        await self._writer.aclose()
 
     async def follow(self, kind: str, after: str = "") -> None:
         """List, then watch a kind for ever; if `after` is given, begin once that kind was listed."""
@@ -220,7 +232,7 @@ class Watch:
         headers = {**self._headers(), "Content-Type": media_type}
         content = None if body is None else msgspec.json.encode(body)
         url = f"{self._base}{path}"
-        return await self._client.request(method, url, content=content, headers=headers, timeout=SEND_S)
+        return await self._writer.request(method, url, content=content, headers=headers)
 
     def _told(self, kind: str, event: _Event) -> str:
         """Process an event; return its version."""

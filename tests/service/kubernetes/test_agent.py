@@ -85,7 +85,7 @@ async def looks(pods: list[dict[str, Any]], drops: list[int], told: Told, **part
 
     watch = Watch("http://api", ClusterView())
     await watch.close()
-    watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+    watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
     agent = NodeAgent(watch, "n", told, **parts)
     for count in drops:
         Exporter.drops += count

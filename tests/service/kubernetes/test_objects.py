@@ -54,7 +54,7 @@ def written(api: Objects, servers: list[RunningServer], library: ModelLibrary, t
     async def run() -> None:
         watch = Watch("http://api", ClusterView())
         await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+        watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
         writer = ContentionWriter(watch, clock=lambda: 0.5 * REFUSED_S)
         for _ in range(times):
             await writer.write(servers, library)

@@ -55,7 +55,7 @@ def asked(start: Started, api: Api, mode: Eviction, asks: list[Pod]) -> tuple[Ku
     async def run() -> None:
         watch = Watch("http://api", room.view)
         await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+        watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
         room.holds = SharedHolds(watch, room.view)
         room.preemptor = Preemptor(watch, room.view, mode, counter)
         for pod in asks:

@@ -67,7 +67,7 @@ def line(api: Leases, view: ClusterView) -> Watch:
     """Return a line to an API server."""
     watch = Watch("http://api", view)
     asyncio.run(watch.close())
-    watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+    watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
     return watch
 
 
@@ -212,7 +212,7 @@ def test_a_kind_that_the_api_server_refuses_is_done_without() -> None:
     async def run() -> None:
         watch = Watch("http://api", view)
         await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+        watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
         SharedHolds(watch, view)
         view.needed.add("leases")
         view.heard("nodes")

@@ -117,7 +117,7 @@ def told(api: Api, view: ClusterView, states: list[RunningServer], times: int = 
     async def run() -> None:
         watch = Watch("http://api", view)
         await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+        watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
         teller = Teller(watch, view, counter, clock=lambda: 0.5 * REFUSED_S)
         for _ in range(times):
             await teller.tell(states)
@@ -182,7 +182,7 @@ def test_a_pod_without_a_promise_goes_first_where_a_promise_is_broken(nodes: Tes
     async def run() -> list[list[str]]:
         watch = Watch("http://api", view)
         await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(api))
+        watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(api))
         evictor = Evictor(watch, view, mode, counter, clock=lambda: now[0])
         servers = await room.running.servers()
         assert next(server.kind for server in servers if server.name == "full") == "broken"

@@ -66,7 +66,7 @@ def followed(watches: list[Any], change: Any = None) -> tuple[ClusterView, Serve
         if change is not None:
             change(server)
         await watch.close()
-        watch._client = httpx.AsyncClient(transport=httpx.MockTransport(server))
+        watch._client = watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(server))
         task = asyncio.create_task(watch.follow("pods"))
         await asyncio.wait_for(server.done.wait(), 20.0)
         task.cancel()
