@@ -1,10 +1,10 @@
 """Build a model for a workload that was not profiled: between profiles of one NF, or slightly beyond a single one.
 
 Packet size, flow count and every numeric setting (the size of a rule set, a match density) are coordinates (`axes`).
-First the path from the profiles is chosen (`routes`), by positions and solo speeds alone; then the model is made
-(`blend`). Between profiles, time per packet is interpolated; near a single profile, SLOMO (SIGCOMM'20) extrapolates
-flow counts by up to 20 %. The answer says which of these was done and how far; anything else is refused. Candidate
-profiles are arguments: this module looks up no names.
+`routes` chooses which profiles to interpolate between, from their coordinates and solo throughputs alone; `blend` then
+makes the model. Between profiles, time per packet is interpolated; near a single profile, SLOMO (SIGCOMM'20)
+extrapolates flow counts by up to 20 %. The answer says which of these was done and how far; anything else is refused.
+Candidate profiles are arguments: this module looks up no names.
 """
 
 from collections.abc import Sequence

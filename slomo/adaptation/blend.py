@@ -76,7 +76,7 @@ def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> 
 
 
 def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload) -> NFModel:
-    """Return a model between models along one attribute, at the point `way`."""
+    """Return the model for `requested`, interpolated along one attribute between the two models that `way` names."""
     first, second = models[way.below], models[way.below + 1]
     calibration, other = first.calibration, second.calibration
     sensitivity = {name: Blended(families, way) for name in first.sensitivity if (families := _alike(models, name))}

@@ -41,7 +41,7 @@ class Tracer:
     def span(
         self, name: str, headers: Mapping[str, str] | None = None, **attributes: str | int
     ) -> AbstractContextManager[Any]:
-        """Return a context manager of a span: of a request where its `headers` are given, else within the current."""
+        """Return a context manager that records a span: a child of the caller's (in `headers`), or of the current."""
         if self._tracer is None:
             return nullcontext()
         from opentelemetry.context import Context

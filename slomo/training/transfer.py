@@ -49,8 +49,8 @@ _EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.1, 0.05, 0.05, 0.5, 0.015
 #: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
 #: there.
 _WAITING_NOISE = 0.2
-#: For a function's own vector: noise of a run's logarithm, and the share of its largest value that is added to both
-#: sides of the ratio.
+#: A function's own vector is corrected by the logarithm of (measured + c) / (predicted + c): the noise of one run's
+#: logarithm, and c as a share of the largest value.
 _OWN_NOISE, _LEAST = 0.05, 0.03
 #: Where a pressure counts half, as a share of the largest.
 _HALF = 0.2

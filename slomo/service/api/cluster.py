@@ -206,7 +206,10 @@ async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def _changes(service: "Service") -> AsyncIterator[bytes]:
-    """Yield the number of changes at once and whenever it differs, for a minute: clients ask again on their own."""
+    """Yield what identifies the cluster's state, at once and after every change, for a minute.
+
+    A browser then opens the stream again by itself.
+    """
     shown, end_s = "", time.monotonic() + LASTS_S
     while time.monotonic() < end_s:
         view, answers = service.kubernetes.view, service.model_store.answers

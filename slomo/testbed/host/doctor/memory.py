@@ -105,7 +105,7 @@ def _affordable_mib() -> float:
 
 def _latency_ns(binary: str, core: int, size_mib: float) -> float:
     lines = _run(binary, "chain", [core], size_mib, _ONE_S, _READS, burst=1)
-    # time that the core gave to others does not count; the fastest interval was disturbed least
+    # only time on the core counts, not time it gave to other processes; the fastest interval was disturbed least
     times = [1e9 * line["cpu_share"] / line["accesses_per_s"] for line in lines if line["accesses_per_s"] > 0.0]
     return float(min(times))
 
