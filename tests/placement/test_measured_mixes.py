@@ -105,7 +105,8 @@ def test_named_mixes_are_run_and_no_other(capsys) -> None:
     assert [len(each.tenants) for each in plan.colocations] == [3, 2]
     assert main(["profile", "--mix", "2 x lpm", "--dry-run"]) == 0
     assert "1 run" in capsys.readouterr().out
-    assert main(["profile", "lpm", "--mix", "2 x lpm", "--dry-run"]) == 2
+    for contradiction in (["lpm"], ["--mixes", "4"], ["--plan", "solo"]):
+        assert main(["profile", *contradiction, "--mix", "2 x lpm", "--dry-run"]) == 2
     for wrong in (["lpm"], ["9 x lpm"]):
         with pytest.raises(InvalidValueError, match="2 to 8"):
             named_mixes_plan(wrong, "e5-2620v4")

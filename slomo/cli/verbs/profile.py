@@ -135,6 +135,8 @@ def command(
             "network functions and --mix were given" if named_mixes else "which network functions?",
             hint="slomo profile NF..., or slomo profile --mix '2 x lpm'",
         )
+    if named_mixes and (given["mixes"] is not None or given["plan"] not in ("all", "mixes")):
+        raise UsageError("--mix names the mixes to run; --mixes or --plan ask for others", hint="leave them out")
     if named_mixes:
         given |= {"plan": "mixes", "mixes": named_mixes}
     if given["plan"] == "resource-table":
