@@ -5,7 +5,7 @@ at each confidence. Full servers, on which no other request of the batch would f
 any tolerance. "expected" is what `Placer.breaking` says of them; "at the edge" promises each tenant of these servers
 exactly what the verdict counts on. Then one batch at 90 % is packed, and packed again with the simulator itself as
 predictor (`oracle.py`), with the judge's tolerance and without: how many servers too many. With --measure N, the N
-mixes that `worth_measuring` names are run, models trained again, and the batch packed once more.
+mixes that `worth_measuring` names are run three times each, models trained again, and the batch packed once more.
 
     python benchmarks/placement/knob.py --shipped        shipped calibration mixes, parts of them left out
     python benchmarks/placement/knob.py DIR --machine benchmarks/placement/machines/six-cores.yaml --seed 4711
@@ -144,9 +144,10 @@ def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> di
     if given.packed:
         row["packed"], placer = packed(machine, library, truth, nfs[: given.packed])
         print(f"{name:20} {row['packed']}", flush=True)
-        if given.measure:
-            told = worth_measuring(placer, given.measure)
-            more = profile([], machine=machine, plan="mixes", mixes=[each.mix for each in told.mixes], seed=given.seed)
+        told = worth_measuring(placer, given.measure) if given.measure else None
+        if told and told.mixes:
+            named = [each.mix for each in told.mixes]
+            more = profile([], machine=machine, plan="mixes", mixes=named, replicates=3, seed=given.seed)
             learned = train(profiled(machine, given).merge(more), seed=given.seed)
             row["measured"], _ = packed(machine, learned, truth, nfs[: given.packed])
             print(f"{name:20} {told.text}; then {row['measured']}", flush=True)

@@ -22,5 +22,5 @@ class MeasuredMix(Stored):
     competitors: tuple[str, ...]
     #: Mean throughput of each instance [Mpps].
     mpps: Annotated[float, Meta(ge=0.0)]
-    #: Standard error of the mean [Mpps].
+    #: Standard deviation of one more run around that mean [Mpps].
     error_mpps: Annotated[float, Meta(gt=0.0)]

@@ -1,4 +1,8 @@
-"""Keep measured mixes beside the models: for that very mix a measurement says more than a prediction."""
+"""Keep mixes that were measured several times: for that very mix measurements say more than a prediction.
+
+A run does not tell how much runs differ, so a mix counts from two runs on. Few runs tell it badly: the spread is at
+least that of all such mixes of the machine together (a pooled standard deviation).
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,18 +18,28 @@ from slomo.records.rows import competitors_from_cell
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
+#: Least relative error [share]; an emulated testbed repeats itself exactly.
+_LEAST = 1e-6
+#: Columns of a row: mean, spread between its runs, number of runs.
+_COLUMNS = ("machine", "target", "competitors", "throughput_mpps", "throughput_cv", "replicates")
+
 
 def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[NFModel]:
-    """Return the models with the mixes at full load that were measured with a standard error."""
+    """Return the models with the mixes at full load that were run twice or more."""
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & frame["isolation"].isin(["null", "", "None"])
-    columns = ["machine", "target", "competitors", "throughput_mpps", "throughput_se_mpps"]
-    rows = frame.loc[chosen].reindex(columns=columns).dropna().to_dict("records")
+    frame = frame.loc[chosen & (frame["replicates"] > 1), list(_COLUMNS)].dropna()
+    spread = {
+        str(machine): math.sqrt(np.average(rows["throughput_cv"] ** 2, weights=rows["replicates"] - 1))
+        for machine, rows in frame.groupby("machine")
+    }
     found: dict[tuple[str, str], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
-    for row in rows:
-        key, mpps = _neighbours(row), (float(row["throughput_mpps"]), float(row["throughput_se_mpps"]))
-        if key is not None:
-            found.setdefault((str(row["machine"]), str(row["target"])), {}).setdefault(key, []).append(mpps)
+    for row in frame.to_dict("records"):
+        key, machine, mpps = _neighbours(row), str(row["machine"]), float(row["throughput_mpps"])
+        if key is not None:  # of one more run: its own spread, and that of the mean
+            share = max(float(row["throughput_cv"]), spread[machine], _LEAST)
+            error = mpps * share * math.sqrt(1.0 + 1.0 / row["replicates"])
+            found.setdefault((machine, str(row["target"])), {}).setdefault(key, []).append((mpps, error))
     return [
         replace(model, measured=tuple([_mean(key, rows) for key, rows in sorted(mixes.items())]))
         if (mixes := found.get((model.machine, model.workload.key)))
@@ -42,7 +56,7 @@ def _neighbours(row: dict[Any, Any]) -> tuple[str, ...] | None:
 
 
 def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]]) -> MeasuredMix:
-    """Return one value for all rows of a mix; instances of one run do not err independently: errors do not shrink."""
+    """Return one value for all instances of a mix; they differ among each other, too."""
     mpps, errors = np.array(rows).T
-    error = math.hypot(float(errors.max()), float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0)
-    return MeasuredMix(key, float(mpps.mean()), max(error, 1e-9))
+    apart = float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0
+    return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart))

@@ -49,7 +49,8 @@ def show_measurements(told: "Measurements") -> None:
             ("mix to measure", "machine", "servers that hold it"), [(m.mix, m.machine, m.servers) for m in told.mixes]
         )
         words = " ".join(f"--mix '{each.mix}'" for each in told.mixes)
-        note(f"slomo profile {words} --machine {told.mixes[0].machine} --out mixes.parquet, then merge and train again")
+        where = f"--machine {told.mixes[0].machine} --replicates 3 --out mixes.parquet"
+        note(f"slomo profile {words} {where}, then merge and train again")
     note(told.text)
 
 
