@@ -21,7 +21,6 @@ from slomo.report import sections
 from slomo.report.explanation_figures import waterfall
 from slomo.report.figures import COLOURS, axes_of, legend_below
 from slomo.report.html import svg_bytes
-from slomo.training.server_response_fit import recalibrated
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
 
@@ -85,12 +84,12 @@ def drawn(evaluation: Evaluation) -> Axes:
     return axes
 
 
-def held(library: ModelLibrary, machine: str) -> str:
+def held(machine: str) -> str:
     """Return how often intervals hold over draws of the mixes that judge: mean and range, then least function."""
     dataset, shares, functions = find_dataset(f"slomo-{machine}"), [], []
     for draw in range(DRAWS):
         learned, judged = halves(dataset, draw)
-        evaluation = evaluate(recalibrated(library, learned), judged, ["equilibrium"])
+        evaluation = evaluate(slomo.train(learned, models=["none"]), judged, ["equilibrium"])
         shares.append(evaluation.models["equilibrium"].coverage)
         functions.append({nf: by_model["equilibrium"].coverage for nf, by_model in evaluation.per_nf.items()})
     by_function = {nf: float(np.mean([each[nf] for each in functions if nf in each])) for nf in functions[0]}
@@ -164,7 +163,7 @@ def main() -> None:
         for name, figure in gallery(library, learned, evaluation).items():
             (FIGURES / f"{machine}-{name}.svg").write_bytes(svg_bytes(figure))
         print_table(evaluation)
-        print(f"90 % intervals of slomo hold, {DRAWS} draws of the mixes that judge: {held(library, machine)}")
+        print(f"90 % intervals of slomo hold, {DRAWS} draws of the mixes that judge: {held(machine)}")
         if machine == MACHINES[0]:
             why = slomo.predict("ip-router", ["pfsense:2", "maglev:2", "vpn"], library, explain=True)
             (FIGURES / "explanation-waterfall.svg").write_bytes(svg_bytes(waterfall(why)))

@@ -248,6 +248,6 @@ def dataset_section(dataset: "ProfileDataset") -> Section:
     headers = ("target", "solo [Mpps]", "solo runs", "under pressure", "in mixes", "imported")
     return Section(
         "What was measured",
-        "Rows of the dataset the models were trained on; mixes only set the width of intervals.",
+        "Rows of the dataset the models were trained on; mixes set the width of intervals and teach whole servers.",
         Table(headers, tuple(rows)),
     )

@@ -1,8 +1,9 @@
 """Calibrate intervals on whole mixes: competitors composed, throughput predicted, compared with what was measured.
 
-Mixes are never fitted, so their errors are those of a new mix: of the sensitivity model, the contentiousness profiles
-and the composition together. Bias is learned per NF and kind of neighbourhood; the remaining scores are pooled over the
-NFs of a machine (`slomo.training.conformal_fit`).
+Families never fit mixes, so their errors are those of a new mix: of the sensitivity model, the contentiousness profiles
+and the composition together. Responses to running neighbours learn mixes (`slomo.training.mixes_fit`), and their errors
+are of responses that had not seen the mix. Bias is learned per NF and kind of neighbourhood; the remaining scores are
+pooled over the NFs of a machine (`slomo.training.conformal_fit`).
 """
 
 import math

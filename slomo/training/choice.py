@@ -1,6 +1,7 @@
 """Choose, for each network function, its default model family.
 
-Errors on calibration mixes are the best criterion: they include model and composition, and nothing is fitted to mixes.
+Errors on calibration mixes are the best criterion: they include model and composition, and no family is fitted to
+mixes.
 A function's few mixes are shrunk towards those of all functions of the machine, and these towards its own held-out
 pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`): without mixes the rows decide. Families that
 are monotone in every pressure are preferred, unless they are materially worse. If replicates show noisy rows, a family

@@ -53,11 +53,15 @@ _MILD, _FEWEST_MILD = 8, 12
 
 
 def fit_server_response(
-    subject: Subject, seed: int, channel: tuple[float, float] = (0.0, np.inf)
+    subject: Subject,
+    seed: int,
+    channel: tuple[float, float] = (0.0, np.inf),
+    judged: ServerResponse | None = None,
 ) -> ServerResponse | None:
     """Return a subject's response to running neighbours; None if the competition beside it was not measured.
 
-    `channel` describes the memory channel as in `slomo.training.waiting`.
+    `channel` describes the memory channel as in `slomo.training.waiting`. The errors of `judged`, an earlier response
+    of the same subject, are kept; otherwise cross-validation determines them.
     """
     names = tuple(name for name in PRESSURES if name in subject.beside_names and name in subject.own_names)
     if not names or not subject.own_names:
@@ -79,17 +83,22 @@ def fit_server_response(
         subject.own_names, names, solo_vector(subject), {}, scale, limit, weights[:, :-1], low, high
     )
     read, rows = (*names, NEIGHBOURS), np.column_stack([pressure, subject.counts[whole]])
-    guess = _held_out(subject, read, rows, mpps, folds(subject.groups[whole], seed), seed)
+    if judged is not None:
+        calibration, arrivals = judged.calibration, judged.arrivals
+    else:
+        guess = _held_out(subject, read, rows, mpps, folds(subject.groups[whole], seed), seed)
+        calibration = calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
+        arrivals = _strays(subject, _repeats(mpps, guess, subject.solo_mpps))
     return ServerResponse(
         profile=profile,
         speed=weights[:, -1],
         slowest_mpps=float(mpps.min()),
         fastest_mpps=float(mpps.max()),
         sensitivity=_throughput(subject, read, rows, mpps, seed),
-        calibration=calibrate(mpps, guess, subject.solo_mpps, "cross-validation"),
+        calibration=calibration,
         applicability=applicability(names, pressure),
         full_kib=_full_kib(subject, names, pressure, own),
-        arrivals=_strays(subject, _repeats(mpps, guess, subject.solo_mpps)),
+        arrivals=arrivals,
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
         part_load=_part_load(subject, names, float(mpps.max()), channel),
         full_channel_ns=channel[0] if "LLCMISSLAT" in subject.beside_names else 0.0,
@@ -174,7 +183,7 @@ def _held_out(
     return held_out(fit, fold)
 
 
-def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | None = None) -> list[NFModel]:
     """Return the models with whole-server intervals calibrated on mixes, if there are enough.
 
     Parameters
@@ -182,32 +191,37 @@ def widened(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     models : sequence of NFModel
         All of one machine.
     rows : MixRows
-        Its mixes; they are never fitted, and those with an NF that does not answer for whole servers are passed over:
-        they are composed. Saturated targets set the width of what an NF can do, targets that serve all
-        they are offered how far arrivals stray.
+        Its mixes; those with an NF that does not answer for whole servers are passed over: they are composed.
+        Saturated targets set the width of what an NF can do, targets that serve all they are offered how far arrivals
+        stray.
+    held_out_mpps : ndarray, shape (n,), optional
+        Predictions of mixes that the models learned, by models that did not; NaN for the others.
     """
     knows = np.array([model.response is not None for model in models], dtype=bool)
     members = np.column_stack([rows.target, rows.members])
-    jointly = rows.chosen(np.logical_and.reduce(np.append(knows, True)[members], axis=1))
+    answered = np.logical_and.reduce(np.append(knows, True)[members], axis=1)
+    jointly = rows.chosen(answered)
     if len(jointly.mpps) < ENOUGH_IN_ALL:
         return list(models)
     places = np.flatnonzero(knows).tolist()
     number = np.append(np.cumsum(knows) - 1, -1)  # of each model among those that know; -1 is an empty place
     jointly = MixRows(number[jointly.target], number[jointly.members], jointly.mpps, jointly.offered_mpps)
+    held_out = np.full(len(jointly.mpps), np.nan) if held_out_mpps is None else held_out_mpps[answered]
     result = list(models)
-    for place, model in zip(places, _calibrated([models[place] for place in places], jointly), strict=True):
+    for place, model in zip(places, _calibrated([models[place] for place in places], jointly, held_out), strict=True):
         result[place] = model
     return result
 
 
-def _calibrated(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats) -> list[NFModel]:
     """Return models that all predict whole servers, calibrated on their mixes."""
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
     own_load = offered[:, 0]
     full, served = np.isnan(own_load), np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
-    scored = calibrated_on(models, rows.chosen(full), joint.throughput_mpps[full, 0])
+    predicted = np.where(np.isnan(held_out_mpps), joint.throughput_mpps[:, 0], held_out_mpps)
+    scored = calibrated_on(models, rows.chosen(full), predicted[full])
     result = (
         [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
         if scored

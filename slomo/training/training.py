@@ -1,6 +1,7 @@
 """Train models from a profile dataset, one per NF and machine.
 
-SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic competitor only; no mix is ever fitted.
+SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic competitor only. Responses to running
+neighbours also learn from calibration mixes.
 """
 
 import platform
@@ -31,6 +32,7 @@ from slomo.training.families.registry import make_families, table_model_names
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
 from slomo.training.measured_mixes import with_measured
+from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.noise import against_mean, fit_rows, weights_of
 from slomo.training.pairs import with_pairs
 from slomo.training.plausibility import plausible_rows
@@ -65,8 +67,9 @@ def train(
     Parameters
     ----------
     dataset : ProfileDataset
-        Rows of plans ``solo``, ``pressure`` and ``imported`` are fitted; rows of plan ``mix`` only set the width of
-        intervals. Runs that offered an NF less than it can serve train its latency model.
+        Rows of plans ``solo``, ``pressure`` and ``imported`` are fitted; rows of plan ``mix`` set the width of
+        intervals, and teach responses to running neighbours (`slomo.training.mixes_fit`). Runs that offered an NF less
+        than it can serve train its latency model.
     models : sequence of str or ModelFamily, optional
         Families, by name or as instances of one's own; all of slomo's by default, except those that need a metric
         that was not measured (the manifest says which).
@@ -102,8 +105,9 @@ def train(
         for machine, rows in dataset.frame.groupby("machine")
     }
     fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
-    fitted = list(each(fit, subjects(dataset, targets)))
-    finished = with_pairs(dataset, _with_intervals(dataset, fitted))
+    listed = list(subjects(dataset, targets))
+    fitted = list(each(fit, listed))
+    finished = with_pairs(dataset, _with_mixes(dataset, listed, fitted, facts))
     if not finished:
         raise MissingMetricError(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
@@ -147,7 +151,6 @@ def _fit_subject(
         errors[family.name] = relative_errors(mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
     capacities = _capacities(subject.machine, facts["environment"])
-    most = np.inf if capacities is None else capacities.limit(METRICS["LMB"])
     return NFModel(
         workload=subject.workload,
         machine=subject.machine,
@@ -169,7 +172,9 @@ def _fit_subject(
             against_mean=against_mean(subject.mpps, _beside_others(subject, guesses), subject.solo_mpps, weights),
         ),
         traffic=subject.traffic,
-        response=fit_server_response(subject, facts["seed"], (facts["full_channel_ns"][subject.machine], most)),
+        response=fit_server_response(
+            subject, facts["seed"], (facts["full_channel_ns"][subject.machine], _most(capacities))
+        ),
     )
 
 
@@ -241,14 +246,19 @@ def _covered(subject: Subject) -> Applicability:
     return applicability(names, vectors[whole]) if names and whole.any() else applicability((), np.zeros((1, 0)))
 
 
-def _with_intervals(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
-    """Replace cross-validated interval widths by those from mixes, if there are enough."""
+def _with_mixes(
+    dataset: "ProfileDataset", listed: Sequence[Subject], fitted: Sequence[NFModel], facts: Mapping[str, Any]
+) -> list[NFModel]:
+    """Let responses learn from mixes, and replace cross-validated interval widths by those from mixes, if enough."""
     finished = []
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
         mixes = mix_rows(dataset, models, machine)
         by_model, told = calibrations(models, mixes), contradictions(models, mixes)
-        models = with_choice(widened(models, mixes), mixes)
+        channel = (facts["full_channel_ns"][machine], _most(_capacities(machine, dataset.environment)))
+        of_models = {subject.workload.key: subject for subject in listed if subject.machine == machine}
+        learned, held_out = learned_from_mixes(dataset, of_models, models, mixes, channel, facts["seed"])
+        models = with_choice(widened(learned, mixes, held_out), mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **by_model[number]}
             manifest = {**model.manifest, "intervals": summary(calibration), DOUBTS: told[number]}
@@ -265,6 +275,11 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
         return load_machine(machine).capacities()
     except SlomoError:
         return None  # a measured table of a machine without a description: nothing is capped
+
+
+def _most(capacities: Capacities | None) -> float:
+    """Return what the memory channel moves at most [MiB/s]."""
+    return np.inf if capacities is None else capacities.limit(METRICS["LMB"])
 
 
 def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:

@@ -14,6 +14,8 @@ from slomo.models.responses.server_response import ServerResponse
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows
+from slomo.training.features import subjects
+from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.server_response_fit import widened
 from slomo.training.training import train
 
@@ -65,6 +67,27 @@ def test_one_without_a_response_leaves_the_others_calibrated_on_their_mixes(mode
     for model, other in zip(without[1:], alone, strict=True):
         assert model.response.calibration.source == "mixes"
         assert model.response.calibration.to_dict() == other.response.calibration.to_dict()
+
+
+def test_a_mix_is_judged_by_responses_that_have_not_seen_it(toy_profile):
+    """Another throughput of one mix changes the predictions of the mixes of other folds, but not its own."""
+    frame = toy_profile.frame
+    mixes = frame[frame["plan"] == "mix"].index
+    few = frame.drop(mixes[60:]).reset_index(drop=True)
+    changed, moved = few.copy(), few[few["plan"] == "mix"].index[0]
+    changed.loc[moved, "throughput_mpps"] *= 0.7
+    library = train(type(toy_profile)(few[few["plan"] != "mix"], toy_profile.environment), models=["none"])
+    models, predicted = list(library.values()), []
+    for rows in (few, changed):
+        dataset = type(toy_profile)(rows, toy_profile.environment)
+        of_models = {subject.workload.key: subject for subject in subjects(dataset)}
+        mixed = mix_rows(dataset, models, "e5-2620v4")
+        learned, held_out = learned_from_mixes(dataset, of_models, models, mixed, (0.0, np.inf), 0)
+        predicted.append(held_out)
+        assert all(a.response.speed.tolist() != b.response.speed.tolist() for a, b in zip(models, learned, strict=True))
+    assert np.isfinite(predicted).all()
+    assert predicted[0][0] == predicted[1][0]
+    assert (predicted[0] != predicted[1]).any()
 
 
 def test_saved_responses_give_the_same_numbers(toy_library, models, tmp_path):

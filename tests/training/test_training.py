@@ -87,7 +87,7 @@ def test_remarks_say_what_a_model_lacks(toy_library: ModelLibrary) -> None:
     assert nothing == "its throughput is the same in all 12 rows: there is nothing to learn from them"
 
 
-def test_mixes_are_never_fitted(toy_profile: ProfileDataset, toy_library: ModelLibrary) -> None:
+def test_no_family_learns_mixes(toy_profile: ProfileDataset, toy_library: ModelLibrary) -> None:
     """Taking the mixes away changes no sensitivity and no contentiousness, only the intervals."""
     without = train(
         toy_profile.select(plan=["solo", "pressure"]), models=["slomo-xgb", "slomo-gbr"], targets=["lpm"]

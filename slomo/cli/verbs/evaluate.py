@@ -176,7 +176,8 @@ def _evaluated(
         mixes_read = find_dataset(dataset)
         if overlap := calibration_mixes(mixes_read):
             note(
-                f"note: {overlap} of these mixes are of the half that calibrates intervals; their coverage may flatter"
+                f"note: {overlap} of these mixes are of the half that is learned and calibrates intervals; "
+                "if the models learned them, error and coverage flatter"
             )
         return evaluate(library, mixes_read, machine=given["machine"], **common)
     announce_compilation()

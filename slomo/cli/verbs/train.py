@@ -59,7 +59,8 @@ def command(
 ) -> None:
     """Fit sensitivity models of every network function of DATASET, and save them as data.
 
-    Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` only set the width of intervals.
+    Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` set the width of intervals, and
+    30 or more with counters also teach the equilibrium.
     Models of other network functions that DIR holds already stay there; those of the same are replaced, which is said.
     "Composed by" names the family that answers where none is named and no equilibrium is known: the first in the order
     slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not

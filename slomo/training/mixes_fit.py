@@ -1,0 +1,144 @@
+"""Let responses to running neighbours learn from calibration mixes, too.
+
+Runs beside the synthetic competitor hardly contain what mixes do: full channels that several cards share, and packets
+that stay in the cache because queues are short. Each mix is also predicted by responses that have not seen it
+(cross-fitting), so that its error is that of a new mix and sets the width of intervals.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.equilibrium.mixes import MixRows
+from slomo.equilibrium.server import solve_joint
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.records.rows import competitors_from_cell
+from slomo.training.calibration import ENOUGH_IN_ALL
+from slomo.training.cross_validation import folds
+from slomo.training.features import PartLoadRows, Subject, limited_by_ports
+from slomo.training.server_response_fit import fit_server_response
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from slomo.records.dataset import ProfileDataset
+
+_FOLDS = 4
+
+
+def learned_from_mixes(
+    dataset: "ProfileDataset",
+    subjects: Mapping[str, Subject],
+    models: Sequence[NFModel],
+    rows: MixRows,
+    channel: tuple[float, float],
+    seed: int,
+) -> tuple[list[NFModel], Floats]:
+    """Return models whose responses learned the mixes, and predictions of mixes by responses that did not.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        Its saturated mixes are learned, if there are enough to calibrate on and the competition was measured there.
+    subjects : mapping of str to Subject
+        What each model was trained on, by its workload's key.
+    models : sequence of NFModel
+        All of one machine.
+    rows : MixRows
+        All mixes of `dataset` on that machine.
+    channel : (float, float)
+        The memory channel as in `slomo.training.waiting`.
+    seed : int
+        Assigns mixes to folds; equal mixes share one.
+
+    Returns
+    -------
+    models : list of NFModel
+        Those without a response are returned as they are.
+    predicted_mpps : ndarray, shape (n,)
+        Of each of `rows`; NaN where it was not learned.
+    """
+    predicted = np.full(len(rows.mpps), np.nan)
+    knowing = {model.workload.key: place for place, model in enumerate(models) if model.response is not None}
+    frame = _learnable(dataset, [models[place] for place in knowing.values()])
+    if len(frame) < ENOUGH_IN_ALL:
+        return list(models), predicted
+    mixes, number = np.unique(frame["mix"], return_inverse=True)
+    fold = folds(np.arange(len(mixes)), seed, _FOLDS)
+    fold_of = dict(zip(mixes, fold, strict=True))
+    keys = np.array([*(model.workload.key for model in models), ""])
+    members = np.column_stack([rows.target, rows.members])
+    asked = np.array([fold_of.get(_mix(keys[each[each >= 0]]), -1) for each in members])
+    if rows.offered_mpps is not None:
+        asked[np.isfinite(rows.offered_mpps).any(axis=1)] = -1
+    limited = limited_by_ports(frame, dataset.environment)
+
+    def fitted(seen: NDArray[np.bool_]) -> list[NFModel]:
+        result = list(models)
+        for key, place in knowing.items():
+            mine = seen & (frame["target"] == key).to_numpy()
+            subject = _extended(subjects[key], frame[mine & ~limited], frame[mine & limited])
+            response = fit_server_response(subject, seed, channel, models[place].response)
+            result[place] = replace(models[place], response=response)
+        return result
+
+    places = np.append(np.cumsum([model.response is not None for model in models]) - 1, -1)
+    for left_out in np.unique(fold):
+        here = asked == left_out
+        part = [model for model in fitted(fold[number] != left_out) if model.response is not None]
+        predicted[here] = solve_joint(part, places[members[here]], first_only=True).throughput_mpps[:, 0]
+    return fitted(np.ones(len(frame), dtype=bool)), predicted
+
+
+def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
+    """Return the saturated mixes of `models` with all that their responses read; column ``mix`` names the tenants."""
+    frame, keys = dataset.frame, {model.workload.key for model in models}
+    responses = [model.response for model in models if model.response is not None]
+    read = {f"beside.{name}" for response in responses for name in response.pressure_names}
+    read |= {f"own.{name}" for response in responses for name in response.profile.metric_names}
+    frame = frame[(frame["plan"] == "mix") & frame["isolation"].isin(["null", "", "None"]) & frame["target"].isin(keys)]
+    frame = frame[frame["machine"].isin([model.machine for model in models]) & (frame["throughput_mpps"] > 0.0)]
+    frame = frame[np.isfinite(frame[sorted(read)].to_numpy(dtype=float)).all(axis=1)]
+    frame = frame.drop_duplicates(["run_key", "target"])  # equal NFs of one run
+    tenants = [
+        (target, *(workload.key for workload in competitors_from_cell(str(cell))))
+        for target, cell in zip(frame["target"], frame["competitors"], strict=True)
+    ]
+    known = np.array([keys.issuperset(each) for each in tenants], dtype=bool)
+    learnable: pd.DataFrame = frame.assign(mix=[_mix(each) for each in tenants])[known]
+    return learnable
+
+
+def _mix(keys: Sequence[str]) -> str:
+    return " + ".join(sorted(keys))
+
+
+def _extended(subject: Subject, full: "pd.DataFrame", limited: "pd.DataFrame") -> Subject:
+    """Return a subject with runs in mixes; those in which full ports limited it count as runs at part load."""
+
+    def parts(rows: "pd.DataFrame") -> tuple[Floats, Floats, Floats]:
+        own = rows[[f"own.{name}" for name in subject.own_names]].to_numpy(dtype=float)
+        beside = rows[[f"beside.{name}" for name in subject.beside_names]].to_numpy(dtype=float)
+        return rows["throughput_mpps"].to_numpy(dtype=float), own, beside
+
+    (mpps, own, beside), idle = parts(full), subject.part_load
+    if idle is not None and len(limited):
+        more = parts(limited)
+        idle = PartLoadRows(
+            np.append(idle.mpps, more[0]),
+            np.append(idle.offered_mpps, np.full(len(limited), np.nan)),
+            np.vstack([idle.own, more[1]]),
+            np.vstack([idle.beside, more[2]]),
+        )
+    return replace(
+        subject,
+        mpps=np.append(subject.mpps, mpps),
+        own=np.vstack([subject.own, own]),
+        beside=np.vstack([subject.beside, beside]),
+        counts=np.append(subject.counts, full["competitor_count"].to_numpy(dtype=np.int64)),
+        part_load=idle,
+    )
