@@ -420,3 +420,16 @@ def test_servers_that_differ_cut_requests_each_in_its_own_way(library, ask) -> N
     cluster = Cluster((Server("a", MACHINE, cores_reserved=1), Server("b", MACHINE)))
     decisions = Placer(library, cluster).place_all([ask(f"r{i}", replicas=2) for i in range(4)])
     assert all(decision.accepted for decision in decisions)
+
+
+def test_a_batch_fills_the_gaps_of_servers_in_use_first(library, ask) -> None:
+    """Three servers with room for another lpm each take three more; planned alone they would open a fourth."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 6))
+    placer.place_all(ask(f"r{i}") for i in range(9))
+    for gone in ("r0", "r3", "r6"):
+        placer.remove(gone)
+    used = placer.servers_used
+    placer.place_all(ask(f"n{i}") for i in range(3))
+
+    assert (used, placer.servers_used) == (3, 3)
+    assert kept(placer)

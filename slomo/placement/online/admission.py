@@ -317,8 +317,11 @@ class Admission:
         """Place the part of a batch that the policy plans; return the rest, in order of admission."""
         one_by_one = self.state.limited or any(host.port_gbps for host in self.state.hosts)
         plain = [] if one_by_one else [r for r in requests if self._is_plain(r)]
-        taken = self._planned_over_kinds(plain) if len(self.state.hosts) > 1 else set()
-        for host in self.state.hosts if not taken else ():
+        filled = self._in_gaps(plain)
+        plain = [request for request in plain if request.id not in filled]
+        planned = self._planned_over_kinds(plain) if len(self.state.hosts) > 1 else set()
+        taken = filled | planned
+        for host in self.state.hosts if not planned else ():
             left = [r for r in plain if r.id not in taken]
             cuts = {r.id: options[0][host] for r in left if (options := self.cuts(r, [])) and host in options[0]}
             here = [r for r in left if r.id in cuts]
@@ -336,6 +339,13 @@ class Admission:
             taken |= seat_requests(self.state, host, left, seats)
         rest = [request for request in requests if request.id not in taken]
         return sorted(rest, key=self.weight, reverse=True) if self.policy.sorts else rest
+
+    def _in_gaps(self, requests: Sequence[Request]) -> set[str]:
+        """Place what fits on servers in use, most demanding first: the plan of a batch knows empty servers only."""
+        if self.policy.picks != "best" or not self.state.servers_used:
+            return set()
+        order = sorted(requests, key=self.weight, reverse=True)
+        return {r.id for r in order if any(self._put_all(r, cuts, used_only=True) for cuts in self.cuts(r, []))}
 
     def _planned_over_kinds(self, requests: Sequence[Request]) -> set[str]:
         """Plan a batch over all kinds of servers at once, if the policy can; return the placed requests."""
