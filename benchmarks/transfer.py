@@ -4,8 +4,8 @@ Functions are profiled on one machine and their models carried to another (`slom
 machines of our own, the simulator is the truth. Beside it: models trained on the same few runs alone, and the first
 machine's slowdowns with the second one's solo throughput. Judged on mixes of 1 to 7 competitors that nobody
 trained on. Goals: 6 % off without a run, 2.5 % with 5, 1.5 % with 10; intervals hold 85 to 96 % where there are runs,
-and at least 80 % of those answers are `supported`. The last goal is given up: without mixes there they are
-`extrapolated` at most, since on one pair they are 12 % off with ten runs.
+and at least 80 % of those answers are `supported`. The last goal takes mixes measured there (`--calibration`): without
+them answers are `extrapolated` at most, since on one pair they are 12 % off with ten runs.
 
     python benchmarks/transfer.py                     six pairs of machines (some hours on two cores)
     python benchmarks/transfer.py --pair e5-2620v4:silver-4110 --mixes 20
@@ -74,6 +74,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pair", action="append", help="FROM:TO, repeatable; six by default")
     parser.add_argument("--nf", action="append", help="network function, repeatable")
     parser.add_argument("--mixes", type=int, default=60)
+    parser.add_argument("--calibration", type=int, default=0, help="mixes measured on the second machine, beside runs")
     parser.add_argument("--seed", type=int, default=71)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--store", type=Path, help="folder that keeps the runs")
@@ -99,10 +100,14 @@ def judge_pair(pair: str, given: argparse.Namespace) -> list[Judged]:
     library = train(profiled(workloads, before, PROFILE, given), models=["slomo-smooth"], seed=given.seed)
     plan = mixes_plan(workloads, after, given.mixes, stream="test", seed=given.seed + 2)
     mixes = measured(plan, after, given)
-    lines = []
+    lines, calibration = [], None
+    if given.calibration:
+        plan = mixes_plan(workloads, after, given.calibration, stream="calibration", seed=given.seed + 3)
+        calibration = measured(plan, after, given)
     for runs in RUNS:
         few = profiled(workloads, after, runs, given) if runs else None
-        carried = transfer(library, after, few, seed=given.seed)
+        known = few if few is None or calibration is None else few.merge(calibration)
+        carried = transfer(library, after, known, seed=given.seed)
         lines.append(judged(pair, "carried", runs, carried, mixes))
         if few is not None:
             lines.append(scratch(pair, runs, few, mixes))
