@@ -11,12 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import slomo
+from slomo.equilibrium.competition import mix_features
 from slomo.evaluation.baselines import better_forms
 from slomo.evaluation.evaluate import Evaluation, evaluate
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
+from slomo.records.rows import competitors_from_cell
 from slomo.report import sections
 from slomo.report.explanation_figures import waterfall
 from slomo.report.figures import COLOURS, axes_of, legend_below
@@ -118,9 +120,30 @@ def outside() -> Evaluation:
     return evaluate(library, mixes, models=(DEFAULT_MODEL, *evaluate(library, mixes).models))
 
 
-def print_table(evaluation: Evaluation) -> None:
+def mixes_as_runs(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDataset:
+    """Return a dataset whose mixes are runs beside the competition that profiles compose: so any family learns them."""
+    models = [library[key] for key in library]
+    number = {model.workload.key: place for place, model in enumerate(models)}
+    frame = dataset.frame.copy()
+    known = {  # text of the competitors -> their numbers
+        text: [number[each.key] for each in tenants]
+        for text in set(frame["competitors"])
+        if (tenants := competitors_from_cell(str(text))) and all(each.key in number for each in tenants)
+    }
+    mixes = frame.index[(frame["plan"] == "mix") & frame["competitors"].isin(known)]
+    tenants = [known[text] for text in frame.loc[mixes, "competitors"]]
+    members = np.array([each + [-1] * (max(map(len, tenants)) - len(each)) for each in tenants])
+    runs = frame[frame["plan"] == "pressure"].dropna(axis="columns", how="all")
+    columns = [name for name in runs.columns if name.startswith("competition.")]
+    names = [name.removeprefix("competition.") for name in columns]
+    frame.loc[mixes, columns] = mix_features(models, members, names, capacities=models[0].capacities)
+    frame.loc[mixes, "plan"] = "pressure"
+    return ProfileDataset(frame[frame["plan"] != "mix"].reset_index(drop=True), dataset.environment)
+
+
+def print_table(evaluation: Evaluation, what: str = "") -> None:
     """Print errors and coverage of every model."""
-    print(f"\n{evaluation.machine}: {evaluation.mixes} mixes")
+    print(f"\n{evaluation.machine}: {evaluation.mixes} mixes{what}")
     print("| Method | mean error [%] | 95th percentile [%] | 90 % intervals hold [%] |\n| --- | --- | --- | --- |")
     for model, accuracy in evaluation.models.items():
         print(f"| {SHOWN.get(model, model)} | {accuracy.mape:.2f} | {accuracy.p95:.1f} | {accuracy.coverage:.0f} |")
@@ -163,6 +186,7 @@ def main() -> None:
         for name, figure in gallery(library, learned, evaluation).items():
             (FIGURES / f"{machine}-{name}.svg").write_bytes(svg_bytes(figure))
         print_table(evaluation)
+        print_table(evaluate(slomo.train(mixes_as_runs(library, learned)), judged), "; the others learned, as runs")
         print(f"90 % intervals of slomo hold, {DRAWS} draws of the mixes that judge: {held(machine)}")
         if machine == MACHINES[0]:
             why = slomo.predict("ip-router", ["pfsense:2", "maglev:2", "vpn"], library, explain=True)
