@@ -2,6 +2,7 @@
 
 import pytest
 
+from slomo.errors import TestbedError
 from slomo.workflow.acting.loss_ratio import search_throughput
 
 
@@ -14,3 +15,11 @@ def test_the_search_finds_the_highest_load_within_the_ratio(loss_ratio: float, e
 
     assert low <= expected_pps <= high
     assert low == pytest.approx(expected_pps, rel=0.011)
+
+
+def test_a_path_that_always_loses_is_told() -> None:
+    """Where the least load already loses more than allowed, the error says so."""
+    pytest.importorskip("MLRsearch")
+
+    with pytest.raises(TestbedError, match="more than 1 % are lost at every load down to 1000 packets/s"):
+        search_throughput(lambda *_: 0.1, 0.01, least_pps=1e3, most_pps=1e7)

@@ -22,7 +22,7 @@ def search_throughput(
 ) -> tuple[float, float]:
     """Return the highest load with at most this loss, and the lowest with more [packets/s], 1 % apart.
 
-    Raises TestbedError if MLRsearch is not installed.
+    Raises TestbedError if MLRsearch is not installed, or more is lost at the least load already.
 
     Parameters
     ----------
@@ -65,6 +65,12 @@ def search_throughput(
     config.goals = [goal]
     config.min_load, config.max_load = least_pps, most_pps
     config.warmup_duration, config.search_duration_max = 0.0, limit_s
-    result = mlr.MultipleLossRatioSearch(config).search(Measurer(), lambda _: None)[goal]
+    try:
+        result = mlr.MultipleLossRatioSearch(config).search(Measurer(), lambda _: None)[goal]
+    except RuntimeError:  # it has no lower bound
+        raise TestbedError(
+            f"more than {100 * loss_ratio:g} % are lost at every load down to {least_pps:g} packets/s",
+            hint="give generator and function cores of their own, or allow more loss",
+        ) from None
     low, high = result.relevant_lower_bound, result.relevant_upper_bound
     return float(least_pps if low is None else low), float(most_pps if high is None else high)
