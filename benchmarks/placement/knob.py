@@ -25,6 +25,7 @@ from oracle import TOLERANCE, Truth, oracle
 from slomo.equilibrium.server import solve_joint
 from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.bounds import different_in, lower_mpps
+from slomo.placement.feasibility.mixes import tenants_of
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.worth_measuring import worth_measuring
 from slomo.placement.problem.cluster import Cluster
@@ -160,11 +161,17 @@ def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, float]:
     classes = {number for place in state.sockets for number in place.signature}
     counted: dict[str, float] = {"full": 0, "expected": 0.0, "broken": 0, "edge": 0}
     layout, risk = placer.layout(), placer.breaking()
-    used = {place.signature: place for place in state.sockets if len(place.cores) > 1}
-    for signature, place in used.items():
+    used = {
+        tuple(
+            sorted(tenants_of(state.pieces.of(place.signature)))
+        ): place  # equal mixes err alike, whatever is promised
+        for place in state.sockets
+        if len(place.cores) > 1
+    }
+    for place in used.values():
         if counted["full"] == most:
             break
-        if any(judge.holding(place.host, piece, [signature], hopeful=False) for piece in classes):
+        if any(judge.holding(place.host, piece, [place.signature], hopeful=False) for piece in classes):
             continue
         name = state.servers[place.server].name
         items = [item for item in layout[name] if item.socket == place.socket]

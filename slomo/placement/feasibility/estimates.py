@@ -99,7 +99,7 @@ class ThroughputEstimates:
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
         #: Whether network functions without a model count as the worst neighbour in the library.
         self.takes_strangers = False
-        #: Whether predictions are counted on as they are; measured mixes keep their lower ends.
+        #: Whether upper ends of predictions are counted on; measured mixes keep their lower ends.
         self.bold = False
         #: Machine -> workload -> correction factor of its predictions, learned from outcomes
         #: (`slomo.drift.correction`).
@@ -336,7 +336,7 @@ class ThroughputEstimates:
         kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
         places = predict_places(kinds.tenants, members, machine, self.how)
-        low = places.mpps
+        low = places.high if self.bold else places.mpps
         if self.confidence > 0.5 and not self.bold:
             sharing = np.flatnonzero(accelerator_shared(kinds.models, who) | ports_full(kinds.models, who, offered))
             bound = self._bounds(kinds, who, places, different)

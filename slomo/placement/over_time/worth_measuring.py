@@ -1,8 +1,8 @@
 """Name the few mixes whose measurement would save most servers: those that only a bolder plan uses.
 
-A mix whose predicted throughput keeps all promises, but whose lower bound does not, is refused at the confidence asked
-for. Placing once more by the predictions themselves shows how many servers hang on each (optimism in the face of
-uncertainty, as in Lai and Robbins, 1985). Trained on its measurement, the models no longer need a bound for that mix.
+A mix that may keep all promises, but whose lower bound does not, is refused at the confidence asked for. Placing once
+more by the upper ends of predictions shows how many servers hang on each (optimism in the face of uncertainty, as in
+Lai and Robbins, 1985). Trained on its measurement, the models no longer need a bound for that mix.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Measurements(Stored):
 
     #: Servers at the confidence asked for.
     servers: int
-    #: Servers if every prediction held.
+    #: Servers if every mix served the upper end of its prediction.
     bold: int
     #: Most servers first.
     mixes: tuple[WorthMeasuring, ...]
