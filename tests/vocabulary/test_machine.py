@@ -58,7 +58,7 @@ def test_an_own_machine_is_a_file(tmp_path):
     [
         ("sockets: two\n", r"bad\.yaml:1: field 'sockets'"),
         ("description: x\nsocket: 2\n", r"bad\.yaml:\d: field 'socket'"),
-        ("- 1\n", r"bad\.yaml:1: is list"),
+        ("- 1\n", r"bad\.yaml:1: is a list of 1"),
         ("a: [1\n", r"bad\.yaml:2:1: is not YAML"),
     ],
 )
