@@ -59,7 +59,7 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "own": (lambda _: slomo.profile("lpm", plan="solo", own=["a.yaml"]), "'a.yaml' is no NetworkFunction"),  # type: ignore[list-item]
     "store": (lambda _: slomo.profile("lpm", plan="solo", store=3), "store is 3"),  # type: ignore[arg-type]
     "target-error": (lambda _: slomo.profile("lpm", target_error="x"), "target_error is 'x'"),  # type: ignore[arg-type]
-    "mixes": (lambda _: slomo.profile("lpm", plan="mixes", mixes="x"), "mixes is 'x'"),  # type: ignore[arg-type]
+    "mixes": (lambda _: slomo.profile("lpm", plan="mixes", mixes="x"), "mix 'x' has 1 network functions"),
     "training-seed": (lambda _: slomo.train("slomo-e5-2620v4", seed="x"), "seed is 'x'"),  # type: ignore[arg-type]
     "packet-size": (lambda _: slomo.Traffic(packet_size_b="64"), "packet_size_b is '64', needed a number"),  # type: ignore[arg-type]
     "traffic": (lambda _: slomo.Workload("lpm", traffic={}), "is no Traffic"),  # type: ignore[arg-type]
