@@ -106,7 +106,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a trial")
     given = parser.parse_args()
-    with path(Path(os.environ["SLOMO_PKTGEN"]), given.nf) as generator:
+    pktgen = Path(os.environ.get("SLOMO_PKTGEN", ""))
+    if not (pktgen / "build/app/pktgen").exists():
+        print("there is no Pktgen in SLOMO_PKTGEN. hint: name the folder in which it was built", file=sys.stderr)
+        return 3
+    with path(pktgen, given.nf) as generator:
         for size_b in given.size or SIZES:
             for loss in given.loss or (0.0, 0.001):
                 found = [throughput_mpps(generator, size_b, loss, given.seconds) for _ in range(given.rounds)]
