@@ -38,7 +38,7 @@ def test_generated_pages_are_current(name: str) -> None:
 
 
 def test_readme_and_paper_state_the_errors_of_the_accuracy_page() -> None:
-    """One table of errors: what README and paper say of the shipped datasets stands in docs/accuracy.md."""
+    """One table of errors: README and paper say what is less of the two columns of a machine in docs/accuracy.md."""
     told = {
         name: (REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "paper.md", "docs/accuracy.md")
     }
@@ -50,14 +50,15 @@ def test_readme_and_paper_state_the_errors_of_the_accuracy_page() -> None:
         "no interference": "no interference",
     }
     for name, row in rows.items():
-        here = re.search(rf"^\| {row} \| ([\d.]+); [^|]*\| ([\d.]+);", told["docs/accuracy.md"], re.MULTILINE)
+        here = re.search(rf"^\| {row} " + 4 * r"\| ([\d.]+); [^|]*", told["docs/accuracy.md"], re.MULTILINE)
         readme = re.search(rf"^\| {name}[^|]*\| ([\d.]+) ", told["README.md"], re.MULTILINE)
         paper = re.search(rf"^\| {name}[^|]*\| ([\d.]+) \| ([\d.]+)", told["paper.md"], re.MULTILINE)
         assert here, name
         assert readme, name
         assert paper, name
-        assert float(readme[1]) == pytest.approx(float(here[1]), abs=0.05), name
-        assert [float(n) for n in paper.groups()] == [float(n) for n in here.groups()], name
+        calibrated, learned, *second = map(float, here.groups())
+        assert float(readme[1]) == pytest.approx(min(calibrated, learned), abs=0.005), name
+        assert [float(n) for n in paper.groups()] == [min(calibrated, learned), min(second)], name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(REPOSITORY)))
