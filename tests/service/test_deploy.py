@@ -109,7 +109,7 @@ def test_scheduler_is_configured_as_the_extender_needs() -> None:
     assert extender["nodeCacheCapable"]
     assert not extender["ignorable"]
     assert extender["httpTimeout"] == "2s"
-    assert "bindVerb" not in extender
+    assert (extender["filterVerb"], extender["bindVerb"]) == ("filter-to-bind", "bind")
 
 
 def test_slomo_may_read_and_tell_and_runs_without_rights() -> None:

@@ -46,7 +46,7 @@ def asked(start: Started, api: Api, mode: Eviction, asks: list[Pod]) -> tuple[Ku
     room: KubernetesRoom = start().service.kubernetes  # type: ignore[attr-defined]
     room.view.replace_nodes([node("a"), node("b")])
     for name, priority in (("a0", 5), ("a1", 1), ("b0", 2), ("b1", 2), ("b2", 2)):
-        room.view.pod_seen(ranked(name, "0.3", priority, name[0]))  # beside one alone there is room for 0.9
+        room.view.pod_seen(ranked(name, "0.3", priority, name[0]))  # beside one alone there is room for 0.85
     room.view.heard("nodes")
     room.view.heard("pods")
     room.judge._clock = lambda: 0.0
@@ -70,7 +70,7 @@ def asked(start: Started, api: Api, mode: Eviction, asks: list[Pod]) -> tuple[Ku
 @pytest.mark.parametrize("mode", ["off", "dry-run", "on"])
 def test_the_fewest_pods_of_lowest_priority_leave(start: Started, mode: Eviction) -> None:
     """One victim where one is enough, and the place is held; asked again meanwhile, nobody else has to leave."""
-    api, high = Api(), ranked("high", "0.9", 100)
+    api, high = Api(), ranked("high", "0.85", 100)
     room, counter = asked(start, api, mode, [high, high])
 
     if mode == "off":
@@ -90,10 +90,10 @@ def test_the_fewest_pods_of_lowest_priority_leave(start: Started, mode: Eviction
 def test_who_may_not_preempt_waits_and_whom_a_budget_protects_stays(start: Started) -> None:
     """Equal priority and `preemptionPolicy: Never` evict nobody; after a refusal another node is taken."""
     api = Api()
-    asked(start, api, "on", [ranked("same", "0.9", 1), ranked("never", "0.9", 100, policy="Never")])
+    asked(start, api, "on", [ranked("same", "0.85", 1), ranked("never", "0.85", 100, policy="Never")])
     assert api.evicted() == []
     api = Api(spares="a1")
-    _, counter = asked(start, api, "on", [ranked("high", "0.9", 100), ranked("high", "0.9", 100)])
+    _, counter = asked(start, api, "on", [ranked("high", "0.85", 100), ranked("high", "0.85", 100)])
     assert api.evicted()[0] == "a1"
     assert api.evicted()[1:] == ["b0", "b1"]
     assert counter.values == {("on", "budget"): 1.0, ("on", "done"): 2.0}
@@ -102,7 +102,7 @@ def test_who_may_not_preempt_waits_and_whom_a_budget_protects_stays(start: Start
 def test_the_scheduler_is_told_which_victims_are_enough(start: Started) -> None:
     """Of the nodes it would empty, one comes back, with the victims that promises need beside those that cores need."""
     room, _ = asked(start, Api(), "on", [])
-    high = ranked("high", "0.9", 100)
+    high = ranked("high", "0.85", 100)
     assert room.preempt(high, {"a": ["a0"], "b": ["b0"], "strange": ["x"]}) == {"a": ["a0"]}
     assert room.preempt(high, {"b": ["b0"]}) == {"b": ["b0", "b1"]}
-    assert room.preempt(ranked("low", "0.9", 0), {"b": ["none-of-ours"]}) == {}
+    assert room.preempt(ranked("low", "0.85", 0), {"b": ["none-of-ours"]}) == {}
