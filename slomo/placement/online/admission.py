@@ -319,6 +319,8 @@ class Admission:
         plain = [] if one_by_one else [r for r in requests if self._is_plain(r)]
         filled = self._in_gaps(plain)
         plain = [request for request in plain if request.id not in filled]
+        if len(requests) == 1:  # nothing to plan: it has an empty server to itself
+            plain = []
         planned = self._planned_over_kinds(plain) if len(self.state.hosts) > 1 else set()
         taken = filled | planned
         for host in self.state.hosts if not planned else ():
