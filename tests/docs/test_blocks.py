@@ -200,6 +200,11 @@ def run(command: list[str], folder: Path, installed: Path) -> subprocess.Complet
     )
 
 
+def printed(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the end of what an example that failed has printed: a test run writes its failures to stdout."""
+    return f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+
+
 @contextmanager
 def started(line: str, folder: Path, installed: Path) -> Iterator[int]:
     """Start a service on a free port until the page ends; yield the port once it is ready."""
@@ -281,7 +286,7 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
                 done = run_line(line, lines, where, installed, made)
                 lines += [] if "--dry-run" in line or " list" in line else [line]
                 assert done.returncode in block.exits, (
-                    f"{page.name}, line {block.line}: {line} ended with {done.returncode}\n{done.stderr[-2000:]}"
+                    f"{page.name}, line {block.line}: {line} ended with {done.returncode}\n{printed(done)}"
                 )
                 codes, said = [*codes, done.returncode], said + done.stderr
                 if done.returncode == UNSTABLE:  # nothing to go on with
@@ -291,7 +296,7 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
     if told:
         done = run([str(installed / "python"), "-c", "\n".join(told)], tmp_path, installed)
         ended = UNSTABLE if "UnstableMeasurementError: " in done.stderr else done.returncode  # Python itself says 1
-        assert ended in exits, f"{page.name}:\n{done.stderr[-2000:]}"
+        assert ended in exits, f"{page.name}:\n{printed(done)}"
     if lacking := [f"line {block.line}: {why}" for block in blocks(page) if ALL and (why := block.lacks())]:
         pytest.skip(f"all but {'; '.join(lacking)}")
 
