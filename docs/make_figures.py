@@ -62,27 +62,27 @@ def halves(dataset: ProfileDataset, draw: int = 0) -> tuple[ProfileDataset, Prof
 
 
 def drawn(evaluation: Evaluation) -> Axes:
-    """Draw predicted over measured slowdown of slomo and of the closest of the older methods, in its better form."""
-    figure, axes = axes_of("", "measured slowdown [%]", "predicted slowdown [%]", size=(5.6, 4.6))
+    """Draw predicted over measured slowdown of slomo and of the closest of the older methods, in its better form.
+
+    As small as it stands beside the README's text, so that nothing is scaled down there.
+    """
+    figure, axes = axes_of("", "measured slowdown [%]", "predicted slowdown [%]", size=(3.4, 3.0))
     frame = evaluation.to_frame()
     older = better_forms({name: accuracy.mape for name, accuracy in evaluation.models.items()})["Dobrescu"]
     for place, (model, marker) in enumerate(((older, "x"), (DEFAULT_MODEL, "o"))):
         rows = frame[frame["model"] == model]
         measured = 100.0 * (1.0 - rows["measured_mpps"] / rows["solo_mpps"])
         predicted = 100.0 * (1.0 - rows["predicted_mpps"] / rows["solo_mpps"])
-        label = f"{SHOWN[model]}: {evaluation.models[model].mape:.1f} % off on average"
+        label = f"{SHOWN[model]}: {evaluation.models[model].mape:.1f} %"
         style = {"color": COLOURS[1 - place], "marker": marker, "s": 20, "linewidths": 0.9, "alpha": 0.8}
         axes.scatter(measured, predicted, label=label, **style)
     ends = np.array([0.0, 60.0])
     axes.plot(ends, ends, color="#222222", linewidth=1, zorder=0)
     axes.set(xlim=(-1, 60), ylim=(-1, 60))
-    legend_below(axes, columns=1)
-    figure.suptitle(
-        f"{len(rows)} predictions of mixes never trained on\n(traced functions on ChampSim; the line: as measured)",
-        fontsize=11,
-        x=0.02,
-        ha="left",
-    )
+    place = {"loc": "upper left", "borderaxespad": 0.0, "handletextpad": 0.2}  # no point lies there
+    axes.legend(fontsize=9, frameon=False, title="mean error", title_fontsize=9, alignment="left", **place)
+    title = f"{len(rows)} predictions of mixes never trained on\n(traces on ChampSim; line: as measured)"
+    figure.suptitle(title, fontsize=10, x=0.02, ha="left")
     return axes
 
 
