@@ -4,6 +4,7 @@
 #   make test    set up, then style, types, floors and every test; changes no package of the machine
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
+#   make axe     fetch axe-core, with which a test looks for faults of access on every page (needs npm; once)
 #   make numa-guest   enforce plans in an emulated machine with two memory nodes (Debian's kernel and QEMU; root; 2 minutes)
 #   make fuzz    many more mutated files for every reader, command and path of the service (EXAMPLES=330 of each; a quarter of an hour)
 #   make faults  every I/O call of every writer fails in turn; 1,000 kills (needs cc; a quarter of an hour)
@@ -24,7 +25,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lock sbom audit reproducible faults numa-guest kube-tools demo test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean
+.PHONY: lock sbom audit reproducible faults numa-guest kube-tools axe demo test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -117,6 +118,12 @@ bench: $(VENV)/.dev
 
 kube-tools: $(VENV)/bin/python
 	$(BIN)/python deploy/kube-tools/build.py $(HOME)/.cache/slomo/kube
+
+AXE := $(HOME)/.cache/slomo/axe
+AXE_SHA256 := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
+axe:
+	mkdir -p $(AXE) && cd $(AXE) && npm pack --silent axe-core@4.14.1
+	cd $(AXE) && echo "$(AXE_SHA256)  axe-core-4.14.1.tgz" | sha256sum -c && tar -xzf axe-core-4.14.1.tgz --strip-components 1 package/axe.min.js
 
 GUEST := $(HOME)/.cache/slomo/guest
 numa-guest: $(VENV)/.runtime

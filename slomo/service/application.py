@@ -29,6 +29,7 @@ from slomo.service.knowledge.outcomes import Outcomes
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.service import KubernetesRoom
+from slomo.service.lasting import lasting
 from slomo.service.metrics import Gauge, Metrics
 from slomo.service.one_more import OneMore, one_more
 from slomo.service.servers import RunningServer, placed, promises
@@ -341,8 +342,9 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         service.jobs  # noqa: B018 - finds jobs that were interrupted
-        works = (service.watch_models(), service.learn_mixes(), service.keep_history())
-        tasks = [asyncio.create_task(work) for work in works]
+        works = {"watching models": service.watch_models, "learning mixes": service.learn_mixes,
+                 "keeping history": service.keep_history}  # fmt: skip
+        tasks = [asyncio.create_task(lasting(what, work)) for what, work in works.items()]
         await service.kubernetes.start(service.settings.kubernetes)
         try:
             yield

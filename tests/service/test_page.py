@@ -21,6 +21,8 @@ from tests.service.conftest import Running
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 PATHS = ("/", "/history", "/whatif", "/jobs", "/drift", "/receipts", "/login")
+#: Pages about a server that runs something; a function that does not fit fills them, too.
+ASKED = ("/servers/rack1-s0", "/whatif?server=rack1-s0&add=lpm", "/whatif?server=rack1-s0&add=lpm&share=100")
 
 
 class Elements(HTMLParser):
@@ -238,6 +240,23 @@ return torn;
 """
 
 
+#: Runs axe-core and tells what it found: rule, impact, number of elements.
+VIOLATIONS = """
+const told = arguments[arguments.length - 1];
+axe.run().then(found => told(found.violations.map(rule => [rule.id, rule.impact, rule.nodes.length])),
+  error => told([String(error)]));
+"""
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """Return axe-core's script as `make axe` fetched it, or skip."""
+    path = Path.home() / ".cache/slomo/axe/axe.min.js"
+    if not path.is_file():
+        pytest.skip("axe-core is not here: make axe fetches it, once")
+    return path.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Return Debian's Chromium, or skip."""
@@ -275,13 +294,24 @@ def test_pages_are_readable_at_any_width(
 ) -> None:
     """No torn table, script error or horizontal scroll, contrast of 4.5 and more; screenshots stay as artefacts."""
     browser.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
-    for path in (*PATHS, "/servers/rack1-s0", "/whatif?server=rack1-s0&add=lpm"):
+    for path in (*PATHS, *ASKED):
         seen(browser, served.url + path, width, scheme)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width, path
         browser.save_screenshot(str(tmp_path / f"{re.sub(r'[^a-z0-9]+', '-', path)}.png"))
         assert browser.execute_script(CONTRAST) == [], path
         assert browser.execute_script(TORN) == [], path
         assert [row for row in browser.get_log("browser") if row["level"] == "SEVERE"] == [], path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 800, 1024, 1440, 1920])
+def test_axe_finds_no_fault_of_access(served: Running, browser: Any, axe: str, width: int, scheme: str) -> None:
+    """No violation of any of axe-core's rules, on any page."""
+    for path in (*PATHS, *ASKED):
+        seen(browser, served.url + path, width, scheme)
+        browser.execute_cdp_cmd("Runtime.evaluate", {"expression": axe})
+        assert browser.execute_async_script(VIOLATIONS) == [], path
 
 
 @pytest.mark.slow

@@ -8,12 +8,13 @@ time, never when a binding is seen, as another replica may see that later.
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -64,7 +65,8 @@ class SharedHolds:
     view : ClusterView
         What is known of nodes and pods.
     wall : callable
-        Returns the time of day [s]: replicas compare it, so that their clocks must agree within some seconds.
+        Returns the time of day [s]. Replicas compare it only where one lists what was held before it began: there,
+        clocks that differ by half a minute hide a place, or hold it for half a minute too long.
 
     Attributes
     ----------
@@ -136,9 +138,12 @@ class SharedHolds:
     async def _write(self, node: str, places: dict[str, _HeldPlace], version: str) -> httpx.Response:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         notes = {HELD: msgspec.json.encode(places).decode()}
-        meta = {"name": PREFIX + node, "labels": {LABEL: ""}, "annotations": notes}
+        meta: dict[str, Any] = {"name": PREFIX + node, "labels": {LABEL: ""}, "annotations": notes}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta,
                 "spec": {"holderIdentity": "slomo", "leaseDurationSeconds": int(HOLD_S), "renewTime": now}}  # fmt: skip
+        view = self._view.nodes.get(node)
+        if view is not None and view.uid:  # the API server removes the Lease with its node
+            meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": view.uid}]
         if not version:
             return await self._watch.request("POST", self._path, body)
         meta["resourceVersion"] = version
@@ -167,10 +172,14 @@ class SharedHolds:
         return {uid: place for uid, place in places.items() if before.get(uid) != place}
 
     def _seen(self, lease: Lease) -> None:
-        node, now_s = lease.metadata.name.removeprefix(PREFIX), self._wall()
+        """Hold the places that another replica has just written, for as long as by this replica's clock."""
+        self._held(lease, -math.inf)
+
+    def _held(self, lease: Lease, since_s: float) -> None:
+        node = lease.metadata.name.removeprefix(PREFIX)
         own = self._wanted.get(node, {})
         for uid, place in self._keep(node, lease).items():
-            if uid not in own and place.until_s > now_s:
+            if uid not in own and place.until_s > since_s:
                 self._foreign[node] += 1
                 self._view.hold(uid, PodNeed(place.nf, place.min_share, place.min_mpps), node)
 
@@ -180,8 +189,8 @@ class SharedHolds:
     def _replace(self, leases: list[Lease]) -> None:
         names = {lease.metadata.name.removeprefix(PREFIX) for lease in leases}
         self._known = {node: held for node, held in self._known.items() if node in names}
-        for lease in leases:
-            self._seen(lease)
+        for lease in leases:  # written at any time: the replicas' clocks tell
+            self._held(lease, self._wall())
 
 
 def _is_newer(version: str, than: str) -> bool:

@@ -28,6 +28,7 @@ from slomo.service.kubernetes.telling import Teller
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import BindingArgs, Pod
+from slomo.service.lasting import lasting
 from slomo.service.metrics import Gauge, Metrics
 from slomo.service.servers import RunningNF, RunningServer
 from slomo.service.tracing import Tracer
@@ -114,8 +115,15 @@ class KubernetesRoom:
         self.preemptor = Preemptor(self.watch, self.view, self._evict, self._metrics.evictions)
         self.view.needed |= {"leases", "slopolicies"}
         # held places are listed before pods: a place released in between has been bound by then
-        work = [self.watch.follow(kind, after) for kind, after in _ORDER]
-        work += [self._think(), self._act(self.watch, self.leader), self.leader.lead()]
+        work = [
+            *(
+                lasting(f"following {kind}", functools.partial(self.watch.follow, kind, after))
+                for kind, after in _ORDER
+            ),
+            lasting("judging ahead", self._think),
+            lasting("telling and evicting", functools.partial(self._act, self.watch, self.leader)),
+            lasting("leading", self.leader.lead),
+        ]
         self._tasks = [asyncio.create_task(item) for item in work]
 
     async def _think(self) -> None:

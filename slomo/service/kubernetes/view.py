@@ -27,6 +27,7 @@ class NodeView:
     host: Host | None = None
     fault: str = "node is not known"
     exists: bool = False
+    uid: str = ""
     tenants: dict[str, PodNeed] = field(default_factory=dict)
     held: dict[str, PodNeed] = field(default_factory=dict)
     #: Changes with the tenants and is never reused; results derived from them are cached under it.
@@ -110,7 +111,7 @@ class ClusterView:
     def node_seen(self, node: KubernetesNode) -> None:
         """Update the view for an added or changed node."""
         view = self.nodes.setdefault(node.metadata.name, NodeView())
-        told = host_on(node)
+        told, view.uid = host_on(node), node.metadata.uid
         host, fault = (None, told) if isinstance(told, str) else (told, "")
         if (view.host, view.fault) != (host, fault) or not view.exists:
             view.host, view.fault, view.exists = host, fault, True

@@ -11,6 +11,7 @@ import os
 import random
 import ssl
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +42,9 @@ MUTE_S = 2.0
 SEND_S = 5.0
 #: Largest number of connections for those.
 WRITERS = 6
-#: Longest pause between attempts [s].
-LONGEST_PAUSE_S = 15.0
+#: First and longest pause between attempts [s], and the time below which an attempt did not last: a server that ends
+#: every watch at once, or forgets every version, is not asked without end.
+FIRST_PAUSE_S, LONGEST_PAUSE_S, SHORT_S = 0.2, 5.0, 1.0
 
 
 class _Page(Struct):
@@ -147,10 +149,11 @@ class Watch:
 
     async def follow(self, kind: str, after: str = "") -> None:
         """List, then watch a kind for ever; if `after` is given, begin once that kind was listed."""
-        pause_s, version = 0.2, ""
+        pause_s, version = FIRST_PAUSE_S, ""
         while after in self._view.needed - self._view.heard_at_s.keys():
             await asyncio.sleep(0.01)
         while True:
+            begun = time.monotonic()
             try:
                 if not version:
                     version = await self._list(kind)
@@ -158,7 +161,7 @@ class Watch:
                 if kind in self._view.again:
                     self._view.again.discard(kind)
                     version = ""
-                pause_s, self.trouble = 0.2, ""
+                self.trouble = ""
             except Gone:
                 version = ""
             except (httpx.HTTPError, msgspec.MsgspecError, UnicodeError, RecursionError, OSError) as error:
@@ -167,8 +170,11 @@ class Watch:
                     self._view.needed.discard(kind)
                 self._view.lost(kind)
                 self.trouble = f"{kind}: {type(error).__name__}: {str(error)[:200]}"
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
-                pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
+            if time.monotonic() - begun > SHORT_S:
+                pause_s = FIRST_PAUSE_S
+                continue
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
+            pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
 
     async def _list(self, kind: str) -> str:
         """List everything in pages; return the list's version."""
@@ -218,7 +224,6 @@ class Watch:
         except httpx.RemoteProtocolError as error:  # the server went away in the middle: resume from here
             self._view.lost(kind)
             self.trouble = f"{kind}: {error}"
-            await asyncio.sleep(0.2)
         return version
 
     async def send(self, method: str, path: str, body: dict[str, Any], media_type: str = "application/json") -> int:

@@ -179,12 +179,13 @@ def _cell(row: RunningServer) -> Markup:
     spare = f"{_spare(row)}%" if row.kind in ("ample", "tight", "broken") else ""
     said = f"{row.name}, {row.machine}: {len(row.tenants)} of {row.cores} cores, {state_text(row)}"
     inner = [
-        tag("span", mark, class_="mark"),
+        tag("span", mark, class_="mark", aria_hidden="true"),
         tag("span", short, class_="name"),
         tag("span", f"{len(row.tenants)}/{row.cores}", class_="load"),
         tag("span", spare, class_="spare"),
+        tag("span", said, class_="unseen"),
     ]
-    link = tag("a", inner, href=server_link(row.name), aria_label=said)
+    link = tag("a", inner, href=server_link(row.name))
     runs = " ".join(sorted({item.workload.split("@")[0] for item in row.tenants}))
     marks = {"data_kind": row.kind, "data_machine": row.machine or "?", "data_runs": runs}
     return tag("li", link, class_=f"server {row.kind}", data_server=row.name, **marks)

@@ -16,7 +16,7 @@
 
   document.addEventListener("mouseover", (event) => {
     const link = event.target.closest(".server a");
-    if (link && !link.title) link.title = link.getAttribute("aria-label");
+    if (link && !link.title) link.title = link.querySelector(".unseen").textContent;
   });
 
   document.addEventListener("submit", (event) => {
@@ -60,7 +60,7 @@
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
     const cells = [...document.querySelectorAll(".server")];
     for (const cell of cells) {
-      const text = cell.firstChild.getAttribute("aria-label").toLowerCase();
+      const text = cell.querySelector(".unseen").textContent.toLowerCase();
       cell.hidden = !words.every((word) => text.includes(word)) ||
         filters.slice(1).some((filter) => filter.value && !cell.dataset[filter.id].split(" ").includes(filter.value));
     }

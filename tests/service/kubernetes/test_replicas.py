@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from typing import Any
 
 import httpx
@@ -11,11 +12,11 @@ import pytest
 
 from slomo.service.kubernetes.holds import HELD, LABEL, SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.leading import ACTS_S, LASTS_S, NAME, Leader
-from slomo.service.kubernetes.pods import MIN_SHARE, NF, need_of
+from slomo.service.kubernetes.pods import MACHINE, MIN_SHARE, NF, need_of
 from slomo.service.kubernetes.service import KubernetesRoom, NotBound
 from slomo.service.kubernetes.view import HOLD_S, ClusterView
 from slomo.service.kubernetes.watch import Watch
-from slomo.service.kubernetes.wire import BindingArgs, Metadata, Pod
+from slomo.service.kubernetes.wire import BindingArgs, KubernetesNode, Lease, Metadata, Pod
 from tests.service.conftest import Started
 from tests.service.kubernetes.test_extender import node, pod
 
@@ -184,6 +185,34 @@ def test_held_places_are_seen_by_a_replica_that_starts_and_end_with_their_time(s
     new.holds._wall = lambda: later
     asyncio.run(new.filter(pod("c", share="0.1"), ["n0"]))
     assert set(json.loads(api.kept["slomo-hold-n0"]["metadata"]["annotations"][HELD])) == {"c"}
+
+
+@pytest.mark.parametrize("jump_s", [-86400.0, -3600.0, 3600.0])
+def test_clocks_of_replicas_need_not_agree(start: Started, jump_s: float) -> None:
+    """What another replica holds counts for as long as here, however far its clock is off, and ends in time."""
+    api = Leases()
+    here, there = replica(start, api, 1), replica(start, api, 1)
+    now = [0.0]
+    here.view._clock = lambda: now[0]
+    assert here.holds is not None
+    assert there.holds is not None
+    there.holds._wall = lambda: time.time() + jump_s
+    asyncio.run(there.filter(pod("a", share="0.1"), ["n0"]))
+    here.holds._seen(msgspec.convert(api.kept["slomo-hold-n0"], Lease))
+    assert set(here.view.holds) == {"a"}
+    now[0] = HOLD_S + 1.0
+    here.view.expire()
+    assert not here.view.holds
+
+
+def test_leases_go_with_their_node(start: Started) -> None:
+    """A node that vanishes leaves nothing: the Lease of its held places belongs to it."""
+    api = Leases()
+    room = replica(start, api, 1)
+    room.view.node_seen(KubernetesNode(Metadata(name="n0", uid="7-7", labels={MACHINE: "e5-2620v4"})))
+    asyncio.run(room.filter(pod("a", share="0.1"), ["n0"]))
+    owners = api.kept["slomo-hold-n0"]["metadata"]["ownerReferences"]
+    assert owners == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": "7-7"}]
 
 
 @pytest.mark.parametrize("status", [403, 500])

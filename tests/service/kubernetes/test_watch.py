@@ -10,7 +10,7 @@ import pytest
 
 from slomo.service.kubernetes.pods import MACHINE, NF
 from slomo.service.kubernetes.view import STALE_S, ClusterView
-from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.watch import FIRST_PAUSE_S, LONGEST_PAUSE_S, Watch
 
 
 def a_pod(uid: str, version: int, node: str = "a") -> dict[str, Any]:
@@ -111,6 +111,28 @@ def test_what_is_forgotten_is_listed_again(gone: int | str) -> None:
 
     assert watch.lists == 2
     assert set(view.pods) == {"p1", "p2", "p3"}
+
+
+@pytest.mark.parametrize("answer", [410, 429, 500, "short"])
+def test_a_server_in_trouble_is_not_asked_without_end(answer: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it answers at once, to lists or to watches, pauses grow; and it is followed again once it is well."""
+    waited: list[float] = []
+    asleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        await asleep(min(seconds, 0.001) if seconds < 60.0 else seconds)
+
+    monkeypatch.setattr("slomo.service.kubernetes.watch.asyncio.sleep", sleep)
+    steps: list[Any] = [Lines([]) if answer == "short" else answer for _ in range(9)]
+    view, server, watch = followed([*steps, Lines([("ADDED", a_pod("p4", 11))])])
+
+    pauses = [seconds for seconds in waited if seconds < 60.0]
+    assert len(pauses) >= 9
+    assert max(pauses[:2]) <= 2 * FIRST_PAUSE_S < 2.0 < min(pauses[6:9]) <= LONGEST_PAUSE_S
+    assert set(view.pods) == {"p1", "p2", "p3", "p4"}
+    assert watch.trouble == ""
+    assert len(server.queries) < 40
 
 
 def test_a_view_without_news_is_stale() -> None:
