@@ -153,27 +153,33 @@ class _Problem:
 
     def units(self, numbers: Floats) -> Units:
         """Return the units for a vector of parameters."""
-        raw, offset, height, top = self._parts(numbers)
-        return Units(np.where(self.free, raw, _softplus(raw)), offset, _softplus(height), float(top[0]))
+        raw, offset, raw_height, top = self._parts(numbers)
+        return Units(self._slope(raw), offset, _softplus(raw_height), top)
 
-    def _parts(self, numbers: Floats) -> list[Floats]:
-        features = self.rows.shape[1]
-        parts = np.split(numbers, np.cumsum([self.count * features, self.count, self.count]))
-        return [parts[0].reshape(self.count, features), *parts[1:]]
+    def _parts(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float]:
+        slopes = self.free.size * self.count
+        raw, (offset, raw_height) = numbers[:slopes].reshape(self.count, -1), numbers[slopes:-1].reshape(2, -1)
+        return raw, offset, raw_height, float(numbers[-1])
+
+    def _slope(self, raw: Floats) -> Floats:
+        return np.where(self.free, raw, _softplus(raw)) if self.free.any() else _softplus(raw)
 
     def __call__(self, numbers: Floats) -> tuple[float, Floats]:
-        raw, _, raw_height, _ = self._parts(numbers)
-        units, n = self.units(numbers), len(self.rows)
-        on = sigmoid(self.rows @ units.slope.T + units.offset)
-        error = units.top - on @ units.height - self.response
+        raw, offset, raw_height, top = self._parts(numbers)
+        slope, height, n = self._slope(raw), _softplus(raw_height), len(self.rows)
+        on = sigmoid(self.rows @ slope.T + offset)
+        error = top - on @ height - self.response
+        weighted = self.weights * error
         slope_penalty = self.penalty / _USUAL_SLOPE**2
-        value = float((self.weights * error) @ error) / n + slope_penalty * float((units.slope**2).sum())
-        value += self.penalty * float((units.height**2).sum())
-        outer = 2.0 * self.weights * error / n
-        inner = -(outer[:, None] * units.height) * on * (1.0 - on)
-        by_slope = (inner.T @ self.rows + 2.0 * slope_penalty * units.slope) * np.where(self.free, 1.0, sigmoid(raw))
-        by_height = (2.0 * self.penalty * units.height - on.T @ outer) * sigmoid(raw_height)
-        return value, np.concatenate([by_slope.ravel(), inner.sum(axis=0), by_height, [outer.sum()]])
+        value = float(weighted @ error) / n + slope_penalty * float(np.add.reduce(slope**2, axis=None))
+        value += self.penalty * float(np.add.reduce(height**2))
+        outer = 2.0 * weighted / n
+        inner = -(outer[:, None] * height) * on * (1.0 - on)
+        by_slope = inner.T @ self.rows + 2.0 * slope_penalty * slope
+        by_slope *= np.where(self.free, 1.0, sigmoid(raw)) if self.free.any() else sigmoid(raw)
+        by_height = (2.0 * self.penalty * height - on.T @ outer) * sigmoid(raw_height)
+        parts = by_slope.ravel(), np.add.reduce(inner), by_height, (np.add.reduce(outer),)
+        return value, np.concatenate(parts)
 
 
 def _per_row(count: int, weights: Any) -> Floats:
