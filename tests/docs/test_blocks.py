@@ -52,6 +52,7 @@ SMALLER = (
     (r"--mixes 50\b", "--mixes 2"),
     (r"--latency --out", "--runs 40 --latency --out"),
     (r"(--machine \S+\.yaml) --out", r"\1 --runs 8 --mixes 2 --out"),
+    (r"(slomo train slomo-\S+)", r"\1 --target ip-router --target snort --target vpn"),
     (r"--every-s 60\b", "--every-s 3600"),
     (r"make test\b", "make test CHOSEN=tests/vocabulary"),
     (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
