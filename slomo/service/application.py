@@ -29,6 +29,7 @@ from slomo.service.knowledge.outcomes import Outcomes
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.service import KubernetesRoom
+from slomo.service.kubernetes.watch import check_address
 from slomo.service.lasting import lasting
 from slomo.service.metrics import Gauge, Metrics
 from slomo.service.one_more import OneMore, one_more
@@ -65,6 +66,8 @@ class Service:
         self.agents = Agents()
         self.tracer = Tracer(settings.otlp)
         tokens = () if settings.token_file is None else read_tokens(settings.token_file)
+        if settings.kubernetes is not None:
+            check_address(settings.kubernetes)
         mutual = settings.client_ca is not None
         self.gate = Gate(tokens, settings.names, certificates=mutual, open_loopback=settings.open_loopback)
         self.model_store = ModelStore(settings.models)

@@ -46,8 +46,18 @@ def serve(
     ConfigurationError
         For an address that cannot be listened at, or anything of the service that cannot be read.
     """
-    listener = _listener(settings)
+    _check_tls(settings)
+    with _listener(settings) as listener:
+        _serve(settings, listener, on_ready, begin, prepare)
 
+
+def _serve(
+    settings: ServiceSettings,
+    listener: socket.socket,
+    on_ready: Callable[[str], None] | None,
+    begin: Callable[[Service], None] | None,
+    prepare: Callable[[], None] | None,
+) -> None:
     def made() -> FrontDoor:
         if prepare is not None:
             prepare()
@@ -94,6 +104,20 @@ def _connections() -> int:
         soft = wanted if hard == unlimited else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return MOST_CONNECTIONS if soft == unlimited else max(min(MOST_CONNECTIONS, soft - OTHER_FILES), 16)
+
+
+def _check_tls(settings: ServiceSettings) -> None:
+    """Read certificate, key and authority once, for uvicorn does not say which of them is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        if settings.certificate is not None:
+            context.load_cert_chain(settings.certificate, settings.key, lambda: "")
+        if settings.client_ca is not None:
+            context.load_verify_locations(settings.client_ca)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        what = f"certificate '{settings.certificate}', key '{settings.key}' or authority '{settings.client_ca}'"
+        hint = "needed are PEM files that belong together, the key without a password"
+        raise ConfigurationError(f"TLS cannot begin with {what}: {error}", hint=hint) from None
 
 
 def _text(path: Path | None) -> str | None:

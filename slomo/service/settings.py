@@ -1,6 +1,7 @@
 """Settings of a service: paths of models and state, access, and limits of requests."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -88,6 +89,17 @@ class ServiceSettings:
             )
         if self.pools is not None and self.host_machine is None:
             raise InvalidValueError("pools were given, but not how many ways the cache has", hint="give --host-machine")
+        for name, value, other, needed in (
+            ("--policies", self.policies, "--pools", self.pools),
+            ("--host-machine", self.host_machine, "--pools", self.pools),
+            ("--evict on", self.evict == "on", "--kubernetes", self.kubernetes),
+        ):
+            if value and not needed:
+                raise InvalidValueError(f"{name} was given, which means nothing without {other}", hint=f"give {other}")
+        address = self.kubernetes
+        if address not in (None, "in-cluster") and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
+            hint = "write https://HOST:PORT, or in-cluster for a pod's own"
+            raise InvalidValueError(f"{address!r} is no address of an API server", hint=hint)
 
     @property
     def is_loopback(self) -> bool:

@@ -21,6 +21,7 @@ from slomo.prediction.predictor import Predictor
 from slomo.service.door.access import read_tokens
 from slomo.service.door.bodies import Questions
 from slomo.service.knowledge.model_store import ModelStore, give_memory_back
+from slomo.service.server import serve
 from slomo.service.settings import ServiceSettings
 from tests.service.conftest import SERVERS, Started
 
@@ -108,6 +109,33 @@ def test_beyond_loopback_needs_tokens_or_certificates(host: str) -> None:
     """The service does not listen for everybody by accident."""
     with pytest.raises(InvalidValueError, match="for everybody"):
         ServiceSettings(Path("models"), host=host)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"evict": "on"}, "--evict on was given, which means nothing without --kubernetes"),
+        ({"policies": Path("policy.yaml")}, "--policies was given"),
+        ({"host_machine": "e5-2620v4"}, "--host-machine was given"),
+        ({"kubernetes": "localhost:8080"}, "'localhost:8080' is no address of an API server"),
+        ({"kubernetes": "http://"}, "is no address of an API server"),
+        ({"kubernetes": "ftp://api"}, "is no address of an API server"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any], told: str) -> None:
+    """An option without the one that it belongs to, or an address of no API server, is not passed over."""
+    with pytest.raises(InvalidValueError, match=told):
+        ServiceSettings(Path("models"), **wrong)
+
+
+def test_what_cannot_be_read_is_told_before_the_port_is_open(models_folder: Path, tmp_path: Path) -> None:
+    """No certificate, and no pod to be in: one sentence, not a traceback of the server below."""
+    wrong = tmp_path / "no.pem"
+    wrong.write_text("no certificate", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="TLS cannot begin with certificate"):
+        serve(ServiceSettings(models_folder, port=0, certificate=wrong, key=wrong))
+    with pytest.raises(ConfigurationError, match="this is no pod"):
+        serve(ServiceSettings(models_folder, port=0, kubernetes="in-cluster"))
 
 
 def test_limits_of_body_batch_depth_and_type(start: Started) -> None:

@@ -19,6 +19,8 @@ from slomo.service.kubernetes.wire import Lease
 
 _LOG = logging.getLogger("slomo.service")
 NAME = "slomo-controller"
+#: Annotation of the Lease: fingerprint of the models by which its holder judges.
+MODELS = "slomo.io/models"
 #: Duration of a lease, interval of renewals and attempts, and time after a renewal for which the holder acts [s].
 LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 
@@ -34,10 +36,19 @@ class Leader:
         Of this replica.
     clock : callable
         Returns the time [s].
+    models : callable
+        Returns the fingerprint of the models by which this replica judges.
     """
 
-    def __init__(self, watch: Watch, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._watch, self.identity, self._clock = watch, identity, clock
+    def __init__(
+        self,
+        watch: Watch,
+        identity: str,
+        clock: Callable[[], float] = time.monotonic,
+        models: Callable[[], str] = str,
+    ) -> None:
+        self._watch, self.identity, self._clock, self._models = watch, identity, clock, models
+        self._leads_by = ""
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
         self._renewed_s = -LASTS_S * 1.0
         self._seen: tuple[str, float] = ("", 0.0)
@@ -47,6 +58,11 @@ class Leader:
     def is_leading(self) -> bool:
         """Whether this replica may act."""
         return self._clock() - self._renewed_s < ACTS_S
+
+    @property
+    def models_differ(self) -> bool:
+        """Whether another replica leads, by other models: pods are then told by those, and judged here by these."""
+        return not self.is_leading and self._leads_by not in ("", self._models())
 
     async def lead(self) -> None:
         """Try for ever."""
@@ -66,6 +82,7 @@ class Leader:
         elif answer.status_code < 300:
             lease = msgspec.json.decode(answer.content, type=Lease)
             holder, version = lease.spec.holder_identity or "", lease.metadata.resource_version
+            self._leads_by = (lease.metadata.annotations or {}).get(MODELS, "") if holder else ""
             if self._seen[0] != version:
                 self._seen = version, begun
             if holder not in ("", self.identity) and begun - self._seen[1] < (lease.spec.lease_duration or LASTS_S):
@@ -100,7 +117,8 @@ class Leader:
                 "acquireTime": before.spec.acquire_time if is_mine else now,
                 "leaseTransitions": (before.spec.transitions or 0) + (not is_mine)}  # fmt: skip
         version = before.metadata.resource_version
-        meta = {"name": NAME, **({"resourceVersion": version} if version else {})}
+        meta = {"name": NAME, "annotations": {MODELS: self._models()},
+                **({"resourceVersion": version} if version else {})}  # fmt: skip
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
 
     def _note(self, trouble: str) -> None:

@@ -111,7 +111,8 @@ class KubernetesRoom:
             return
         self.watch = Watch(address, self.view)
         self.holds = SharedHolds(self.watch, self.view)
-        self.leader = Leader(self.watch, f"{socket.gethostname()}-{os.getpid()}")
+        identity = f"{socket.gethostname()}-{os.getpid()}"
+        self.leader = Leader(self.watch, identity, models=lambda: self._model_store.answers.fingerprint)
         self.preemptor = Preemptor(self.watch, self.view, self._evict, self._metrics.evictions)
         self.view.needed |= {"leases", "slopolicies"}
         # held places are listed before pods: a place released in between has been bound by then
@@ -199,6 +200,8 @@ class KubernetesRoom:
         yield "slomo_kubernetes_holds_shared", "1 while other replicas see held places.", (), {(): is_shared}
         is_leading = float(self.leader is not None and self.leader.is_leading)
         yield "slomo_kubernetes_leading", "1 on the replica that tells pods and evicts.", (), {(): is_leading}
+        differ = float(self.leader is not None and self.leader.models_differ)
+        yield "slomo_kubernetes_models_differ", "1 while another replica leads by other models.", (), {(): differ}
 
     async def filter(
         self, pod: Pod, names: list[str], *, binds: bool = False

@@ -264,6 +264,13 @@ class Watch:
             return {}
 
 
+def check_address(address: str) -> None:
+    """Check that an API server's address and credentials can be read; ConfigurationError if not."""
+    _base(address)
+    _credentials(address)
+    _namespace(address)
+
+
 def _is_refused(error: Exception) -> bool:
     return isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403, 404)
 

@@ -289,6 +289,26 @@ def test_one_replica_leads_and_another_takes_over() -> None:
     assert "403" in first.trouble
 
 
+def test_a_replica_says_that_another_leads_by_other_models() -> None:
+    """While models are exchanged, or one replica was given others; the one that leads judges by its own."""
+    api, models = Leases(), ["old", "old"]
+    first, second = (
+        Leader(line(api, ClusterView()), name, lambda: 100.0, lambda place=place: models[place])
+        for place, name in enumerate("ab")
+    )
+
+    def looked() -> tuple[bool, bool]:
+        for leader in (first, second):
+            asyncio.run(leader.attempt())
+        return first.models_differ, second.models_differ
+
+    assert looked() == (False, False)
+    models[0] = "new"
+    assert looked() == (False, True)
+    models[1] = "new"
+    assert looked() == (False, False)
+
+
 def test_a_mistyped_annotation_is_held_by_nobody(start: Started) -> None:
     """A pod that is refused takes no place, in no lease."""
     api = Leases()
