@@ -53,6 +53,7 @@ SMALLER = (
     (r"--latency --out", "--runs 40 --latency --out"),
     (r"(--machine \S+\.yaml) --out", r"\1 --runs 8 --mixes 2 --out"),
     (r"(slomo train slomo-\S+)", r"\1 --target ip-router --target snort --target vpn"),
+    (r'(slomo\.train\("slomo-[\w-]+")\)', r'\1, targets=("ip-router", "snort", "vpn"))'),
     (r"--every-s 60\b", "--every-s 3600"),
     (r"make test\b", "make test CHOSEN=tests/vocabulary"),
     (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
