@@ -48,11 +48,11 @@ class ServiceError(SlomoError):
     Parameters
     ----------
     message : str
-        What it said.
+        The service's message.
     hint : str, optional
-        Its hint.
+        The service's hint.
     status : int
-        HTTP status; 0 where nobody answered.
+        HTTP status; 0 if there was no answer.
     """
 
     exit_code = 3
@@ -223,7 +223,7 @@ class Client(_Connection):
         Raises
         ------
         UsageError, PredictionError, ServiceError
-            As the library would, or what the service said.
+            As the library raises them; ServiceError for other failures of the service.
         """
         return _prediction(self._send(_predict(target, competitors, options)))
 
@@ -253,7 +253,7 @@ class Client(_Connection):
         return said
 
     def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Send what the agent of a node found, as ``POST /v1/agents/{node}`` takes it."""
+        """Send the report of a node's agent, as ``POST /v1/agents/{node}`` takes it."""
         said: dict[str, Any] = self._send(_report(node, report))
         return said
 
@@ -324,7 +324,7 @@ class AsyncClient(_Connection):
         return said
 
     async def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Send what the agent of a node found, as :meth:`Client.report`."""
+        """Send the report of a node's agent, as :meth:`Client.report`."""
         said: dict[str, Any] = await self._send(_report(node, report))
         return said
 

@@ -83,7 +83,7 @@ class UnknownNameError(UsageError):
     valid_names : iterable of str
         All names there are; the nearest one is offered.
     hint : str, optional
-        Said instead of the nearest name.
+        Shown instead of the nearest name.
     where : str
         Where it was looked for, for instance ``"among the models of silver-4110"``.
 

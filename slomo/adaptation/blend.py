@@ -67,7 +67,7 @@ def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> 
     profiles : sequence of NFModel
         As profiled.
     requested : Workload
-        What it stands for afterwards.
+        The workload that the model describes afterwards.
     """
     if isinstance(point, ProfiledPoint):
         return profiles[point.number]

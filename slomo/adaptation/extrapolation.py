@@ -29,7 +29,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
     model : NFModel
         At the profiled traffic.
     requested : Workload
-        What it stands for afterwards: its working set is in proportion to its flow count.
+        The workload that the model describes afterwards; its working set grows in proportion to its flow count.
     solo_difference_mpps : float
         Solo throughput there less solo throughput here, where it was measured [Mpps].
     """

@@ -24,8 +24,8 @@ from slomo.vocabulary.metrics import METRICS
 
 #: Number of sampled pressures at which the first machine's model is read, and of neighbours.
 _SAMPLES, _NEIGHBOURS = 512, 3.0
-#: Share of an L2's hits that half of it would lose: five of eight functions lie between 5 and 15 % on the two shipped
-#: machines, and L2 misses that hit the LLC cost little.
+#: Share of L2 hits that would miss in an L2 of half the size: five of eight functions lie between 5 and 15 % on the two
+#: shipped machines, and L2 misses that hit the LLC cost little.
 _PER_HALVING = 0.1
 #: Share of the caches from which a solo function counts as limited by them.
 _FILLS = 0.85

@@ -58,9 +58,9 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
     Raises
     ------
     UsageError
-        For an option that only models on this disk know.
+        For an option that needs models on the local disk.
     ServiceError
-        What the service said.
+        The service's error.
     """
     from slomo.workflow.names import named
 
@@ -93,9 +93,9 @@ def placed(
     Raises
     ------
     UsageError
-        For an option that only a cluster on this disk knows.
+        For an option that needs a cluster on the local disk.
     ServiceError
-        What the service said.
+        The service's error.
     """
     from slomo.placement.problem.documents import read_requests
 

@@ -140,7 +140,7 @@ def compose_arrays(
     Returns
     -------
     ndarray of shape (mixes, metrics)
-        NaN where a competitor did not report the metric, and for means over nobody.
+        NaN where a competitor did not report the metric, and for means over no competitors.
 
     Raises
     ------

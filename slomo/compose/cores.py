@@ -57,7 +57,7 @@ class CoreUser:
 def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
     """Return each NF's share of a core under a fair scheduler: max-min by weight, none more than its demand.
 
-    `users`: everybody on the core. `switching`: share of the core's time spent on context switches if several NFs want
+    `users`: all NFs of the core. `switching`: share of the core's time spent on context switches if several NFs want
     it, 0 to 1. Raises InvalidValueError for a switching share outside its range.
 
     Examples
@@ -88,7 +88,7 @@ def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[floa
 def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
     """Return each NF's throughput on a shared core [Mpps].
 
-    `users`: everybody on the core. `switching`: as for :func:`core_shares`.
+    `users`: all NFs of the core. `switching`: as for :func:`core_shares`.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def port_shares_mpps(
     most, left, waiting = math.inf, port_gbps, sorted(wanted)
     for rank, each in enumerate(waiting):
         if each > left / (len(waiting) - rank):
-            most = left / (len(waiting) - rank)  # the same for all who want more, in whatever order they come
+            most = left / (len(waiting) - rank)  # the same for all that want more, in any order of arrival
             break
         left -= each
     return tuple(

@@ -22,7 +22,7 @@ HARDLY = 0.005
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-#: Rounds of all best effort that a round with a broken promise costs: the aims are 0.5 % of time, 5 % of best effort.
+#: Price of a round with a broken promise, in rounds of all best effort: the aims are 0.5 % of time, 5 % of best effort.
 PRICE = 10.0
 #: Standard deviations of a normal error below which 98 % of errors are: what a margin covers.
 _QUANTILE = 2.0537

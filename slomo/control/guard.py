@@ -57,7 +57,7 @@ class GuardController:
     server : str
         Name for the plan.
     initial : Situation
-        Responses, memory and ways; its settings are in force at first, all open where it has none. What it promises is
+        Responses, memory and ways; its settings are in force at first, all open where it has none. Its promises are
         kept before the first reading.
     margin : float
         Share by which predictions must exceed promises.
@@ -184,7 +184,7 @@ def whatever_comes(situation: Situation) -> Situation:
 
 
 def halfway(situation: Situation) -> Situation:
-    """Return a situation at loads between those that are seen and the worst: what bursts may bring within rounds.
+    """Return a situation at loads between the observed and the worst ones, which bursts may reach within a few rounds.
 
     Examples
     --------

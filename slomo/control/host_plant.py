@@ -62,13 +62,13 @@ class HostPlant:
     Parameters
     ----------
     tenants : mapping of str to HostTenant
-        Those that run.
+        Running tenants.
     targets_mpps : mapping of str to float
-        Tenant -> what it must do on a core of its own.
+        Tenant -> throughput that it must serve on a core of its own.
     backend : Backend
-        Who enforces on this machine.
+        Sets the knobs of this machine.
     window_s : float
-        How long an observation looks [s], above 0.
+        Length of an observation [s], above 0.
 
     Examples
     --------

@@ -56,9 +56,9 @@ class Step:
     Attributes
     ----------
     observation : MachineReading or None
-        What was seen; None where observing failed.
+        Readings; None where observing failed.
     decision : ControlDecision
-        What was wanted.
+        The controller's decision.
     changes : int
         Knobs that were changed.
     decided_s : float
@@ -162,7 +162,7 @@ class ControlLoop:
         faults = self._health.faults(reading, self.plant.now_s())
         if faults:
             said = "; ".join(f"{name} {why}" for name, why in sorted(faults.items())[:3])
-            raise TestbedError(f"what is seen cannot be believed: {said}", hint="see to the sensors")
+            raise TestbedError(f"readings are implausible: {said}", hint="see to the sensors")
         return reading
 
     def _asked(self, observation: MachineReading) -> tuple[ControlDecision, float]:

@@ -20,7 +20,7 @@ class PaidMoves:
     server : SimulatedServer
         Whose tenants move.
     movers : mapping of str to Mover
-        What moving has to move of each tenant; those that are not in it move for nothing.
+        What a move of each tenant has to transfer; tenants that are not listed move at no cost.
     cost : MoveCost, optional
         Of a move.
     """
@@ -37,7 +37,7 @@ class PaidMoves:
         Parameters
         ----------
         time_s : float
-            When this look ends [s]; moves are taken to have been made right after the last one.
+            End of this observation [s]; moves count as made right after the previous one.
         beside : SimulationResult
             What all do with their memory where it belongs.
         seed : int

@@ -71,7 +71,7 @@ class NumaController:
     memory : MemoryTraffic
         Of a socket.
     horizon_s : float
-        How long the loads of now are taken to last [s]: what moving gains in that time must exceed what it costs.
+        Time for which the present loads are assumed to last [s]: the gain of a move in that time must exceed its cost.
     """
 
     name = "numa"

@@ -140,8 +140,8 @@ class Patience:
     cool_down_s : float
         After a change that was undone because it did not help.
     faults : int
-        Rounds in a row without a reading that can be believed, after which an alarm is given; what was loosened and
-        not seen to hold is taken back then, and all else is held for as long as it takes.
+        Rounds in a row without a plausible reading after which an alarm is raised; a loosened setting that no reading
+        has confirmed is then taken back, and all other settings stay in force.
     """
 
     period_s: float = 1.0

@@ -35,15 +35,15 @@ class SimulatedPlant(SimulatedTime):
     server : SimulatedServer
         Which.
     targets_mpps : mapping of str to float
-        Tenant -> what it must do.
+        Tenant -> throughput that it must serve [Mpps].
     loads : callable, optional
         Called with server and time before each observation, to change loads.
     seed : int
         Of the simulations.
     moves : PaidMoves, optional
-        What tenants pay that change nodes; nothing by default.
+        Cost of tenants that change nodes; none by default.
     latency_limits_us : mapping of str to float, optional
-        Tenant -> what the 95th percentile of its latency must stay below, at the load it is offered.
+        Tenant -> upper limit of the 95th percentile of its latency, at its offered load.
 
     Examples
     --------

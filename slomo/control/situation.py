@@ -54,11 +54,11 @@ class Situation:
     ways : int
         Of its cache.
     settings : mapping of str to Setting
-        Tenant -> what it has now.
+        Tenant -> its present setting.
     promised_mpps : mapping of str to float
-        Tenant -> throughput it must have; who is missing was promised nothing.
+        Tenant -> throughput it must have; tenants not listed have no promise.
     offered_mpps : mapping of str to float
-        Tenant -> load; who is missing is saturated.
+        Tenant -> load; tenants not listed are saturated.
     bias : mapping of str to float
         Tenant -> factor by which predictions of it were wrong lately.
     cores : mapping of str to int

@@ -86,9 +86,9 @@ class Cusum:
     Attributes
     ----------
     sum, peak : float
-        Evidence so far, and the most there has been; back to 0 whenever the scores are what they should be.
+        Evidence so far, and its maximum; back to 0 whenever the scores are as expected.
     count, since : int
-        Observations so far, and how many of them when the sum last left 0: the best guess of when things changed.
+        Observations so far, and how many of them when the sum last left 0: the best estimate of the time of change.
 
     Examples
     --------

@@ -122,8 +122,8 @@ class DriftMonitor:
     noise : float
         Relative standard deviation of one live reading (of throughput, and of a rate or occupancy), above 0.
     reference : ProfileDataset, optional
-        Measurements from which it is known how well the contentiousness profiles foretell pressure; without it a new
-        mix says nothing about pressure, only a change within it does.
+        Measurements from which the error of predicted pressure is known; without them a new mix is no evidence about
+        pressure, only a change within it is.
     seed : int
         Seed of the tie breaking.
 
@@ -291,7 +291,7 @@ class DriftMonitor:
         model = self._models[self._place[mix[0]]]
         names = _pressures(model)
         if not names or any(name not in own or name not in beside for name in names):
-            return  # what was not measured says nothing
+            return  # a metric that was not measured is no evidence
         pressure = np.array([[beside[name] for name in model.contentiousness.pressure_names]])
         ratio = _ratio(model, names, np.array([[own[name] for name in names]]), pressure)
         errors = self._vector_errors.get(mix[0], np.zeros(0))

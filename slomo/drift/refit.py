@@ -54,7 +54,7 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
     NFModel
         Sensitivity and contentiousness scaled; intervals widened where the new runs call for it. The manifest says by
         how much, under ``refit``. `model` itself unless runs that were left out (competitor settings, one by one) are
-        predicted better by what the others say: by more than twice the standard error of that gain.
+        predicted better from the other runs, by more than twice the standard error of that gain.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) 
 
 
 def _shrunken_ratio(foretold: Floats, measured: Floats, prior_runs: float) -> float:
-    """Return measured over predicted values by ridge regression through the origin, as if so many runs had said 1."""
+    """Return measured over predicted values by ridge regression through 0, as if so many more runs had measured 1."""
     if not len(foretold):
         return 1.0
     prior = prior_runs * float(np.mean(foretold**2))

@@ -17,9 +17,9 @@ class Backend(Knobs, Protocol):
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
         """Return the knob values that a plan requires of this backend, in order of execution.
 
-        `plan`: what is asked for. `own`: knobs that the same receipt holds; those no longer required are given back.
-        The values include side effects of other knobs, under any receipt (moving a core removes it from monitoring
-        groups). Raises SlomoError, before any change, if the machine does not support the plan.
+        `plan`: the requested settings. `own`: knobs that the same receipt holds; those no longer required are
+        restored. The values include side effects of other knobs, under any receipt (moving a core removes it from
+        monitoring groups). Raises SlomoError, before any change, if the machine does not support the plan.
         """
         ...
 

@@ -55,7 +55,8 @@ def apply(
     receipts : path, optional
         Folder of the journal; the machine's own if not given.
     receipt : Receipt, optional
-        One to go on with: the machine becomes as this plan says, and what only its last plan asked for is given back.
+        An open receipt to continue: the machine becomes as this plan says, and knobs that only the receipt's last plan
+        set are restored.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Damped rounds that iterate many servers' NFs to their fixed points, in arrays.
 
 Used by `slomo.equilibrium.server`, which explains why the fixed point exists. If demand exceeds the memory channel,
-requests wait until demand equals traffic. Every NF feels that waiting as additional pressure of traffic
+requests wait until demand equals traffic. That waiting counts as additional traffic pressure on every NF
 (`slomo.training.waiting`). A converged server is set aside while others still change, so its result equals, to the bit,
 that of solving it alone.
 """
@@ -67,16 +67,16 @@ class Servers:
     socket : SharedSocket
         What they share.
     least : ndarray, shape (servers, 1, pressures)
-        What the NFs have together at the least: of the cache what they hold solo, up to what a full one holds; else 0.
+        Least total of all NFs: for the cache, their solo occupancies up to that of a full one; else 0.
     part_load : PartLoad or None
-        The same at part load; None where nobody was profiled there.
+        The same at part load; None where no NF was profiled there.
     pace : ndarray, shape (servers, places)
-        Throughput over what the smooth speed says of it.
+        Throughput over its smooth estimate.
     most_waiting : ndarray, shape (servers,)
         Waiting beyond which no NF's answer changes.
     reference : ndarray, shape (servers, 1, pressures)
         What steps are compared with: the largest solo value, or share of a half-saturation. NFs that fit into the cache
-        move next to nothing solo: as a share of that, what they move beside others would never stand still.
+        have almost no solo traffic: relative to it, their traffic beside others would never converge.
     """
 
     start: Floats
@@ -161,7 +161,7 @@ class Rest:
 
     @property
     def converged(self) -> NDArray[np.bool_]:
-        """Which servers came to rest."""
+        """Which servers converged."""
         return self.status[:, 0] > 0.0
 
     @property

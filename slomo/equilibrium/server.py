@@ -66,7 +66,7 @@ class Joint(FixedPoints):
     throughput_mpps, low_mpps, high_mpps : ndarray, shape (servers, places)
         Served throughput, and the ends of its interval [Mpps].
     converged : ndarray of bool, shape (servers,)
-        Whether the rounds came to rest.
+        Whether the rounds converged.
     rounds : ndarray of int, shape (servers,)
         Rounds taken.
     ratio : ndarray, shape (servers,)

@@ -23,8 +23,8 @@ from slomo.models.responses.server_response import ServerResponse
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
 #: The first pass ends when nothing moves by more than this many times :data:`TOLERANCE`.
 _LOOSE = 10.0
-#: Share by which the throughput read and the one solved for may disagree at rest, share of a pressure that the
-#: correction may move before that is looked at, and most repetitions of the correction.
+#: Largest relative difference between the throughput read and the one solved for, share of a pressure that the
+#: correction may move before this is checked, and most repetitions of the correction.
 _APART, _MOVED, _CORRECTIONS = 0.01, 0.03, 40
 #: Relative excess of summed occupancies over the cache allowed for counting errors.
 _ROUNDING = 0.02

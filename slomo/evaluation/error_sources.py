@@ -180,7 +180,7 @@ def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evalua
             try:
                 sources[name] = error_sources(library, mixes, name).to_dict()
             except MissingMetricError:
-                continue  # imported mixes: nobody measured the competition alone
+                continue  # imported mixes: the competition was not measured alone
     return replace(evaluation, sources=sources, reliability=curves)
 
 

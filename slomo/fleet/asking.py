@@ -67,9 +67,9 @@ class ReachedHosts:
         function : callable
             Called on each host with its `FleetHost` and the arguments.
         of : iterable of str, optional
-            Whom to ask; everybody who takes part by default.
+            Hosts to ask; all that take part by default.
         needed : bool
-            Raise what a host raises even where those that cannot be used are left out.
+            Raise a host's error even where unusable hosts are skipped.
         """
         names = [*(self.names if of is None else of)]
         resources = {name: {RESOURCE: 1, own_resource(name): 1} for name in names}

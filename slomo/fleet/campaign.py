@@ -99,16 +99,16 @@ def profile_on_hosts(
     plan : ExperimentPlan
         What to measure, on one machine's name.
     fleet : Fleet
-        Where; all hosts are of that machine.
+        Its hosts, all of one machine type.
     store : path
         Keeps every collected run; the same call again goes on.
     scheduler : str, optional
         Address of a Dask scheduler, with a worker ``--name HOST --nthreads 1 --resources "testbed=1 host-HOST=1"`` per
         host. By default one is started here, and a worker on each host over SSH.
     own : iterable of NetworkFunction
-        Network functions of one's own.
+        Additional network functions.
     skip_missing : bool
-        Go on without hosts that cannot be used; told in the outcome.
+        Go on without hosts that cannot be used; the outcome names them.
     progress : Progress, optional
         Listener.
 

@@ -55,11 +55,11 @@ class FleetWork:
     testbed, machine : str
         Where runs are made there.
     own : tuple of NetworkFunction
-        Network functions of one's own.
+        Additional network functions.
     token : int
         Grows with every coordinator.
     coordinator : str
-        Who that is; of two with the same token one is refused.
+        Its identity; of two coordinators with the same token one is refused.
     functions : str
         Digest of the native network functions that every host has.
     """

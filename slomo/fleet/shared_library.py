@@ -115,7 +115,7 @@ class SharedLibrary:
     MissingExtraError
         Without the extra `fleet`, or the package of the store.
     ConfigurationError
-        For a store of a kind that nobody knows.
+        For an unknown kind of store.
     """
 
     def __init__(self, url: str, allowed_signers: str | Path | None = None) -> None:
@@ -205,7 +205,7 @@ class SharedLibrary:
         Raises
         ------
         ConfigurationError
-            For an object that is not what the index says, or an index that nobody allowed signed.
+            For an object whose digest differs from the index's, or an index that no allowed signer signed.
         StoreError
             Where an object is missing.
         """
@@ -302,7 +302,7 @@ class SharedLibrary:
         content = self._get(f"{OBJECTS}/{plain_name(digest, Path(INDEX))}", what)
         if hashlib.sha256(content).hexdigest() != digest:
             raise ConfigurationError(
-                f"{self.url}: {what} is not what the index says (sha256 differs)",
+                f"{self.url}: {what} differs from the index (sha256)",
                 hint="push it again from a sound library",
             )
         return content

@@ -72,7 +72,7 @@ def _work(scheduler: str, host: FleetHost, parent: int) -> None:
 
 
 def _await(scheduler: str) -> None:
-    """Wait until somebody listens at an address; TestbedError if nobody does."""
+    """Wait until a server listens at an address; TestbedError if none does."""
     place, until = get_address_host_port(scheduler), time.monotonic() + AWAY_S
     while time.monotonic() < until:
         with suppress(OSError):

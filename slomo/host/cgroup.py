@@ -121,21 +121,21 @@ class CgroupKnobs:
                 self._put(control, f"{'+' if value else '-'}{controller}")
             elif kind == "file":
                 if rest.rpartition("/")[2] not in FILES:
-                    raise TestbedError(f"control group file '{rest}' is none that is set here", hint=", ".join(FILES))
+                    raise TestbedError(f"slomo does not set control group file '{rest}'", hint=", ".join(FILES))
                 if value is not None:
                     self._put(self.path(rest), value)
             else:
                 self._move(controller, last, value or "")
         except FileNotFoundError:
-            raise VanishedError(f"control group of '{rest}' is there no more", hint="somebody removed it") from None
+            raise VanishedError(f"control group of '{rest}' no longer exists", hint="another program did it") from None
         except OSError as problem:
             if problem.errno == errno.ESRCH:
-                raise VanishedError(f"'{rest}': that process is there no more", hint="it ended; plan again") from None
+                raise VanishedError(f"'{rest}': that process no longer exists", hint="it ended; plan again") from None
             folder = self.path(rest if kind == "group" else rest.rpartition("/")[0])
             if not value and problem.errno in (errno.EBUSY, errno.ENOTEMPTY) and any(folder.glob("*/")):
-                raise InUseError(f"control group '{rest}' holds groups of others", hint="left as it is") from None
+                raise InUseError(f"control group '{rest}' holds other groups", hint="left alone") from None
             raise TestbedError(
-                f"control group '{rest}' does not take {value!r}: {problem.strerror}",
+                f"the kernel refuses {value!r} for control group '{rest}': {problem.strerror}",
                 hint="run as root" if isinstance(problem, PermissionError) else "see `slomo enforce show`",
             ) from None
 

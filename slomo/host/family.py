@@ -31,7 +31,7 @@ class Family:
     Parameters
     ----------
     mark : RunMark
-        Whose it is; the group carries it, so that the next run finds what a killed one left.
+        Mark of the run; the group carries it, so that the next run finds what a killed one left.
     pid : int
         The process, just started. What it forked before it was moved is not in the group: it carries the mark.
     """
@@ -64,7 +64,7 @@ def end_group(folder: Path) -> bool:
             folder.rmdir()
         except FileNotFoundError:
             return True
-        except OSError:  # somebody is in it still
+        except OSError:  # a process is still in it
             time.sleep(0.005)
         else:
             return True

@@ -2,8 +2,8 @@
 
 One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob form
 a stack above the original value, and the top layer is in force. A layer is on disk, with the knob's previous value,
-before the machine is changed; a kill in between can therefore be resolved. A value set by somebody else becomes a layer
-without an owner. Reading and writing take the same time after ten changes as after ten thousand.
+before the machine is changed; a kill in between can therefore be resolved. A value that another program set becomes a
+layer without an owner. Reading and writing take the same time after ten changes as after ten thousand.
 """
 
 import contextlib

@@ -33,7 +33,7 @@ class Undone:
 
 
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
-    """Set a receipt's knobs to the wishes, and give back its knobs that are no longer wished.
+    """Set a receipt's knobs to the wishes, and restore those of its knobs that are no longer wished.
 
     Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
     StoreError, without changing anything, if a change cannot be recorded.
@@ -260,7 +260,7 @@ class _Session:
                     if heir is not None and (left := self.journal.stack(layer.place, layer.knob)):
                         self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it is of ours, still
         if refused and complain:
-            raise TestbedError(f"{len(refused)} knobs could not be given back: {refused[0]}", hint="see `slomo doctor`")
+            raise TestbedError(f"{len(refused)} knobs could not be restored: {refused[0]}", hint="see `slomo doctor`")
         vanished = (*told["vanished"], *gone)
         changed = tuple(change for change in restored if change.before != change.after)
         return Undone(changed, vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
@@ -268,7 +268,7 @@ class _Session:
     def _judged(
         self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]
     ) -> tuple[str, Change]:
-        """Return what is to become of one layer of several, and the change that gives its knob back."""
+        """Return the new state of one layer of several, and the change that restores its knob."""
         follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
         kind, change = _judged(layer, stack, held, follows=follows)
         if kind == "steady" and held is not None and self._holder(layer.label) is not None:

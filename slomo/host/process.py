@@ -150,7 +150,7 @@ class ManagedProcess:
         self.paused = True
 
     def resume(self) -> None:
-        """Let a paused group go on."""
+        """Resume a paused group."""
         self._signal(signal.SIGCONT)
         self.paused = False
 
@@ -212,7 +212,7 @@ class ManagedProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is not None:
-            return  # reaped: the number may belong to somebody else by now
+            return  # reaped: another process may have the number by now
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 

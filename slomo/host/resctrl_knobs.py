@@ -91,7 +91,7 @@ class ResctrlKnobs:
         """Set a knob; TestbedError with the kernel's reason; VanishedError if its group or task is gone."""
         kind, _, rest = knob.partition(":")
         if kind == "group" and not _NAME.fullmatch(rest):
-            raise TestbedError(f"'{rest}' is no name of a group", hint="letters, digits, '_', '.' and '-'")
+            raise TestbedError(f"'{rest}' is not a valid group name", hint="letters, digits, '_', '.' and '-'")
         writers: dict[str, Callable[[str, str | None], None]] = {
             "group": self._write_group,
             "schemata": self._write_schemata,
@@ -162,7 +162,7 @@ class ResctrlKnobs:
     def _write_watch(self, rest: str, value: str | None) -> None:
         watcher, _, core = rest.rpartition(":")
         if not self.tree.exists(watcher):
-            raise VanishedError(f"monitoring group '{watcher}' is there no more", hint="somebody removed it")
+            raise VanishedError(f"monitoring group '{watcher}' no longer exists", hint="another program removed it")
         if value and int(core) not in self.tree.cpus(control_of(watcher)):
             raise VanishedError(f"core {core} is not in the class of '{watcher}'", hint="move it back")
         cores = {*self.tree.cpus(watcher), int(core)} if value else {*self.tree.cpus(watcher)} - {int(core)}
@@ -189,7 +189,7 @@ class ResctrlKnobs:
                 self.tree.write(joined(target, "tasks"), task)
         except TestbedError as problem:
             if "no task" in problem.message.lower() or "no such process" in problem.message.lower():
-                raise VanishedError(f"task {task} is there no more", hint="it ended; plan again") from None
+                raise VanishedError(f"task {task} no longer exists", hint="it ended; plan again") from None
             raise
 
     def _class_of_monitor(self, monitor: str) -> str | None:
@@ -201,14 +201,15 @@ class ResctrlKnobs:
     def _write_monitor(self, monitor: str, control: str | None) -> None:
         now = self._class_of_monitor(monitor)
         if now is None:
-            raise VanishedError(f"monitoring group '{monitor}' is there no more", hint="somebody removed it")
+            raise VanishedError(f"monitoring group '{monitor}' no longer exists", hint="another program removed it")
         self._require_group(control or "")
         self.tree.rename_group(joined(now, f"mon_groups/{monitor}"), joined(control or "", f"mon_groups/{monitor}"))
 
     def _require_group(self, group: str) -> None:
         if group and not self.tree.exists(group):
             raise VanishedError(
-                f"resctrl group '{group}' is there no more", hint="somebody removed it: does a container engine own it?"
+                f"resctrl group '{group}' no longer exists",
+                hint="another program removed it: does a container engine own it?",
             )
 
     def _cache(self) -> str:

@@ -34,7 +34,7 @@ USUAL, NEGLIGIBLE = 1.25, 0.005
 
 @dataclass(frozen=True)
 class Evidence(Stored):
-    """What stands behind one answer.
+    """The evidence behind one answer.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def caution(calibration: ConformalCalibration, error: float | None = None) -> st
     Parameters
     ----------
     calibration : ConformalCalibration
-        Held-out errors of what answers.
+        Held-out errors of the model that answers.
     error : float, optional
         Their mean at this predicted loss and beside such neighbours, as a share of solo throughput.
     """

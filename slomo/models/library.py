@@ -84,7 +84,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         for name, value in ({} if there is None else there.to_dict()).items():
             if value != here.get(name):
                 raise ConfigurationError(
-                    f"the models were measured on a machine '{machine.name}' (fingerprint not told) with {name} "
+                    f"the models were measured on a machine '{machine.name}' (fingerprint not recorded) with {name} "
                     f"{value}, {what}, with fingerprint {machine.fingerprint}, has {here.get(name)}",
                     hint="give the machine a name of its own, then profile and train on it",
                 )
@@ -189,7 +189,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         StoreError
             Where the directory cannot be written.
         ConfigurationError
-            Where a model of one's own cannot be saved as data.
+            Where a model of a plug-in cannot be saved as data.
         """
         return storage.write_library(Path(directory), [self[key] for key in self])
 

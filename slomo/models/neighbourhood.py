@@ -81,7 +81,7 @@ def within(members: NDArray[np.integer]) -> Kinds:
     columns = np.split(members, members.shape[1], axis=1) if members.size else []
     for one in columns:
         alike += members == one
-    for place, one in enumerate(columns):  # NFs of that kind, without the one who is asked about
+    for place, one in enumerate(columns):  # NFs of that kind, without the target
         np.maximum(most, alike[:, [place]] - (members == one), out=most, where=one >= 0)
     count = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, members.shape)
     return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)

@@ -21,7 +21,7 @@ def ports_full(
     models : sequence of NFModel
         Network functions of one machine.
     who : ndarray of int, shape (servers, places)
-        Index of the model per place, -1 for nobody.
+        Index of the model per place, -1 for an empty one.
     offered_mpps : ndarray, shape (servers, places), optional
         Offered load [Mpps]; NaN saturates an NF.
 

@@ -164,7 +164,7 @@ def _sweep(directory: Path, kept: Collection[str], *, is_whole: bool) -> None:
     for folder in (directory / name for name in names - {*kept} if _VERSION.fullmatch(name)):
         if _is_of_another_version(folder):
             continue
-        with suppress(OSError):  # gone, or somebody put something of his own there
+        with suppress(OSError):  # gone, or another program put a file there
             for file in folder.iterdir():
                 if file.suffix in (".json", DRAFT):
                     file.unlink(missing_ok=True)

@@ -58,7 +58,7 @@ class Answers:
         return self._marked(prediction, number)
 
     def whole(self) -> ServerPrediction:
-        """Return the answers about everybody."""
+        """Return the answers for all tenants."""
         tenants = tuple(self._tenant(number) for number in range(len(self.server.tenants)))
         reasons = dict.fromkeys(self._fallback(number) for number in range(len(tenants)))
         return ServerPrediction(
@@ -196,7 +196,8 @@ def by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
         return any(profiled_apart) and not how.by_composing and not how.jointly(server.models)
     if how.by_composing:
         raise UnsupportedPredictionError(
-            "composed vectors know no cache ways, throttles and memory nodes", hint="leave out the method and the model"
+            "method 'composed' does not know cache ways, throttles and memory nodes",
+            hint="leave out the method and the model",
         )
     return True
 

@@ -146,7 +146,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
 
 
 def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: PredictionOptions) -> Places:
-    """Predict everybody on many servers.
+    """Predict all tenants of many servers.
 
     Parameters
     ----------

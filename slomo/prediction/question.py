@@ -161,7 +161,7 @@ def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
     """
     narrow = server.behind_ports()
     if narrow is server:
-        return server  # nobody wants more than there is
+        return server  # the ports carry all demand
     plain = replace(how, explain=False)
     for _ in range(_DIVISIONS):
         before = [tenant.offered_mpps for tenant in narrow.tenants]

@@ -129,7 +129,7 @@ def require_felt(environment: Mapping[str, Any]) -> None:
         return
     if settings.get("counters") == "probe" and "reporters" not in settings:
         raise IncompatibleMeasurementsError(
-            "this dataset states what reporters felt as equivalents of counters (L3OCC, READ, ...), which were off by "
+            "the dataset has slowdowns of reporters as equivalents of counters (L3OCC, READ, ...), which were off by "
             "36 to 85 %; needed: extra times of the reporters themselves (FELTLLC, FELTREAD, ...)",
             hint="measure it again: `slomo profile NF ... --testbed host` with this version",
         )

@@ -87,7 +87,7 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     header, cells, lines = _cells(path, rest)
     damaged = _damaged_rows([_row_digest(header, row) for row in cells], digests)
     if damaged and len(damaged) == len(cells):
-        raise ConfigurationError(f"{path}, line 2: no row is what its digest says", hint=_DAMAGED)
+        raise ConfigurationError(f"{path}, line 2: no row matches its digest", hint=_DAMAGED)
     sound = [at for at in range(len(cells)) if at not in damaged]
     cells, numbers = [cells[at] for at in sound], [lines[at] for at in sound]
     columns = {name: _column(path, name, [row[index] for row in cells], numbers) for index, name in enumerate(header)}
@@ -136,7 +136,7 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{path}: not readable as parquet: {_one_line(error)}", hint="the file is cut or damaged; write it again"
         ) from None
     if not tables and damaged:
-        raise ConfigurationError(f"{path}: no row group is what its digest says", hint=_DAMAGED)
+        raise ConfigurationError(f"{path}: no row group matches its digest", hint=_DAMAGED)
     if damaged:
         environment["damaged"] = {"rows": damaged}
         warnings.warn(

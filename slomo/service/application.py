@@ -378,7 +378,7 @@ class FrontDoor:
         self._app, self._endpoints = app, endpoints
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request, or live."""
+        """Answer one request, or run the service's lifespan."""
         if scope["type"] == "http":
             endpoint = self._endpoints.get(scope["path"])
             if endpoint is not None:

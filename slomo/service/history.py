@@ -1,6 +1,6 @@
 """History of the cluster: shares, headroom, promises and decisions of the last day, in the state.
 
-A point is taken every 15 s. Readers get at most so many points, each the worst of what it stands for: the least share
+A point is taken every 15 s. Readers get a limited number of points, each the worst of its interval: the least share
 and headroom, the most broken promises, the sum of decisions.
 """
 
@@ -23,7 +23,7 @@ Point = dict[str, Any]
 
 
 def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s: float) -> Point:
-    """Return what a cluster is like now; values that nothing stands for are None.
+    """Return a cluster's present figures; those without data are None.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s
 
 
 class History:
-    """Keeps points, and tells them.
+    """Stores points, and returns them.
 
     Parameters
     ----------

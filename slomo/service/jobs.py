@@ -73,7 +73,7 @@ class JobProgress:
     Attributes
     ----------
     before : object
-        What came out before the job was interrupted; None where it begins.
+        Results from before the job was interrupted; None where it begins.
     """
 
     def __init__(self, watched: _Watched, store: Store) -> None:
@@ -121,9 +121,9 @@ class Jobs:
         Parameters
         ----------
         kind : str
-            One of the kinds there is work for.
+            A known kind of job.
         errand : object
-            What is asked, ready for JSON: with it the job is taken up again.
+            The request, ready for JSON: the job is resumed with it.
         key : str, optional
             Names the wish.
         """
@@ -197,7 +197,7 @@ class Jobs:
             await asyncio.sleep(0.05)  # no more than twenty a second
 
     async def close(self) -> None:
-        """Stop what is at work."""
+        """Stop running jobs."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -39,7 +39,7 @@ def one_more(
     Raises SlomoError if the server's machine type has no models.
     """
     host, before = hosts[server.name], _roomiest(server, hosts[server.name])
-    judge.estimates.worst(host.machine)  # who stands in for those without a model
+    judge.estimates.worst(host.machine)  # neighbour that replaces those without a model
     number = judge.number(need, host.machine)
     verdict = judge.oracle.verdict(host, judge.pieces.grown(_mix(judge, before), number))
     newcomer = judge.pieces[number]

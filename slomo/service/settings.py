@@ -80,7 +80,7 @@ class ServiceSettings:
             raise InvalidValueError(f"port is {self.port}, needed 0 to 65535")
         if not self.is_loopback and self.token_file is None and self.client_ca is None:
             raise InvalidValueError(
-                f"the service would listen at {self.host} for everybody",
+                f"the service would listen at {self.host} and let every caller in",
                 hint="give --token-file, or --client-ca with --certificate and --key; or listen at 127.0.0.1",
             )
         if (self.certificate is None) != (self.key is None) or (self.client_ca and not self.certificate):

@@ -35,7 +35,7 @@ def make_testbed(
     machine : str or Machine
         What is simulated.
     network_functions : iterable of NetworkFunction
-        NFs of one's own, for the simulator.
+        Additional network functions, for the simulator.
     source : ProfileDataset, iterable of RunRecord or path, optional
         What is replayed; a path is that of a dataset.
 
@@ -79,7 +79,7 @@ def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> 
     testbed : str or Testbed
         As in :func:`make_testbed`.
     machine : str or Machine
-        What was asked for.
+        The requested machine.
     default : str
         Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on, on
         `champsim` the one that its expected configuration makes.

@@ -39,7 +39,7 @@ class SimulatedTestbed:
     machine : str or Machine
         Name, YAML file, or the machine itself.
     network_functions : iterable of NetworkFunction
-        NFs of one's own; they go before shipped ones of the same name.
+        Additional network functions; they go before shipped ones of the same name.
     scale, accesses : int
         Fidelity of the simulator (`simulator.engine.simulate`).
 

@@ -28,7 +28,7 @@ from slomo.training.cross_validation import folds
 PRIOR_ROWS = 8.0
 #: Least spread, as a share of that over all rows: an NF without errors so far may have some later.
 LEAST_SPREAD = 0.05
-#: Relative losses between which shapes are linear.
+#: Knots of the piecewise linear shapes, as relative losses.
 KNOTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0])
 #: Weight of the shape's prior, in numbers of rows.
 SHAPE_PRIOR_ROWS = 4.0

@@ -164,7 +164,7 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
             "error_percent_of_solo": round(100.0 * errors[chosen], 3),
         }
         told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
-        doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside anybody"}
+        doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside another function"}
         # a table without counters does not lack what needs counters
         manifest = {
             **model.manifest,

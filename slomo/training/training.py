@@ -71,7 +71,7 @@ def train(
         intervals, and teach responses to running neighbours (`slomo.training.mixes_fit`). Runs that offered an NF less
         than it can serve train its latency model.
     models : sequence of str or ModelFamily, optional
-        Families, by name or as instances of one's own; all of slomo's by default, except those that need a metric
+        Families, by name or as your own instances; all of slomo's by default, except those that need a metric
         that was not measured (the manifest says which).
     targets : sequence of str, optional
         Workload keys or NF names; all by default.

@@ -67,9 +67,9 @@ class Colocation:
     competitors : tuple of Workload
         One entry per instance, in any order.
     isolation : tuple of Isolation or None
-        For the target first, then each competitor; ``None`` means nobody is isolated.
+        For the target first, then each competitor; ``None`` means no isolation.
     sockets : tuple of int or None
-        Socket of each, in the same order; ``None`` means everybody is on the NIC's.
+        Socket of each, in the same order; ``None`` means all are on the NIC's.
     memory_node : int or None
         NUMA node of everybody's memory; ``None`` means that each has it on its own socket.
     port_gbps : float or None

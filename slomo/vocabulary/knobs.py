@@ -26,7 +26,7 @@ class Knob:
     kind: str
     #: Lowest and highest value, or the choices.
     range: tuple[Setting, ...]
-    #: Value where nothing is said.
+    #: Default value.
     default: Setting
     description: str
 

@@ -112,9 +112,9 @@ def place_at_price(
     Parameters
     ----------
     cluster, requests, library, policy, profiles, **options
-        As for :func:`place`; `confidence` is what is chosen.
+        As for :func:`place`; `confidence` is chosen.
     price_per_broken : float
-        What a server that breaks a promise costs, as a multiple of a server whose `cost` is 1.
+        Cost of a server that breaks a promise, as a multiple of a server whose `cost` is 1.
 
     Returns
     -------
@@ -165,9 +165,9 @@ def make_judge(
     testbed : str or Testbed
         Where mixes run.
     own : iterable of NetworkFunction
-        Network functions of one's own.
+        Additional network functions.
     machines : iterable of Machine
-        Machine types of one's own; those of a cluster are `cluster.machine_types.values()`.
+        Additional machine types; those of a cluster are `cluster.machine_types.values()`.
     seed : int
         Of the runs.
     jobs : int, optional

@@ -129,16 +129,17 @@ def profile(
     testbed : str or Testbed
         Where the experiments run; the simulator by default.
     own : iterable of NetworkFunction
-        Network functions of one's own, for the simulator.
+        Additional network functions, for the simulator.
     store : path, optional
         File that keeps every finished run; the same call again goes on where the last one ended.
     jobs : int, optional
         Runs at a time; every core by default.
     progress : bool or Progress, optional
-        True draws a bar on standard error, False none; by default there is one in notebooks. A listener of one's own
-        hears how far the campaign is.
+        True draws a bar on standard error, False none; by default there is one in notebooks. Your own listener receives
+        the campaign's progress.
     report : callable, optional
-        Hears, with design ``adaptive``, why each network function's profile stopped and what it saved.
+        Called, with design ``adaptive``, with the reason why each network function's profile stopped and the runs it
+        saved.
     latency : bool or sequence of float
         Measure latency at several loads afterwards; a sequence gives the loads.
     reduced_mixes : int

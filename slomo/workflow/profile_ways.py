@@ -65,7 +65,7 @@ def profile_ways(
     testbed : str or Testbed
         Where to measure.
     own : iterable of NetworkFunction
-        Network functions of one's own.
+        Additional network functions.
     cores : int, optional
         Cores of a socket for network functions, which decides how many packet buffers each may have; all by default.
     latency : bool

@@ -47,7 +47,7 @@ def train(
     machine : str or Machine, optional
         The new machine; by default the dataset's. With `start` alone.
     models : sequence of str or ModelFamily, optional
-        Names of the registry, or families of one's own; all of the registry by default.
+        Names of the registry, or your own families; all of the registry by default.
     targets : str or sequence of str, optional
         Workload keys or NF names; all by default.
     seed : int

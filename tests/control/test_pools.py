@@ -330,7 +330,7 @@ def test_a_foreign_group_in_the_way_is_named(tmp_path: Path) -> None:
     tree.make_group("theirs")
     tree.write("theirs/schemata", "L3:0=c00")
     before = everything(tree)
-    with pytest.raises(TestbedError, match="group 'theirs' of somebody else has ways 0xc00"):
+    with pytest.raises(TestbedError, match="group 'theirs', which slomo did not make, has ways 0xc00"):
         pools.admit({"core_ids": ["4"], "policy": "gold"})
     assert everything(tree) == before
     tree.write("theirs/schemata", "L3:0=80000")

@@ -136,7 +136,7 @@ def test_a_vanished_task_is_an_error_with_nothing_left(tmp_path: Path) -> None:
     before = everything(tree)
     gone = EnforcementPlan("s", (TenantSetting("a", process_ids=(104, 999), llc_way_mask=3),))
 
-    with pytest.raises(VanishedError, match="task 999 is there no more"):
+    with pytest.raises(VanishedError, match="task 999 no longer exists"):
         apply(gone, ResctrlBackend(tree, tmp_path), receipts=tmp_path / "receipts")
     assert everything(tree) == before
     assert open_receipts(tmp_path / "receipts") == ()

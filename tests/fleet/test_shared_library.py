@@ -178,7 +178,7 @@ def test_damage_is_told_and_nothing_is_taken_over(toy_models, tmp_path):
     whole = victim.read_bytes()
     victim.write_bytes(whole[:-2] + b"9\n")
     for call in (shared.verify, lambda: shared.pull(mine)):
-        with pytest.raises(ConfigurationError, match="sha256 differs"):
+        with pytest.raises(ConfigurationError, match="differs from the index"):
             call()
     assert shared.push(toy_models) == 0  # the same models repair it
     assert shared.verify() > 0

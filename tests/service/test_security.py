@@ -100,14 +100,14 @@ def test_a_token_file_that_everybody_reads_is_refused(tokens: Path) -> None:
     """Secrets belong to their owner."""
     tokens.chmod(0o644)
 
-    with pytest.raises(ConfigurationError, match="everybody"):
+    with pytest.raises(ConfigurationError, match="other users"):
         read_tokens(tokens)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
 def test_beyond_loopback_needs_tokens_or_certificates(host: str) -> None:
     """The service does not listen for everybody by accident."""
-    with pytest.raises(InvalidValueError, match="for everybody"):
+    with pytest.raises(InvalidValueError, match="let every caller in"):
         ServiceSettings(Path("models"), host=host)
 
 

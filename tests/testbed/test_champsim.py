@@ -345,7 +345,7 @@ def test_what_champsim_cannot_play_is_refused(tmp_path: Path) -> None:
         testbed.check(Colocation(MACHINE, router, isolation=(Isolation(llc_way_mask=1),)))
     with pytest.raises(InvalidValueError, match="bounded load"):
         testbed.check(Colocation(MACHINE, router.with_traffic(Traffic(offered_mpps=1.0))))
-    with pytest.raises(InvalidValueError, match="needs a ChampSim of 3 cores, there are those of 1, 2"):
+    with pytest.raises(InvalidValueError, match="needs a ChampSim of 3 cores, found binaries for 1, 2"):
         testbed.check(Colocation(MACHINE, router, (router, router)))
     testbed.check(Colocation(MACHINE, router, (router,)))
 

@@ -110,4 +110,4 @@ def test_rates_of_one_and_without_runs_alone(tmp_path):
     assert known.slowdown == pytest.approx(1.0 - np.exp(-SUFFERS[0] * PRESSES[9]), abs=0.03)
     unknown = answer(library, ("app9", "app0"), MACHINE)
     assert unknown.verdict is Verdict.UNKNOWN
-    assert "never measured beside anybody" in unknown.reasons[0]
+    assert "never measured beside another function" in unknown.reasons[0]

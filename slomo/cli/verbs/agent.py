@@ -1,4 +1,4 @@
-"""`slomo agent`: observe the network functions of one Kubernetes node, tell the service, and carry out its plan."""
+"""`slomo agent`: observe the network functions of one Kubernetes node, report to the service, carry out its plan."""
 
 import asyncio
 import contextlib
@@ -32,11 +32,11 @@ from slomo.cli.types import POSITIVE_COUNT
 @click.option("--looks", type=POSITIVE_COUNT, metavar="N", help="End after so many looks.")
 @json_option
 def command(as_json: bool, **given: Any) -> None:
-    """Observe the network functions of one Kubernetes node, and tell the service.
+    """Observe the network functions of one Kubernetes node, and report to the service.
 
     Reads each pod's packet counters, named by its annotation slomo.io/rate, and sends throughput while packets are
-    dropped; reads hardware counters of pods with a CPU of their own. With --enforce, sets what the service's plan for
-    this node asks for, and undoes it when it ends.
+    dropped; reads hardware counters of pods with a CPU of their own. With --enforce, applies the service's plan for
+    this node, and undoes it at the end.
 
     Example: slomo agent --node worker-1 --service http://slomo.slomo:8080 --token-file token
     """

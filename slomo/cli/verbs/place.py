@@ -141,7 +141,7 @@ def batch(
 
     With --server the cluster is the service's: slomo place REQUESTS --server URL.
 
-    Exit code 5 where a request is refused; what could be placed is placed.
+    Exit code 5 if a request is refused; the other requests are placed.
     """
     if service is not None:
         path = given["cluster"]
@@ -298,7 +298,7 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @scheduler_option
 @json_option
 def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **given: Any) -> None:
-    """Place REQUESTS by several policies and judge them by one truth, the simulator.
+    """Place REQUESTS by several policies, and judge every placement by the same simulator.
 
     Policies for chains on NUMA nodes (numasfp, octans, ...) are compared among themselves.
     """

@@ -116,8 +116,8 @@ def command(
 ) -> None:
     """Predict what a network function loses beside others, or every mix of a file.
 
-    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer
-    is what was measured alone.
+    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer is
+    the measured solo throughput.
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """

@@ -20,7 +20,7 @@ def command(tables: str, target: str | None, beside: str | None, as_json: bool) 
     """Predict how fast applications run beside one other, from what a dial and a reporter probe measured.
 
     PROBES.json comes from `slomo dataset import FOLDER --mapping MAP --out PROBES.json`, MAP being of kind `probes`.
-    Performance is speed over speed alone; the range is what phases of the competitor leave open.
+    Performance is the speed beside the competitor over the solo speed; the range covers the competitor's phases.
     """
     from slomo.evaluation.probes import ProbeModel
     from slomo.records.importing.probe_tables import load_probe_tables

@@ -61,13 +61,13 @@ def command(
 
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` set the width of intervals, and
     30 or more with counters also teach the equilibrium.
-    Models of other network functions that DIR holds already stay there; those of the same are replaced, which is said.
+    Models of other network functions in DIR stay there; those of the same ones are replaced, with a remark.
     "Composed by" names the family that answers where none is named and no equilibrium is known: the first in the order
     slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not
     materially worse than the best.
 
     With `--from`, models of one machine are carried to another by how long its caches and memory take, and corrected by
-    the runs in DATASET. Without runs answers are `unknown`: how far they are off is known of other machines alone.
+    the runs in DATASET. Without runs answers are `unknown`, because their error was measured on other machines only.
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.train import train

@@ -123,7 +123,7 @@ def read_rmd_toml(
     Raises
     ------
     ConfigurationError
-        For what is no configuration of RMD.
+        For a file that is not an RMD configuration.
     """
     data = parse_toml(read_text(path), str(path))
     try:

@@ -40,7 +40,7 @@ class PoolController:
 
     def __init__(self, pools: PoolManager, wishes: Mapping[str, Mapping[str, Any]]) -> None:
         if not wishes:
-            raise InvalidValueError("nobody to keep in pools", hint="name tenants with a policy")
+            raise InvalidValueError("no tenant to keep in pools", hint="name tenants with a policy")
         self.pools = pools
         self._names = {pools.admit(wish).identifier: name for name, wish in wishes.items()}
 

@@ -43,14 +43,14 @@ class PoolManager:
     caches : tuple of int
         Identifiers of the last-level caches; all are divided alike.
     backend : Backend, optional
-        Who enforces; without one it only computes.
+        Sets the knobs; without one the manager only computes.
     enforces : bool
         Whether it applies its plan itself; False where a loop does (`slomo.control.pools.controller`).
     receipts : path, optional
         Folder of receipts.
     estimator : callable, optional
-        Predicts what a plan gives everybody (`slomo.control.pools.foresight.PoolForesight`); then `hospitality` is
-        answered from predictions.
+        Predicts every workload's throughput under a plan (`slomo.control.pools.foresight.PoolForesight`); then
+        `hospitality` is answered from predictions.
     processes : callable, optional
         Names of processes, for the infrastructure's globs and the liveness of workloads.
 
@@ -165,7 +165,7 @@ class PoolManager:
             self._workloads = {}
 
     def report(self, workload: PoolWorkload) -> dict[str, Any]:
-        """Return a workload in RMD's format, with what is enforced of it."""
+        """Return a workload in RMD's format, with its settings in force."""
         if self._backend is None:
             told = {"cache": False, "why": "nobody enforces here (slomo serve --enforce BACKEND)"}
             return {**workload.to_dict(), "status": "None", "enforced": told}
@@ -291,8 +291,8 @@ class PoolManager:
             for name, mask in foreign.items() if workload.pool == "guarantee" else ():
                 if mask & workload.mask:
                     raise TestbedError(
-                        f"group '{name}' of somebody else has ways {mask & workload.mask:#x}, to be guaranteed to "
-                        f"workload {workload.identifier}",
+                        f"group '{name}', which slomo did not make, has ways {mask & workload.mask:#x}, to be "
+                        f"guaranteed to workload {workload.identifier}",
                         hint="take the group away, or keep its ways out of the guarantee pool",
                     )
 

@@ -74,7 +74,7 @@ class BuffersBackend:
         try:
             _talk(host, port, f"WRITE {handler} {value}")
         except ConnectionRefusedError:
-            raise VanishedError(f"nobody listens on {host}:{port}", hint="the network function ended") from None
+            raise VanishedError(f"no process listens on {host}:{port}", hint="the network function ended") from None
         except OSError as problem:
             raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
 

@@ -83,7 +83,7 @@ class CgroupBackend(CgroupKnobs):
         wishes: list[Wish] = []
         for made in (f"{base}{PARENT}", folder):
             wishes.append(Wish(f"group:{made}", PRESENT))
-            if self.version == 1 and controller == "cpuset":  # empty until they are set: nobody may enter
+            if self.version == 1 and controller == "cpuset":  # empty until they are set, so no process may enter
                 names = sorted({"cpuset.cpus", "cpuset.mems"} - (mine if made == folder else set()))
                 texts = {name: self.read(f"file:{made}/{name}") or self.text(f"{base}{name}") for name in names}
                 wishes += [Wish(f"file:{made}/{name}", text) for name, text in texts.items()]

@@ -65,7 +65,7 @@ class SchedulerBackend:
             threads = sorted(int(name) for name in os.listdir(self._processes / str(pid) / "task"))
         except OSError:
             raise VanishedError(
-                f"tenant '{tenant.tenant}': process {pid} is not there", hint="it ended; plan again"
+                f"tenant '{tenant.tenant}': process {pid} does not exist", hint="it ended; plan again"
             ) from None
         cores, policy = set(tenant.cores), tenant.scheduler
         unknown = sorted(cores - set(range(os.cpu_count() or 1)))
@@ -98,10 +98,10 @@ class SchedulerBackend:
                 name, _, priority = (value or "").partition(" ")
                 os.sched_setscheduler(int(thread), _POLICIES[name], os.sched_param(int(priority)))
         except ProcessLookupError:
-            raise VanishedError(f"thread {thread} is there no more", hint="it ended; plan again") from None
+            raise VanishedError(f"thread {thread} no longer exists", hint="it ended; plan again") from None
         except (OSError, KeyError, ValueError) as problem:
             said = problem.strerror if isinstance(problem, OSError) else "unknown policy"
-            raise TestbedError(f"thread {thread} does not take {value!r}: {said}", hint="run as root") from None
+            raise TestbedError(f"the kernel refuses {value!r} for thread {thread}: {said}", hint="needs root") from None
 
     def knobs(self) -> Iterator[str]:
         """Return this process's own threads."""

@@ -161,7 +161,7 @@ class SimulatedKnobs:
     def write(self, knob: str, value: str | None) -> None:
         """Set a knob; VanishedError for a tenant that ended."""
         if knob not in self._knobbed.knobs:
-            raise VanishedError(f"'{knob}': that tenant is there no more")
+            raise VanishedError(f"'{knob}': that tenant no longer exists")
         self._knobbed.knobs[knob] = value
 
     def knobs(self) -> Iterator[str]:

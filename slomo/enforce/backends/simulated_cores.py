@@ -27,7 +27,7 @@ class SimulatedCores:
     system : ChainSystem
         Stages and chains.
     duration_ms : float
-        What one look simulates [ms]; half as much goes before.
+        Simulated time of one observation [ms]; half as much is simulated before it.
 
     Examples
     --------

@@ -177,13 +177,13 @@ def busy_share(
     Parameters
     ----------
     response : ServerResponse or None
-        How the NF answers running neighbours; without it, its load is all that is known.
+        The NF's response to running neighbours; without it only its load is used.
     pressure : ndarray, shape (n, pressures)
-        What it feels beside them; NaN where that is not known.
+        Pressure on it; NaN where unknown.
     load : ndarray, shape (n,)
         Offered over possible throughput, above 0.
     neighbours : ndarray, shape (n,), optional
-        From how many; one by default.
+        Number of neighbours; one by default.
 
     Examples
     --------

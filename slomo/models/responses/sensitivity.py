@@ -141,7 +141,7 @@ class CurveSensitivity(Stored, kind="curve"):
 
 @dataclass(frozen=True)
 class ConstantSensitivity(Stored, kind="constant"):
-    """The same throughput beside anybody.
+    """The same throughput beside any neighbours.
 
     Examples
     --------

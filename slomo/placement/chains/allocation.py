@@ -62,7 +62,7 @@ def _on_node(needs: Mapping[str, Need], seats: Nodes, number: int, node: Node) -
 
 
 def _raised(throttles: Sequence[int], have: float, needed: float) -> tuple[int, ...]:
-    """Return throttles with their part of the bandwidth that nobody needs, rounded down to what MBA can set."""
+    """Return throttles raised by their part of the unused bandwidth, rounded down to what MBA can set."""
     return tuple(
         min(int(percent * have / needed) // MBA_STEP * MBA_STEP, 100) if needed > 0 else 100 for percent in throttles
     )

@@ -98,7 +98,7 @@ def plan_chains(
     chains : sequence of RatedChain
         In the order in which they come.
     judges : mapping of str to Judges
-        What the policy goes by, per server.
+        Inputs of the policy, per server.
     allocate : bool, optional
         Whether chains get ways and bandwidth to themselves by the table; as the policy does by default.
     clock : callable, optional

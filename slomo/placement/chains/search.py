@@ -53,7 +53,7 @@ def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Ch
     nodes : sequence of Node
         The NIC's first.
     worth : callable
-        What choices are worth.
+        Value of each choice.
 
     Examples
     --------

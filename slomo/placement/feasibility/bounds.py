@@ -64,11 +64,11 @@ def lower_mpps(
     solo_mpps : ndarray, shape (models,)
         Solo throughput.
     members : ndarray of int, shape (mixes, places)
-        Which model runs, -1 for nobody.
+        Which model runs, -1 for an empty place.
     mpps : ndarray, shape (mixes, places)
         Predicted throughput at full load.
     confidence : float
-        With which all bounds of a mix hold, above 0 and below 1.
+        Probability with which all bounds of a mix hold, above 0 and below 1.
     different : ndarray of int, shape (mixes,)
         How many different tenants of each mix are promised something.
     """
@@ -103,9 +103,9 @@ def breaking(
     members : ndarray of int, shape (places,)
         Which model runs.
     mpps, needed_mpps : ndarray, shape (places,)
-        Predicted throughput, and what is promised; 0 for nothing.
+        Predicted and promised throughput; 0 without a promise.
     """
-    if len(members) == 1:  # alone is what was measured
+    if len(members) == 1:  # alone: the measured throughput
         return float(not mpps[0] >= needed_mpps[0] * (1.0 - 1e-9))
     solo = solo_mpps[members]
     middle, size = shapes_at([each.shape for each in calibrations], members, predicted_loss(mpps, solo))

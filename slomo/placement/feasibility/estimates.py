@@ -181,7 +181,7 @@ class ThroughputEstimates:
         """Return the throughput that a request asks for, at most its offered load [Mpps]; None as above."""
         offered = min((w.traffic.offered_mpps for w in request.chain if w.traffic.offered_mpps), default=math.inf)
         if request.slo.min_share is None and any(self.is_stranger(machine, w.key) for w in request.chain):
-            return None if request.slo.min_mpps else 0.0  # what it does alone is not known
+            return None if request.slo.min_mpps else 0.0  # its solo throughput is unknown
         if request.slo.min_share is None:
             return min(request.slo.needed_mpps(0.0), offered)
         solos = [self.solo_mpps(self.reference_machine or machine, workload.key) for workload in request.chain]
@@ -231,7 +231,7 @@ class ThroughputEstimates:
         mixes : sequence of tuples of str
             Workload keys, one per core.
         promises : sequence of int, optional
-            How many different tenants of each mix are promised something; their bounds share the risk. One by default.
+            Number of different tenants with a promise in each mix; their bounds share the risk. One by default.
 
         Returns
         -------
@@ -260,7 +260,7 @@ class ThroughputEstimates:
         machine : str
             Machine type.
         needs : sequence of (str, float)
-            Workload key of each tenant, and what it is promised [Mpps]; 0 for nothing.
+            Workload key and promised throughput [Mpps] of each tenant; 0 without a promise.
         """
         kinds = self._kinds(machine)
         ordered = sorted(
@@ -315,7 +315,7 @@ class ThroughputEstimates:
         Returns
         -------
         mpps, low, high : ndarray, shape (mixes, places)
-            Predicted throughput, what is to be counted on for a promise, and the upper end of the interval [Mpps].
+            Predicted throughput, the throughput that a promise may count on, and the upper end of the interval [Mpps].
         """
         kinds = self._kinds(machine)
         strange = kinds.strange(members)
@@ -342,7 +342,7 @@ class ThroughputEstimates:
             bound = self._bounds(kinds, who, places, different)
             bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # their error is in the interval
             several = (who >= 0).sum(axis=1, keepdims=True) > 1
-            low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone is what was measured
+            low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone: the measured throughput
         mpps, low, high = places.mpps.copy(), low.copy(), places.high.copy()
         if machine in self.factors:
             by = kinds.factors_of(who, self.factors[machine])

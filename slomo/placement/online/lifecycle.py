@@ -122,7 +122,7 @@ class Lifecycle:
         max_moves : int, optional
             Pieces that may move; all by default.
         what_if : bool
-            Only say what would be done.
+            Only report what would be done.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -187,7 +187,7 @@ class Lifecycle:
             Old and new may run beside each other for a while: the old one goes when the new one has its place. Without,
             the old one goes first. Where the new one finds no place, the old one stays.
         what_if : bool
-            Only say what would be done.
+            Only report what would be done.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -276,7 +276,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
     homes = {name: [state.servers[at].name for at in state.homes(spots)] for name, spots in before.items()}
     ranked = _named_first(lost)
     whole: list[Request] = []
-    for request in ranked:  # what is lost goes first, so that the room it leaves is known to all
+    for request in ranked:  # lost requests are removed first, so that all find the room they leave
         staying = [spot for spot in before[request.id] if state.sockets[spot[0]].server not in gone]
         if not staying:
             state.forget(request.id)

@@ -17,7 +17,7 @@ from slomo.placement.problem.request import Request
 if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
 
-#: Servers that could not be emptied before swaps are given up, and swaps looked at for one piece.
+#: Number of servers that could not be emptied after which swaps are given up; swaps tried for one piece.
 SWAPPED_SERVERS, SWAPS = 8, 64
 #: Finds a socket for a piece of a request among allowed sockets.
 Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], float] | None], Spot | None]

@@ -44,7 +44,7 @@ class Placer:
     cluster : Cluster
         Servers.
     policy : str or Policy class
-        A name of `policy_names`, or a policy of one's own.
+        A name of `policy_names`, or your own policy class.
     model : str
         Sensitivity model to ask; some policies insist on their own.
     confidence : float
@@ -172,7 +172,7 @@ class Placer:
         InvalidValueError
             For an id that is placed already.
         UnknownNameError
-            For a network function nothing is known of, and an unknown request in its affinity.
+            For an unknown network function, and an unknown request in its affinity.
         """
         with self._lock:
             self._check_new([request])
@@ -325,7 +325,7 @@ class Placer:
         Returns
         -------
         Restored
-            What had to move, what no longer fits, and what is at risk.
+            Requests that moved, those that no longer fit, and promises at risk.
 
         Raises
         ------

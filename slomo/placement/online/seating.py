@@ -28,7 +28,7 @@ def seat_mixes(
     state : ClusterState
         What runs where.
     policy : Policy
-        Whose plan it is; judges what is left of a mix.
+        Policy of the plan; judges the rest of a mix.
     host : Host
         Kind of socket.
     plan : mapping of Signature to int

@@ -26,7 +26,7 @@ class DecisionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlacerSettings:
-    """By what a placer decides.
+    """Settings by which a placer decides.
 
     Raises InvalidValueError for an unknown fallback, or a grid outside 0 to 0.2.
     """

@@ -45,7 +45,7 @@ class Judge:
     tolerance : float
         Share by which measured throughput may fall short.
     fingerprint : callable, optional
-        What the machine of a name is where mixes run; a placement on another machine of that name is not judged.
+        Fingerprint of a machine, by name, where mixes run; a placement on another machine of that name is not judged.
     each : callable
         Runs every mix of a placement: `map`, or what does so elsewhere (`slomo.fleet.spread`); judgements do not depend
         on it.
@@ -78,7 +78,7 @@ class Judge:
         Parameters
         ----------
         placer : Placer
-            What runs where.
+            The placement to judge.
         requests : int, optional
             How many were asked for; what is placed by default.
         decision_ms : sequence of float

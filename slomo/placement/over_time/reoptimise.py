@@ -98,7 +98,7 @@ def reoptimise(
     Parameters
     ----------
     placer : Placer
-        What runs.
+        Its present placement.
     threshold : float
         Share of servers in use beyond those of the plan from which on to migrate, 0 or more.
     planner : str or Policy class, optional

@@ -26,7 +26,7 @@ class MoveBudget:
     max_share : float
         Share of all pieces that may move where `max_moves` is None, 0 to 1; one piece at the least.
     share_per_hour : float or None
-        Share of all pieces that may move in an hour, over time; any number where None. What is not used is kept for an
+        Share of all pieces that may move in an hour, over time; any number where None. Unused budget is kept for an
         hour.
     outage_s : float
         Time for which a moved piece serves nothing [s]; charged to what is served over time.

@@ -80,7 +80,7 @@ def worth_measuring(placer: Placer, most: int = 6) -> Measurements:
     pieces, seen = bold._core.pieces, Counter[tuple[str, tuple[str, ...]]]()
     for place in bold._core.state.sockets:
         mix = tuple(sorted(tenants_of(pieces.of(place.signature))))
-        if len(mix) > 1 and all(without_load(key) == key for key in mix):  # a load of its own is seldom met again
+        if len(mix) > 1 and all(without_load(key) == key for key in mix):  # others seldom occur again
             ours = tuple(sorted(placer._core.pieces.number(pieces[number]) for number in place.signature))
             if not placer.policy.oracle.verdict(place.host, ours).ok:
                 seen[place.host.machine, mix] += 1

@@ -78,11 +78,11 @@ def cover(
     start : sequence of Column
         Columns to begin with; together they serve every class.
     pricing : Pricing, optional
-        Finds columns that improve; without it, `start` is all there is.
+        Finds columns that improve; without it only `start` is used.
     complete : bool
         Whether `start` and `pricing` together consider every mix, so that the bound is proven.
     premise : str
-        Which mixes that is true of; empty for all.
+        The mixes for which the bound is proven; empty for all.
     time_limit_s : float
         For generating columns, rounding included but for its last step [s].
 

@@ -95,7 +95,7 @@ class Knapsack:
         worth = np.array([prices[item.klass] for item in useful])
         ways = np.arange(self.host.ways + 1) - np.array([item.ways for item in useful], dtype=np.int64)[:, np.newaxis]
         columns = np.arange(self.host.ways + 1)
-        for cores in range(1, self.host.cores + 1):  # every item takes a core: larger sockets rest on smaller ones
+        for cores in range(1, self.host.cores + 1):  # an item takes a core: larger sockets build on smaller ones
             rows = np.flatnonzero(need_cores <= cores)
             if len(rows):
                 total = worth[rows, np.newaxis] + value[(cores - need_cores[rows])[:, np.newaxis], ways[rows]]

@@ -1,8 +1,8 @@
 """Best fit for pieces with exclusive cores and ways: sockets with equal remainders are filled together.
 
 ResQ (NSDI'18) section 5.3.1 packs instances one by one, first fit decreasing. The remainder of a socket is a pair of
-small numbers, so a hundred thousand instances take a few hundred steps. Of several ways to serve a class, those are
-used that fill cores and cache evenly.
+small numbers, so a hundred thousand instances take a few hundred steps. Where a class can be served in several ways,
+those are used that fill cores and cache evenly.
 """
 
 from collections import Counter

@@ -24,7 +24,7 @@ from slomo.placement.problem.request import Request
 _MIXES_PER_REQUEST = 300
 #: Number of passes over a batch, each with values corrected by the previous one.
 _PASSES = 6
-#: With more request classes than this there is one pass, and best fit only unless all useful mixes are known.
+#: With more request classes than this, plan in one pass, and by best fit only unless all useful mixes are known.
 _FEW_CLASSES = 60
 
 

@@ -152,7 +152,7 @@ class Request:
         Servers that are taken first.
     max_disrupted : int or None
         Disruption budget: instances that one operation (drain, rebalance, re-optimise, update, pre-empt) may move or
-        end, at most; None for any number. A failure asks nobody.
+        end, at most; None for any number. Failures ignore it.
     survives : str or None
         Label of which one domain, for instance one rack, may fail and its SLO still holds: instances are on different
         domains, and all but one of them suffice.
@@ -232,7 +232,7 @@ class Request:
             )
         if not isinstance(self.id, str):
             raise InvalidValueError(f"request {self.id!r}: its id is no text", hint=f"write '{self.id}'")
-        if not self.id.isprintable():  # it would speak to the terminal that shows it
+        if not self.id.isprintable():  # a control character would act on the terminal that shows it
             raise InvalidValueError(
                 f"request {self.id!r}: its id holds what cannot be shown", hint="letters and digits"
             )

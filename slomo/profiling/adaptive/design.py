@@ -2,9 +2,9 @@
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here a committee of models fitted to the
 runs so far shows where it disagrees (query by committee, Seung et al., COLT'92). Settings that fill the knob space come
-first, and alternate with disputed ones afterwards. A setting is repeated if noise hides more than a new setting would
-tell. The same runs, recorded in any order within a batch, lead to the same questions: an interrupted campaign resumes
-identically.
+first, and alternate with disputed ones afterwards. A setting is repeated if that reduces the error more than a new
+setting would. The same runs, recorded in any order within a batch, lead to the same questions: an interrupted campaign
+resumes identically.
 """
 
 from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ class AdaptiveDesign:
         """Record a run's result; InvalidValueError for a run that was not requested, or a record of another one."""
         if run not in self._asked or record.colocation != run.colocation:
             raise InvalidValueError(
-                f"adaptive design of '{self.target.key}' was told of {record.colocation.label}, which it did not ask "
+                f"adaptive design of '{self.target.key}' got a run of {record.colocation.label}, which it did not ask "
                 f"for as {run.label}",
                 hint="tell it the records of the runs that `ask` returned",
             )

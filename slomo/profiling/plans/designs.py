@@ -218,7 +218,7 @@ def make_design(
     Parameters
     ----------
     design : str or tuple of Pressure
-        ``"grid"``, ``"slomo-grid"``, ``"sobol"``, or points of one's own.
+        ``"grid"``, ``"slomo-grid"``, ``"sobol"``, or your own points.
     runs : int, optional
         Points. A grid is thinned to them at random; a Sobol design is made of them (588 if not given).
     seed : int

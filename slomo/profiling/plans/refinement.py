@@ -90,7 +90,7 @@ class MidpointRefinement:
         above 0.
         """
         if not (self.low <= x <= self.high and y > 0.0):
-            raise InvalidValueError(f"curve from {self.low:g} to {self.high:g} was told {y:g} at {x:g}")
+            raise InvalidValueError(f"curve from {self.low:g} to {self.high:g} got value {y:g} at {x:g}")
         if len(self.points) >= 2:
             foretold = self(x)
             if abs(foretold - y) <= self.tolerance * y:
@@ -109,7 +109,7 @@ class MidpointRefinement:
         left = max((point for point in self.points if point <= x), default=None)
         right = min((point for point in self.points if point >= x), default=None)
         if left is None or right is None:
-            raise InvalidValueError(f"the curve is not known at {x:g}", hint="measure both ends first")
+            raise InvalidValueError(f"the curve has no value at {x:g}", hint="measure both ends first")
         if left == right:
             return self.points[left]
         share = (x - left) / (right - left)

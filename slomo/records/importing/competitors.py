@@ -38,7 +38,7 @@ def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, 
     for part in re.split(r";|\s\+\s|\+(?=\s)|(?<=\s)\+", cell):
         times = _TIMES.match(part.strip())
         if not part.strip():
-            raise InvalidValueError(f"'{cell}' names nobody between two separators", hint="lpm + 2 x snort")
+            raise InvalidValueError(f"'{cell}' has no name between two separators", hint="lpm + 2 x snort")
         workload, count = parse_instances(times[2] if times else part)
         if "@" not in part:
             workload = replace(workload, traffic=Traffic(**traffic))

@@ -123,7 +123,7 @@ def _columns(table: MeasuredTable, unit: str | None, wanted: Sequence[str]) -> _
         )
     told = unit or next(filter(None, (_unit_of(table.names[place]) for place in rates)), "Mpps")
     if told not in (*_SHARES, *_RATES):
-        raise ConfigurationError(f"unit '{told}' is none of a rate", hint="Mpps, kpps, pps, us, s, share or %")
+        raise ConfigurationError(f"unit '{told}' is not a unit of a rate", hint="Mpps, kpps, pps, us, s, share or %")
     return _Columns(names, rates, told)
 
 

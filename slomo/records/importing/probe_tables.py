@@ -181,7 +181,7 @@ def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray
     if len(levels) < 2 or levels[0] != 0.0:
         shown = ", ".join(f"{level:g}" for level in levels[:5])
         raise ConfigurationError(
-            f"{path}: the dial has levels {shown}, needed 0 (nobody beside) and at least one more",
+            f"{path}: the dial has levels {shown}, needed 0 (no competitor) and at least one more",
             hint="measure the run time alone, too",
         )
     return levels, np.array([run_times[level] for level in levels.tolist()])

@@ -46,7 +46,7 @@ class MeasuredTable:
 
 @dataclass
 class TableRows:
-    """Rows of a dataset, and what was left out on the way."""
+    """Rows of a dataset, and what the import left out."""
 
     #: As `slomo.records.rows` makes them.
     listed: list[rows.Row] = field(default_factory=list)

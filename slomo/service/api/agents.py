@@ -60,7 +60,7 @@ def _decided(service: "Service", node: str) -> dict[str, Any] | None:
 
 
 async def put_plan(service: "Service", call: Call) -> Answer:
-    """Store a node's plan; its agent carries it out at its next look."""
+    """Store a node's plan; its agent carries it out at its next poll."""
     node, body = call.path["node"], call.body
     made = _checked(as_plan({**body.plan, "server": node}))
 

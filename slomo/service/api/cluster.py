@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slomo.service.application import Service
     from slomo.service.servers import RunningServer
 
-#: How long a stream of events lasts, and how often it is looked whether something has changed [s].
+#: Length of a stream of events, and time between two looks for changes [s].
 LASTS_S, LOOK_S = 60.0, 0.5
 #: Number of requests per batch of an asynchronous placement.
 CHUNK = 100
@@ -263,7 +263,7 @@ def _limit(call: Call, usual: int) -> int:
 
 
 _LIMIT = {"limit": "How many, 1 to 1000."}
-#: Query of what is told over time.
+#: Query of the history.
 HOURS = {"hours": "How many hours back, 1 to 24."}
 _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "cluster"}
 OPERATIONS = (

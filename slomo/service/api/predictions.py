@@ -88,7 +88,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     how: OptionFields = {"coverage": question.coverage, "window_s": question.window_s}
 
     def server(left_out: int | None = None) -> "ServerPrediction":
-        """Ask about everybody but one."""
+        """Ask about all tenants but one."""
         there = [place for place in range(len(names)) if place != left_out]
         chosen = [names[place] for place in there]
         return solve_server(answers.library, chosen, question.machine, setting=setting.only(there), **how)
@@ -130,6 +130,6 @@ OPERATIONS = (
               answers=PredictionAnswer, tag="predict", repeated=_repeated),
     Operation("POST", "/v1/predict/batch", predict_many, "Predict many mixes in one request, answered as columns.",
               body=Questions, answers=PredictionColumns, tag="predict"),
-    Operation("POST", "/v1/whatif", what_if, "Say what everybody on a socket loses, and who costs whom how much.",
+    Operation("POST", "/v1/whatif", what_if, "Predict all losses on a socket, and each neighbour's part of them.",
               body=WhatIf, tag="predict"),
 )  # fmt: skip

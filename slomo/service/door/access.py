@@ -42,7 +42,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     """
     text = read_text(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
-        raise ConfigurationError(f"token file '{path}' can be read by everybody", hint=f"chmod 600 {path}")
+        raise ConfigurationError(f"token file '{path}' can be read by other users", hint=f"chmod 600 {path}")
     tokens = []
     for number, line in enumerate(text.splitlines(), start=1):
         parts = line.split("#", 1)[0].split()
@@ -67,7 +67,7 @@ class Gate:
     Parameters
     ----------
     tokens : tuple of Token
-        Empty: everybody who reaches the service may do everything (loopback, or a verified client certificate).
+        Empty: every caller that reaches the service may do everything (loopback, or a verified client certificate).
     names : tuple of str
         Host names, beside loopback's, that are accepted where there are no tokens.
     certificates : bool

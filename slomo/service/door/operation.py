@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: Required scope, each including the ones before: everybody, read, tell outcomes, ask for a scheduler (which holds
+#: Required scope, each including the ones before: none, read, report outcomes, ask for a scheduler (which holds
 #: places), change.
 Scope = Literal["open", "read", "observe", "schedule", "admin"]
 
@@ -29,7 +29,7 @@ class Call:
     headers: Mapping[str, str]
     #: The body, as the operation's type.
     body: Any
-    #: The body as it came.
+    #: The body as received.
     raw: bytes
     #: Who asks.
     caller: Caller

@@ -30,7 +30,7 @@ class HostRoom:
     Parameters
     ----------
     backend : Backend or None
-        Who enforces; None where nobody may.
+        Sets the host's knobs; None where the service may not.
     receipts : Path
         Folder of receipts.
     pools : PoolManager or None

@@ -163,7 +163,7 @@ class NodeAgent:
     node : str
         Which node.
     service : AgentService
-        Who is told.
+        Receives the reports.
     counting : PodCounting, optional
         Reads counters; none if not given.
     groups : PodGroups, optional
@@ -225,7 +225,7 @@ class NodeAgent:
     async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> dict[str, Any] | None:
         """Carry out the node's plan; return what to report, None if nothing may be set here.
 
-        If the service does not answer, what is in force stays.
+        If the service does not answer, settings stay in force.
         """
         enforcer = self._enforcer
         if enforcer is None:

@@ -1,7 +1,7 @@
 """Carry out a node's plan on its pods: cache ways, memory bandwidth and CPU weights, through the machine's journal.
 
-The plan names pods; their threads and control groups are found here, never taken from the plan. A plan that is refused
-leaves what was in force. Whatever was set is undone when the agent stops, or when there is no plan any more; an agent
+The plan names pods; their threads and control groups are found here, never taken from the plan. A refused plan leaves
+the settings as they are. Whatever was set is undone when the agent stops, or when there is no plan any more; an agent
 that was killed goes on with its receipt.
 """
 
@@ -32,7 +32,7 @@ _LISTED = 50
 
 @dataclass(frozen=True)
 class Enforced:
-    """What a look at the plan led to."""
+    """Result of one look at the plan."""
 
     #: Backend, and receipt of what is in force; empty without one.
     backend: str
@@ -75,8 +75,8 @@ class NodeEnforcer:
             elif wanted != self._applied:
                 self._receipt = apply(wanted, self._backend, receipts=self._folder, receipt=self._receipt)
                 self._applied = wanted
-            else:  # what others have set since is told, not fought
-                refusals += [f"{change.text}: somebody else sets it" for change in diff(wanted, self._backend)]
+            else:  # what others have set since is reported, not overwritten
+                refusals += [f"{change.text}: another program sets it" for change in diff(wanted, self._backend)]
         except SlomoError as problem:
             refusals.append(problem.message)
         receipt = self._receipt
@@ -85,7 +85,7 @@ class NodeEnforcer:
         return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
 
     def end(self) -> None:
-        """Undo everything; TestbedError for what cannot be given back, which stays in the journal."""
+        """Undo everything; TestbedError for knobs that cannot be restored; they stay in the journal."""
         if self._receipt is not None:
             undo(self._receipt, self._backend)
         self._receipt = self._applied = None

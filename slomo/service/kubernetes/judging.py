@@ -47,7 +47,7 @@ class Judged:
     ok: bool
     #: Reason, if it may not or was not judged.
     why: str = ""
-    #: Whether it rests on a prediction.
+    #: Whether it is based on a prediction.
     is_judged: bool = False
     #: The kind of socket.
     host: Host | None = None
@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Mixed:
-    """A node's mix, the mix's number, the version of the view that they are from, and the tenants without a model."""
+    """A node's mix and its number, the version of the view that both come from, and the tenants without a model."""
 
     version: int
     kind: int

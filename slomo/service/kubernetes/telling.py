@@ -37,7 +37,7 @@ class Teller:
     watch : Watch
         The line to the API server.
     view : ClusterView
-        What stands on pods.
+        Conditions of the pods.
     told : Counter
         Counts by outcome.
     clock : callable
@@ -73,7 +73,7 @@ class Teller:
         stands = self._view.told.get(item.uid, "")
         if item.state == "none":
             return False
-        return _SAID[item.state][0] != (stands or "True")  # what was kept from the start needs no word
+        return _SAID[item.state][0] != (stands or "True")  # a promise that was kept from the start needs no condition
 
     async def _tell(self, item: RunningNF) -> int:
         namespace, _, name = item.owner.partition("/")

@@ -114,7 +114,7 @@ class Watch:
     kinds : dict of str to WatchedKind
         What can be followed.
     trouble : str
-        What went wrong last; empty while all is well.
+        The latest error; empty while there is none.
     lists : int
         Lists read so far.
     """

@@ -34,11 +34,11 @@ def server_content(
     server : RunningServer
         The server and its tenants.
     told : dict or None
-        Who costs whom; None where that cannot be said.
+        Cost of each tenant to each other; None where unknown.
     functions : list of str
         Network functions to choose from.
     observed : callable
-        What a tenant was observed to do.
+        Observed throughput of a tenant.
     report : dict or None
         What the agent of the node reported last.
     can_remove : bool
@@ -156,7 +156,7 @@ def whatif_content(
     asked : tuple of str
         Server, network function and promise [%].
     told : OneMore, str or None
-        What would be; why it cannot be said; None where nothing was asked.
+        The effect; why it is unknown; None where nothing was asked.
     """
     server, add, promise = asked
     form = tag(

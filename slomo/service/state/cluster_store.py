@@ -350,7 +350,7 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Restore placements without judging them; `lifecycle.at_risk` lists promises that the present models doubt.
+    """Restore placements without judging them; `lifecycle.at_risk` lists promises that no longer hold.
 
     Closed servers stay closed by default.
     """

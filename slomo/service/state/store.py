@@ -43,8 +43,8 @@ class Store:
     path : Path or None
         The file; None keeps everything in memory.
     on_lost : callable, optional
-        Called by the writer after a transaction was lost, before those who wait are told: what was kept in memory
-        must follow what is on disk.
+        Called by the writer after a transaction was lost, before waiting callers are answered: memory must then follow
+        the disk.
 
     Examples
     --------

@@ -89,9 +89,9 @@ def simulate_chains(
     scheduler : Scheduler, optional
         Of all cores; CFS where none is given.
     manager : Manager, optional
-        What it does; without one it presses nobody back.
+        What it does; without one there is no back-pressure.
     on_tick : callable, optional
-        Called every millisecond with what is seen; returns new shares or None.
+        Called every millisecond with the observed state; returns new shares or None.
     places : mapping of str to StagePlace, optional
         Stage -> how it is kept apart.
     wire_gbps : float, optional

@@ -26,7 +26,7 @@ class StageResult:
     cycles_per_packet : float
         CPU time per packet [cycles]; 0 if it had none.
     voluntary_per_s, involuntary_per_s : float
-        Context switches of its own will and against it, per second.
+        Voluntary and involuntary context switches, per second.
     l3_hit : float or None
         Share of its accesses beyond L2 that the last-level cache served.
     memory_gb_s : float
@@ -86,7 +86,7 @@ class ChainSimulation:
     stages, chains : mapping
         By name, in the order given.
     idle : mapping of int to float
-        Core -> share of its time nobody had anything to do, 0 to 1.
+        Core -> share of its time without work, 0 to 1.
     switching : mapping of int to float
         Core -> share of its time that went into context switches, 0 to 1.
     memory_used : tuple of float

@@ -48,13 +48,13 @@ class ChampSimTestbed:
     Parameters
     ----------
     machine : Machine, optional
-        The one that the binaries were built as.
+        The machine that the binaries were built for.
     network_functions : iterable of NetworkFunction
-        NFs of one's own; they need a `host:` section whose program is ours.
+        Additional network functions; they need a `host:` section whose program is ours.
     binaries : path, optional
         As in :func:`~slomo.testbed.champsim.binaries.find_binaries`.
     variant : mapping, optional
-        What is otherwise than in the expected configuration: field -> value.
+        Differences from the expected configuration: field -> value.
     window : TraceWindow, optional
         What is measured.
     folder : Path, optional
@@ -148,7 +148,7 @@ class ChampSimTestbed:
         if cores not in self.binaries:
             built = ", ".join(str(number) for number in sorted(self.binaries))
             raise InvalidValueError(
-                f"{label}: needs a ChampSim of {cores} cores, there are those of {built}",
+                f"{label}: needs a ChampSim of {cores} cores, found binaries for {built}",
                 hint="build one more with another num_cores, or ask for fewer tenants",
             )
         return self.binaries[cores]

@@ -78,9 +78,9 @@ def load_host(
         YAML file with any of `cores`, `counters`, `settings` (see `HostSettings`) and `generator` (`name`, and the
         arguments of its class).
     machine : str or Machine, optional
-        What the measurements are filed under.
+        Machine name under which the measurements are stored.
     network_functions : iterable of NetworkFunction
-        NFs of one's own.
+        Additional network functions.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class Paired:
         return summarise(ratios) if ratios else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the provenance keeps."""
+        """Return the values for the provenance."""
         ratio, other = self.ratio, self.competitor_ratio
         mutual = {} if other is None else {
             "competitor_ratio": other.median,

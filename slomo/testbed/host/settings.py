@@ -20,7 +20,7 @@ class HostSettings(Stored):
     window_s : float
         Length of one window [s].
     settle_s : float
-        Left out after pausing or resuming, while caches change hands [s].
+        Left out after pausing or resuming, while cache contents change [s].
     pairs, most_pairs : int
         Windows with and without competitors: at least, at most.
     precision : float

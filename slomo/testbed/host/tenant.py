@@ -107,7 +107,7 @@ class HostTenant:
             port = port_number(str(text), table, self.definition.nf) if text != "" else 0
             if port and port_answers(port):
                 raise TestbedError(
-                    f"network function '{self.definition.nf}' needs TCP port {port}, but somebody listens there",
+                    f"network function '{self.definition.nf}' needs TCP port {port}, but another process listens there",
                     hint="end that program, or write {port} in the `host:` section to be given a free one",
                 )
 

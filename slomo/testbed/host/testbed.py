@@ -58,9 +58,9 @@ class HostTestbed:
     Parameters
     ----------
     machine : str or Machine, optional
-        Name the measurements are filed under; `this-host` if not given.
+        Machine name under which the measurements are stored; `this-host` if not given.
     network_functions : iterable of NetworkFunction
-        NFs of one's own; the shipped ones are known.
+        Additional network functions; the shipped ones are known.
     cores : sequence of int, optional
         CPUs to use: the target's first, then the competitors'. All of this process's on one socket if not given.
     counters : str or CounterReader, optional
@@ -216,12 +216,12 @@ class HostTestbed:
             )
         if colocation.sockets is not None or colocation.memory_node is not None:
             raise InvalidValueError(
-                f"{colocation.label}: sockets and memory nodes are told, this testbed chooses its own",
+                f"{colocation.label}: sockets and memory nodes are given, but this testbed chooses them",
                 hint="give the testbed the cores to use, or ask testbed 'simulated'",
             )
         if colocation.port_gbps is not None:
             raise InvalidValueError(
-                f"{colocation.label}: a port of {colocation.port_gbps:g} Gbit/s is told, this testbed has its own",
+                f"{colocation.label}: a port of {colocation.port_gbps:g} Gbit/s is given, but this testbed has its own",
                 hint="describe them in the traffic section, or ask testbed 'simulated'",
             )
         if colocation.isolation is not None:

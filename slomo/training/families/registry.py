@@ -97,7 +97,7 @@ def check_model_name(name: str) -> str:
 
 
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
-    """Return the family of a name, or an instance of one's own unchanged.
+    """Return the family of a name, or your own instance unchanged.
 
     Raises
     ------

@@ -367,7 +367,7 @@ def pool_controller(
     members : mapping of str to mapping
         Tenant -> its cores or processes, as RMD names them.
     backend : Backend or None
-        Whose tree is looked at for groups of others.
+        Its tree is searched for groups that slomo did not make.
     """
     assert configuration.pools is not None
     machine = configuration.machine

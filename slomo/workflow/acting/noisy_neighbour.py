@@ -87,7 +87,7 @@ class NoisyNeighbourTest:
     pools: Mapping[str, int]
     #: Memory-bandwidth throttle of the noise under policies mba and both [%].
     noise_mba: int
-    #: From files of one's own.
+    #: From additional files.
     functions: tuple[NetworkFunction, ...]
     #: Fidelity.
     accesses: int = 60_000

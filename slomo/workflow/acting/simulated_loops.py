@@ -43,7 +43,7 @@ def simulated_loop(
     machine : Machine
         What is simulated.
     controller : {"guard", "max_min", "numa", "cpu_shares"} or callable
-        Who decides; what is called makes one for a server.
+        The controller, or a callable that makes one for a server.
     tenants : sequence of Promised, or ChainSystem for ``cpu_shares``
         What runs.
     seed : int

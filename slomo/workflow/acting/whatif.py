@@ -348,7 +348,7 @@ def what_if(
     UnsupportedPredictionError
         For a part of the cache or of the memory's bandwidth, or advice, and a tenant not profiled over them.
     InvalidValueError
-        For lists of other lengths, or what is not there.
+        For lists of different lengths, or values that the machine does not have.
     """
     library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
     library.require_measured_on(machine)

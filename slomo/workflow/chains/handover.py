@@ -39,7 +39,7 @@ def handover_kept(
     nodes : tuple of int
         Node of each stage.
     own : tuple of NetworkFunction
-        Ones of one's own.
+        Additional network functions.
 
     Examples
     --------

@@ -50,13 +50,13 @@ def judge_chains(
     Parameters
     ----------
     placed : PlacedChains
-        What runs where.
+        The placement to judge.
     own : sequence of NetworkFunction
-        Network functions of one's own.
+        Additional network functions.
     duration_ms : float
         Simulated time that is counted [ms]; as much goes before.
     move : MoveCost or float, optional
-        What stages pay that change nodes: hand-over, cold cache and remote memory as simulated by default; a number is
+        Cost of stages that change nodes: hand-over, cold cache and remote memory as simulated by default; a number is
         the time for which the whole chain then serves nothing [s]. Intervals last ten seconds.
     manager_cycles : float, optional
         Work per packet of a manager's two threads on the card's node [cycles]: one takes the packets of all chains from

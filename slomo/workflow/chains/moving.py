@@ -29,7 +29,7 @@ def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFuncti
     workload : Workload
         Which.
     own : tuple of NetworkFunction
-        Ones of one's own.
+        Additional network functions.
     """
     mine = {function.name: function for function in own}
     function = mine.get(workload.nf) or load_network_function(workload.nf)

@@ -40,7 +40,7 @@ class FunctionReading:
 
     #: Time per packet alone, saturated [ns].
     time_ns: float
-    #: What cold caches cost it.
+    #: Cost of cold caches.
     refill: Refill
     #: Time constant of its evicting others' cache lines [us].
     evicts_over_us: float
@@ -194,7 +194,7 @@ def forecast_core(
     policy : {'cfs', 'nfvnice'}
         How the core is divided.
     rounds : int
-        How often everything is measured, at least 1; medians are told.
+        How often everything is measured, at least 1; medians are reported.
     measure : bool
         Run them together as well, in turn with the rest.
     run : callable, optional

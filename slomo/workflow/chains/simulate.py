@@ -60,7 +60,7 @@ def simulate_chains(
     without : sequence of {'shares', 'pressure'}
         Parts of ``nfvnice`` to leave out.
     functions : sequence of NetworkFunction
-        Ones of one's own; they go before shipped ones of the same name.
+        Additional network functions; they go before shipped ones of the same name.
     places : mapping of str to StagePlace, optional
         Stage -> LLC ways, throttle, memory socket.
     **span

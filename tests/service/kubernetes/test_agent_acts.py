@@ -213,7 +213,7 @@ def test_an_agent_that_was_killed_goes_on_and_undoes_when_it_ends(
     again = NodeEnforcer("n", backend, tmp_path / "receipts")
     assert again.follow(asked, found).receipt == first.receipt
     tree.write("slomo-edge/schemata", "L3:0=f")
-    assert "somebody else sets it" in again.follow(asked, found).refusals[0]
+    assert "another program sets it" in again.follow(asked, found).refusals[0]
     again.end()
 
     tree.write("slomo-edge/schemata", "L3:0=3") if tree.has_group("slomo-edge") else None

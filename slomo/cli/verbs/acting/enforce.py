@@ -81,7 +81,7 @@ def apply_plan(plan: "EnforcementPlan", backend: str, receipts: str | None, as_j
 @_backend_option
 @json_option
 def diff_plan(plan: "EnforcementPlan", backend: str, as_json: bool) -> int:
-    """Say what `apply` would change. Exit code 1 where that is anything."""
+    """Print the changes that `apply` would make. Exit code 1 where that is anything."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import diff
 
@@ -119,7 +119,7 @@ def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
 @_receipts_option
 @json_option
 def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as_json: bool) -> int:
-    """Give back what RECEIPT changed, or with --all what every open receipt changed. Exit code 3 if any is left."""
+    """Restore the values that RECEIPT changed, or with --all those of every open one. Exit code 3 if any is left."""
     from slomo.errors import UsageError
     from slomo.workflow.acting.enforce import undo_receipts
 

@@ -22,8 +22,9 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
     """Run the noisy-neighbour test that CONFIG describes, on the simulator or on this host (`machine: host`).
 
     Each row is a level of noise under a policy. On the simulator: the highest load whose loss is within the ratio
-    (MLRsearch), latency at it, what was lost against no noise and what the policy wins back. On this host: what one
-    victim loses beside noise on other cores, and whether that is more than windows differ by.
+    (MLRsearch), the latency at that load, the loss against a run without noise, and how much of it the policy recovers.
+    On this host: the loss of one victim beside noise on other cores, and whether it exceeds the variation between
+    measurement windows.
     """
     from slomo.workflow.acting.noisy_host import host_noise_test
     from slomo.workflow.acting.noisy_neighbour import (
@@ -66,7 +67,7 @@ def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None,
     from slomo.workflow.acting.noisy_host import host_documents, run_host_noise
 
     if csv_file is not None or html_file is not None:
-        raise ConfigurationError("a test on this host is told as a table or as JSON", hint="use --json")
+        raise ConfigurationError("a test on this host is printed as a table or as JSON", hint="use --json")
     rows = run_host_noise(test)
     if as_json:
         emit_json({"rows": host_documents(rows)})

@@ -1,4 +1,4 @@
-"""`slomo whatif`: what every tenant would do under a partition, and the smallest change that keeps all SLOs."""
+"""`slomo whatif`: throughput of every tenant under a partition, and the smallest change that keeps all SLOs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +64,7 @@ def command(
 
     With --models, trained models answer; --learn profiles tenants over ways, memory noise and throttles if needed.
     Without, each distinct tenant is profiled on the simulator; --profile keeps that.
-    With --server the service answers: what each loses, and what it costs the others.
+    With --server the service answers: the loss of each tenant, and the loss that it causes to each other one.
 
     Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
     """

@@ -121,7 +121,7 @@ def list_datasets(as_json: bool) -> None:
 @click.option("--target", "targets", multiple=True, metavar="NF", help="Of this network function only, repeatable.")
 @json_option
 def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
-    """Rank the metrics of the competition: what each says alone, what it adds, and what is lost without it.
+    """Rank the metrics of the competition: the error with each alone, and the gain from adding it.
 
     Mean error of throughput over solo, of competitor settings left out, all network functions alike, in the order in
     which forward selection takes the metrics.
@@ -147,8 +147,8 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
 def screen_dataset(dataset: str, as_json: bool) -> None:
     """Say of every function, from some ten runs beside the synthetic competitor, whether it is worth sixty.
 
-    What loses less than 3.5 % on average over the design `sources` needs no more: slomo profile NF --plan pressure
-    --runs 10 --out few.parquet; slomo dataset screen few.parquet.
+    A network function that loses less than 3.5 % on average over design `sources` needs no more runs: slomo profile NF
+    --plan pressure --runs 10 --out few.parquet; slomo dataset screen few.parquet.
     """
     from slomo.profiling.adaptive.screen import screen
     from slomo.records.catalog import find_dataset

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
-    """Say what this host can measure and what would disturb it, with the command that mends it.
+    """Print what this host can measure and what would disturb it, with the command that mends each problem.
 
     Changes nothing. Exit code 1 where a check fails: network functions cannot be measured here.
     """

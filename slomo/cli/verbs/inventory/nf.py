@@ -63,7 +63,7 @@ def fit_network_function(
 ) -> None:
     """Fit a simulated twin to measured runs of DATASET, and write it as a network function of its own.
 
-    The file serves wherever one's own network functions do: simulated profiles, `place --check`, what-ifs.
+    The file can be used like any file of `--nf`: simulated profiles, `place --check`, what-ifs.
     """
     from slomo.records.catalog import find_dataset
     from slomo.testbed.host.doctor.machine_file import write_machine

@@ -155,7 +155,7 @@ def understood() -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
         raise TestbedError(
-            f"the manager of the chains told what is not understood: {type(problem).__name__} {problem}",
+            f"the output of the chains' manager cannot be read: {type(problem).__name__} {problem}",
             hint="was it built from other sources? Remove it: it is built again",
         ) from None
 

@@ -48,13 +48,13 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
     settings : ChainRunSettings
         How they are run.
     watch : callable, optional
-        Called every 10 ms with what is seen, and with what writes weights.
+        Called every 10 ms with the observation, and a function that writes weights.
     """
     remove_orphans()
     mark = new_mark()
     tree, notes = _tree(settings)
     parent, groups = (None, None) if tree is None else tree.paths(mark, [stage.name for stage in system.stages])
-    watch = watch if tree is not None else None  # nothing can be written: nobody needs to look
+    watch = watch if tree is not None else None  # nothing can be written, so no look is needed
     plan = render_plan(system, replace(settings, looks=watch is not None), parent, groups)
     run = _Run(system, settings, watch, tree, parent, groups)
     words = [str(slomo_nf_binary(settings.build)), "--die-with-parent", "--chain", plan]
@@ -76,7 +76,7 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
 def _failure(process: ManagedProcess) -> Exception:
     text = process.last_words().strip()
     if process.exit_code == _USAGE:  # a stage's setting that the program does not have; it says which
-        return UsageError(f"the chains' program refuses what it is told. {text}", hint="correct the stages' settings")
+        return UsageError(f"the chains' program refuses its settings. {text}", hint="correct the stages' settings")
     return TestbedError(f"the chains ended without a result. {text}", hint="see `slomo doctor`")
 
 
@@ -187,7 +187,7 @@ class _Run:
             raise self.problem
 
     def result(self) -> HostChainResult:
-        """Return what came of it."""
+        """Return the result."""
         assert self.last is not None
         chain_result = result_of(self.last)
         whole_s = chain_result.seconds + self._settings.warm_up_ms / 1e3

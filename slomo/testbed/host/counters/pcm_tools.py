@@ -68,7 +68,7 @@ class PcmPcieReader(PcmTool):
         blocks = pcie_lookups(text.splitlines())
         if not any(blocks.values()):
             raise TestbedError(
-                "'pcm-pcie' told no hits and misses of the last-level cache",
+                "'pcm-pcie' reported no hits and misses of the last-level cache",
                 hint="this processor may not split them; use 'pcm' and leave PCIEHIT and PCIEMISS out",
             )
         sockets = {socket: self._vector(rows) for socket, rows in blocks.items()}

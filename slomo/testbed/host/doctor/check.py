@@ -28,7 +28,7 @@ class Check:
     Attributes
     ----------
     group, name : str
-        What was looked at.
+        What was checked.
     status : Status
         How good it is.
     finding : str

@@ -65,7 +65,7 @@ class MachineDrift:
 def watch_drift(
     cores: Sequence[int], l2_mib: float, llc_mib: float, sleep: Callable[[float], None] = time.sleep
 ) -> MachineDrift:
-    """Let the sentinel look at the machine; some five seconds.
+    """Watch the machine with the sentinel for some five seconds.
 
     `cores`: usable CPUs; the first one is used. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
     UnstableMeasurementError if it does not get its core; TestbedError if its programs cannot be built or started.

@@ -68,7 +68,7 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
     l2_mib : float
         Private cache of one core [MiB].
     stated_llc_mib : float or None
-        What the kernel says about the last-level cache [MiB].
+        Size of the last-level cache according to the kernel [MiB].
     """
     affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))

@@ -39,7 +39,7 @@ def find_levels(
     l2_mib : float
         Where the private cache ends [MiB].
     stated_llc_mib : float or None
-        What the kernel says about the last-level cache [MiB]; tells whether a curve that is flat behind L2 shows
+        Size of the last-level cache according to the kernel [MiB]; tells whether a curve that is flat behind L2 shows
         a cache or memory.
 
     Returns

@@ -16,7 +16,7 @@ from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.vocabulary.workload import Workload
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_CHECKSUM_B = 4  # a frame's length counts its checksum, what a program sees does not
+_CHECKSUM_B = 4  # a frame's length includes its checksum, the packet that a program gets does not
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def fill(text: str, table: Mapping[str, str], nf: str) -> str:
         if name not in table:
             fillable = ", ".join(f"{{{key}}}" for key in sorted(table))
             raise ConfigurationError(
-                f"network function '{nf}': nothing is known to fill in for '{{{name}}}' in '{text}'",
+                f"network function '{nf}': placeholder '{{{name}}}' in '{text}' has no value",
                 hint=f"known: {fillable}",
             )
         return table[name]

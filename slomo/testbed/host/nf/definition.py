@@ -89,7 +89,7 @@ class HostDefinition:
     environment : mapping of str to str
         Variables added; values may hold placeholders.
     working_directory, pcap : str or None
-        Where it starts, and a capture of one's own.
+        Where it starts, and your own capture.
     generator : bool
         Whether the traffic generator sends to it, wherever its throughput is read.
     cores : int

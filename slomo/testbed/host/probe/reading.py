@@ -34,7 +34,7 @@ class ProbedPressure:
     rejected: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the provenance keeps."""
+        """Return the values for the provenance."""
         counts = {"pairs": dict(self.pairs), "rejected_windows": self.rejected}
         return {"ratios": dict(self.ratios), "widths": dict(self.widths), **counts}
 

@@ -47,7 +47,7 @@ class ProbeSource:
         return self.made
 
     def close(self) -> None:
-        """End what the probes keep running."""
+        """End the probes' processes."""
         if self.made is not None:
             self.made.close()
 

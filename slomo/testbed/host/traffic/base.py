@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Traffic
 
-_CHECKSUM_B = 4  # a frame's length counts its checksum, what programs are told does not
+_CHECKSUM_B = 4  # a frame's length includes its checksum, the length given to programs does not
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ WRAP = (
 class LuaSocket:
     """A connection to a Lua socket.
 
-    Raises TestbedError if nobody listens there.
+    Raises TestbedError if no process listens there.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class PktgenGenerator:
             raise
 
     def trial(self, traffic: Traffic, seconds: float, packets: int = 0) -> TrafficStatistics:
-        """Send for a time, so many packets at most, and return the counts when all that comes back has come."""
+        """Send for a time, so many packets at most, and return the counts after the last packet has come back."""
         self.start(traffic, packets)
         try:
             assert self._socket is not None
@@ -122,7 +122,7 @@ class PktgenGenerator:
             return float(answer[0])
         except (IndexError, ValueError):
             raise TestbedError(
-                f"Pktgen at {self._socket.address} tells no '{key}' of port {port}: {answer[:1]}",
+                f"Pktgen at {self._socket.address} reports no '{key}' of port {port}: {answer[:1]}",
                 hint="check `sends` and `receives` against its ports",
             ) from None
 

@@ -38,7 +38,7 @@ def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
     Parameters
     ----------
     socket : path
-        Where both meet.
+        Path of the socket that both use.
     server : bool
         Whether this side makes it; start the server first.
     number : int
@@ -195,7 +195,7 @@ class PcapReplay(TestpmdGenerator):
     port, core, place, hugepages, memory_mib
         As for `TestpmdGenerator`.
     pcap : path, optional
-        Capture of one's own; made from the workload's traffic if not given.
+        Your own capture; made from the workload's traffic if not given.
     folder : path, optional
         Where made captures are kept.
     seed : int
