@@ -7,6 +7,7 @@ is an extrapolation, tens of per cent off for large packets; without it there is
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -106,6 +107,32 @@ def doubted(model: NFModel, coverage: float) -> str | None:
     return None if model.response is None else doubt(model, NAME, model.response.calibration, coverage)
 
 
+@dataclass(frozen=True)
+class _OfModels:
+    """What the models say of their functions whatever runs beside them, a row per model."""
+
+    #: The most that one NF moves, and that its neighbours moved together in its profile.
+    own_most: Floats
+    limits: Floats
+    #: Whether answers beside others can be judged, whether those alone are carried, and whether waiting is known.
+    doubted: NDArray[np.bool_]
+    carried: NDArray[np.bool_]
+    waits: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=16)
+def _of_models(models: tuple[NFModel, ...], coverage: float) -> _OfModels:
+    responses = [model.response for model in models]
+    unlimited = (np.inf,) * len(MOVED)
+    return _OfModels(
+        np.array([*(_own_most(model) for model in models), (0.0,) * len(MOVED)]),
+        np.array([unlimited if item is None else item.most_moved.limits for item in responses]),
+        np.array([doubted(model, coverage) is not None for model in models], dtype=bool),
+        np.array([model.solo_is_carried for model in models], dtype=bool),
+        np.array([item is not None and item.knows_waiting for item in responses], dtype=bool),
+    )
+
+
 def codes_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
 ) -> NDArray[np.int8]:
@@ -114,31 +141,29 @@ def codes_of_first(
     All of them are saturated. Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
     """
     codes = np.zeros(len(members), dtype=np.int8)
-    company = (members[:, 1:] >= 0).any(axis=1)
-    own_most = np.array([*(_own_most(model) for model in models), (0.0,) * len(MOVED)])
-    for number in np.unique(members[:, 0]).tolist():
-        rows, response = np.flatnonzero((members[:, 0] == number) & company), models[number].response
-        if not len(rows) or response is None:
+    known, firsts, others = _of_models(tuple(models), coverage), members[:, 0], members[:, 1:]
+    company, kinds = (others >= 0).any(axis=1), beside(others)
+    for number in np.unique(firsts[company]).tolist():
+        response = models[number].response
+        if response is None:
             continue
+        rows = np.flatnonzero((firsts == number) & company)
         codes[rows] = response.applicability.codes(at_rest.pressure[rows, 0])
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         elif response.calibration.count:
             loss = np.maximum(1.0 - at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps, 0.0)
-            errors = response.calibration.usual_errors(loss, beside(members[rows, 1:]))
+            errors = response.calibration.usual_errors(loss, kinds[rows])
             codes[rows] = np.maximum(codes[rows], errors > trusted(response.calibration))
-        limit = np.array(response.most_moved.limits)
-        doubtful = rows[(own_most[members[rows, 1:]].sum(axis=1) > limit).any(axis=1)]
-        if len(doubtful):
-            there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
-            moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
-            codes[doubtful] = np.maximum(codes[doubtful], (moved > limit).any(axis=1))
-    waits = np.array([model.response is not None and model.response.knows_waiting for model in models])
+    doubtful = np.flatnonzero(company & (known.own_most[others].sum(axis=1) > known.limits[firsts]).any(axis=1))
+    if len(doubtful):
+        there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
+        moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
+        codes[doubtful] = np.maximum(codes[doubtful], (moved > known.limits[firsts[doubtful]]).any(axis=1))
     full = company & (channel_load(models, members, at_rest) > FULL)
-    codes[full] = np.maximum(codes[full], np.where(waits[members[full, 0]], 1, 2))
-    unknown = [doubted(model, coverage) is not None for model in models]
-    company |= np.array([model.solo_is_carried for model in models], dtype=bool)[members[:, 0]]
-    codes[company & np.array(unknown, dtype=bool)[members[:, 0]]] = VERDICTS.index(Verdict.UNKNOWN)
+    codes[full] = np.maximum(codes[full], np.where(known.waits[firsts[full]], 1, 2))
+    company |= known.carried[firsts]
+    codes[company & known.doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
 
 

@@ -49,7 +49,7 @@ class _Guarded(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
-        self._is_head, self._head_b, self._tail = True, 0, b""
+        self._is_head, self._is_idle, self._head_b, self._tail = True, True, 0, b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or drop it if its address has too many."""
@@ -73,9 +73,8 @@ class _Guarded(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read more data, unless the head is too large."""
+        self._is_idle = False
         if self._is_head:
-            if self._deadline is None:
-                self._within(self.limits.head_s)
             piece = self._tail + data[: self.limits.head_b + len(_END)]
             end = piece.find(_END)
             self._head_b += len(data) if end < 0 else max(end - len(self._tail), 0)
@@ -85,22 +84,23 @@ class _Guarded(HttpToolsProtocol):
                 self.transport.close()
                 return
         super().data_received(data)
+        if self._deadline is None and not self._is_idle:  # most requests are whole by now and need no deadline
+            self._within(self.limits.head_s if self._is_head else self.limits.body_s)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
+        self._is_idle = False
         super().on_message_begin()
-        if self._deadline is None:
-            self._within(self.limits.head_s)
 
     def on_headers_complete(self) -> None:
         """Go on to the body."""
         self._is_head = False
-        self._within(self.limits.body_s)
+        self._in_time()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """End a request."""
-        self._is_head, self._head_b, self._tail = True, 0, b""
+        self._is_head, self._is_idle, self._head_b, self._tail = True, True, 0, b""
         self._in_time()
         super().on_message_complete()
 
