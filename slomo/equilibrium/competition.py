@@ -206,7 +206,8 @@ def _at_equilibrium(
         begin = np.vstack([table.start, nobody])[members]
         servers = members, np.full(members.shape, np.inf), np.zeros(len(members))
         rest = Rest.beginning(begin, np.ones(members.shape))
-        pressure = ResponseTable((), (), table, unlimited).settled(servers, rest, ((0.5, ROUNDS),), -1.0).pressure
+        ResponseTable((), (), table, unlimited).settled(servers, rest, ((0.5, ROUNDS),), -1.0)
+        pressure = rest.pressure
     width = -(-len(names) // _WIDTH) * _WIDTH
     weight = np.zeros((len(profiles), basis_size(len(pressures)), width))
     low, high = np.zeros((2, len(profiles), width))

@@ -43,23 +43,24 @@ def loop_for(servers: int) -> Callable[..., None] | None:
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
-    rows, members, offered, reduced, pace, socket, full_kib, tries, vectors, status, waiting
+    rows, members, offered, reduced, pace, socket, tolerance, full_kib, tries, vectors, status, waiting, speeds
 ):
     """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
 
     Empty places come last. `reduced` means that some NF is offered less than it could serve. `vectors`, shape (2,
-    servers, places, pressures), and `waiting` hold the start, and afterwards the result and the pressure on each NF.
+    servers, places, pressures), and `waiting` hold the start, and afterwards the result and the pressure on each NF;
+    `speeds` is set to the smooth speed under that pressure.
     `status`, shape (servers, 4), is set to: converged, rounds, ratio of the last two steps, last step. For an NF at
     part load two answers are read: at full load, and (`table` 1) at part load. Without a part-load profile the second
     is at full load beside faster neighbours.
     """
-    tolerance, tiny, least_load, held, busy = socket[0], socket[1], socket[2], int(socket[3]), socket[4]
-    channel, compared = int(socket[5]), socket[6]
+    tiny, least_load, held, busy = socket[0], socket[1], int(socket[2]), socket[3]
+    channel, compared = int(socket[4]), socket[5]
     pressures, places = vectors.shape[3], members.shape[1]
     terms = 1 + pressures + pressures * (pressures + 1) // 2
     part_at = rows.shape[1] // 2
     width = (part_at - 3 * pressures) // (terms + 2)
-    caps, rates = socket[7 : 7 + pressures], socket[7 + pressures :]
+    caps, rates = socket[6 : 6 + pressures], socket[6 + pressures :]
     low, high, weights = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
     lanes, answers = min(LANES, members.shape[0]), pressures + 1
     tables = 2 if reduced else 1
@@ -288,3 +289,15 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         vectors[1, server, i, k] = max(everything - vector[i, k, lane], 0.0)
                         if k == channel:
                             vectors[1, server, i, k] += caps[channel] * (wait[lane] - 1.0)
+                for i in range(count):
+                    for k in range(pressures):
+                        kept = min(max(vectors[1, server, i, k], 0.0), limit[0, i, k, lane])
+                        basis[1 + k, lane] = kept / (kept + scale[0, i, k, lane])
+                    term, fast = 1 + pressures, weight[0, i, 0, pressures, lane]
+                    for k in range(pressures):
+                        fast += basis[1 + k, lane] * weight[0, i, 1 + k, pressures, lane]
+                    for k in range(pressures):
+                        for m in range(k + 1):
+                            fast += basis[1 + k, lane] * basis[1 + m, lane] * weight[0, i, term, pressures, lane]
+                            term += 1
+                    speeds[server, i] = min(max(fast, bottom[0, i, pressures, lane]), top[0, i, pressures, lane])

@@ -125,7 +125,7 @@ def _signatures(ranked: NDArray[np.int64], offered: Floats | None) -> list[bytes
     """Return one key per server, shape ``(servers, places)`` each."""
     parts = [np.ascontiguousarray(ranked, dtype=np.uint32).view(np.uint8)]
     if offered is not None:
-        parts.append(np.nan_to_num(offered, nan=np.inf).view(np.uint8))
+        parts.append(offered.view(np.uint8))
     whole = np.ascontiguousarray(np.concatenate(parts, axis=1))
     if not whole.size:
         return [b""] * len(whole)

@@ -17,7 +17,7 @@ from slomo.models.base import Floats
 from slomo.models.error_shape import NO_ERRORS
 from slomo.models.interval_ends import interval_of_one
 from slomo.models.intervals import scores_between
-from slomo.models.neighbourhood import kind_of
+from slomo.models.neighbourhood import kinds_in
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 
@@ -52,7 +52,6 @@ class OneServer:
         self._nfs = response_table(distinct)
         self.rest: Rest = self._nfs.settle(self._members, self._offered)
         self.pressure = self.rest.pressure
-        self._read: dict[int, float] = {}
 
     @property
     def converged(self) -> bool:
@@ -106,7 +105,7 @@ class OneServer:
 
     def kind(self, number: int) -> int:
         """Return the kind of an NF's neighbourhood (`slomo.models.neighbourhood`)."""
-        return kind_of(len(self.models) - 1, self._commonest_beside(self.place[number]))
+        return self._kinds[self.place[number]]
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
         """Return a bound on the distance to the fixed point, and whether it is proven (`slomo.equilibrium.bound`)."""
@@ -144,19 +143,19 @@ class OneServer:
             total += beside
         return total / max(len(self.models) - 1, 1) / most
 
-    def _commonest_beside(self, place: int) -> int:
-        """Return the number of neighbours of the most common kind."""
-        others = self._numbers[:place] + self._numbers[place + 1 :]
-        return max(map(others.count, others), default=0)
+    @cached_property
+    def _kinds(self) -> list[int]:
+        return kinds_in(self._numbers)
 
     def _possible(self, place: int) -> float:
-        if place not in self._read:
-            model = self.models[place]
-            assert model.response is not None
-            alone = len(self.models) == 1
+        if len(self.models) == 1:
+            return self.models[0].solo_mpps
+        mpps = self.rest.mpps
+        if np.isnan(mpps[0, place]):  # the rounds had no need to know
+            response = self._nfs.responses[self._numbers[place]]
             felt, many = self.pressure[0, place : place + 1], np.array([len(self.models) - 1.0])
-            self._read[place] = model.solo_mpps if alone else float(model.response.rows_mpps(felt, many)[0])
-        return self._read[place]
+            mpps[0, place] = response.rows_mpps(felt, many)[0]
+        return float(mpps[0, place])
 
     def _load(self, place: int) -> float:
         offered = self.offered[place]

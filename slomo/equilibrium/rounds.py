@@ -26,8 +26,7 @@ BUSY = 0.9
 _UNTOUCHED = (0.0, 0.0, np.nan, np.inf)
 #: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
-#: Number of smooth speeds read together, so that their data stay in a cache.
-_READ = 4_096
+_PER_SERVER = ("status", "pace", "waiting", "speed", "mpps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +115,18 @@ class Rest:
         As in :class:`Servers`.
     waiting : ndarray, shape (servers,)
         How many times that of a channel just full the memory's latency is; 1 where it is not full.
+    speed : ndarray, shape (servers, places)
+        Smooth speed under that pressure [Mpps]; 0 at an empty place.
+    mpps : ndarray, shape (servers, places)
+        Throughput that the models give under that pressure [Mpps]; NaN where they have not been asked.
     """
 
     vectors: Floats
     status: Floats
     pace: Floats
     waiting: Floats
+    speed: Floats
+    mpps: Floats
 
     @classmethod
     def beginning(cls, begin: Floats, pace: Floats, waiting: Floats | None = None) -> "Rest":
@@ -129,23 +134,17 @@ class Rest:
         waiting = np.ones(len(begin)) if waiting is None else waiting.copy()
         vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
         vectors[0], status[:] = begin, _UNTOUCHED
-        return cls(vectors, status, pace, waiting)
+        return cls(vectors, status, pace, waiting, np.zeros(pace.shape), np.full(pace.shape, np.nan))
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""
-        return Rest(self.vectors[:, rows], self.status[rows], self.pace[rows], self.waiting[rows])
+        return Rest(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
 
     def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
         """Write where the rounds of these servers ended."""
-        self.vectors[:, rows], self.status[rows] = part.vectors, part.status
-        self.pace[rows], self.waiting[rows] = part.pace, part.waiting
-
-    @classmethod
-    def joined(cls, parts: Sequence["Rest"]) -> "Rest":
-        """Return the results of all parts' servers, in order."""
-        vectors = np.concatenate([part.vectors for part in parts], axis=1)
-        names = ("status", "pace", "waiting")
-        return cls(vectors, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        self.vectors[:, rows] = part.vectors
+        for name in _PER_SERVER:
+            getattr(self, name)[rows] = getattr(part, name)
 
     @property
     def vector(self) -> Floats:
@@ -276,6 +275,7 @@ def come_to_rest(
         if not len(active):
             break
     rest.pressure[:] = np.maximum(in_order(rest.vector) - rest.vector, 0.0) + waited(servers.socket, rest.waiting)
+    rest.speed[:] = _under(servers, rest.pressure)[:, :, rest.pressure.shape[2]]
     return rest
 
 
@@ -380,15 +380,3 @@ def _under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
     # terms of several columns are added one by one like in the compiled rounds; a matrix product uses its own order
     answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
     return np.minimum(np.maximum(answers, servers.low), servers.high)
-
-
-def speed_of(table: Tables, members: NDArray[np.int64], pressure: Floats) -> Floats:
-    """Return the smooth speed [Mpps] of NFs `members`, shape (n,), under pressures of shape (n, pressures)."""
-    at, speed = table.pressures, np.empty(len(members))
-    weight, low, high = table.weight[:, :, at], table.low[:, at], table.high[:, at]
-    for begin in range(0, len(members), _READ):
-        part = slice(begin, begin + _READ)
-        who = members[part]
-        basis = pressure_basis(pressure[part], table.scale[who], table.limit[who])
-        speed[part] = np.minimum(np.maximum(np.add.reduce(basis * weight[who], axis=1), low[who]), high[who])
-    return speed

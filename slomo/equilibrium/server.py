@@ -10,6 +10,7 @@ two that evict each other from the cache positive ones. The remaining distance a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
-from slomo.equilibrium.settling import TRIES, ResponseTable, response_table, responses_of
+from slomo.equilibrium.settling import TRIES, ResponseTable, response_table
 from slomo.equilibrium.tables import Tables, flows_and_polled, read_mpps, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
@@ -35,7 +36,7 @@ from slomo.vocabulary.metrics import METRICS, Rule
 _CHUNK = 32_768
 #: Number of places below which a set finds the distinct NFs faster than sorting.
 _FEW = 64
-_PER_PLACE = ("load", "throughput_mpps", "low_mpps", "high_mpps")
+_PER_PLACE = ("pressure", "load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Converged servers, places in canonical order; loads are NaN if saturated, `read` marks the NFs to read."""
+    """Converged servers, places in canonical order; loads are infinite if saturated, `read` marks the NFs to read."""
 
     members: NDArray[np.int64]
     offered: Floats
@@ -152,14 +153,14 @@ def solve_joint(
     InvalidValueError
         For arrays that do not belong together, or a measurement of no length.
     """
+    models = tuple(models)
     check_servers(models, members, offered_mpps)
     order, members, offered = canonical(ranks(models), members, offered_mpps)
     settings = _Asked(coverage, window_s, prove, tuple(tries))
-    read = (members >= 0) & ((order == 0) | (not first_only))
-    nfs, parts = response_table(tuple(models)), []
-    for rows in _parted(offered):
-        most = np.where(np.isfinite(offered[rows]), offered[rows], np.inf)
-        rest = nfs.settle(members[rows], most, settings.tries)
+    read = (members >= 0) & (order == 0) if first_only else members >= 0
+    nfs, parts = response_table(models), []
+    for rows in [np.arange(len(members))] if offered_mpps is None else _parted(offered):
+        rest = nfs.settle(members[rows], offered[rows], settings.tries)
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
             here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))
@@ -167,7 +168,8 @@ def solve_joint(
     return placed_back(_joined(parts), order)
 
 
-def ranks(models: Sequence[NFModel]) -> NDArray[np.int64]:
+@lru_cache(maxsize=256)
+def ranks(models: tuple[NFModel, ...]) -> NDArray[np.int64]:
     """Return the rank of each model in canonical order, followed by that of an empty place."""
     rank = np.empty(len(models) + 1, dtype=np.int64)
     rank[sorted(range(len(models)), key=lambda number: models[number].workload.key)] = np.arange(len(models))
@@ -178,14 +180,15 @@ def ranks(models: Sequence[NFModel]) -> NDArray[np.int64]:
 def canonical(
     rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return the canonical order of each server's places, and members and loads in that order."""
+    """Return the canonical order of each server's places, and members and loads in that order; saturated is infinite."""
     whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
+    rows = np.arange(len(whole))[:, None]
     if offered_mpps is None:
         order = np.argsort(rank[whole], axis=1, kind="stable")
-        return order, np.take_along_axis(whole, order, axis=1), np.full(whole.shape, np.nan)
-    offered = np.where(whole >= 0, np.asarray(offered_mpps, dtype=float), np.nan)
-    order = np.lexsort((np.nan_to_num(offered, nan=np.inf), rank[whole]), axis=-1)
-    return order, np.take_along_axis(whole, order, axis=1), np.take_along_axis(offered, order, axis=1)
+        return order, whole[rows, order], np.full(whole.shape, np.inf)
+    offered = np.where((whole >= 0) & ~np.isnan(offered_mpps), offered_mpps, np.inf)
+    order = np.lexsort((offered, rank[whole]), axis=-1)
+    return order, whole[rows, order], offered[rows, order]
 
 
 def _parted(offered: Floats) -> list[NDArray[np.int64]]:
@@ -197,10 +200,10 @@ def _parted(offered: Floats) -> list[NDArray[np.int64]]:
 
 def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
     """Refuse arrays whose shapes do not match, and invalid loads."""
-    responses_of(models)
-    shape = np.shape(members)
+    members = np.asarray(members)
+    shape = members.shape
     wrong = not models or len(shape) != 2
-    if wrong or (np.asarray(members) >= len(models)).any() or (np.asarray(members) < -1).any():
+    if wrong or members.max(initial=-1) >= len(models) or members.min(initial=-1) < -1:
         raise InvalidValueError(
             f"servers of shape {shape} and {len(models)} models do not belong together",
             hint="needed: indices of the models, shape (servers, places), -1 for an empty place",
@@ -277,23 +280,24 @@ def _under(
 
 def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     """Read every NF's throughput at the result of the rounds."""
-    models, members, rest, read, present = nfs.models, part.members, part.rest, part.read, part.members >= 0
-    most = np.where(np.isfinite(part.offered), part.offered, np.inf)
-    pressure = rest.pressure * present[:, :, None]
-    count = present.sum(axis=1)
-    mpps, below, above = np.zeros(members.shape), np.zeros(members.shape), np.zeros(members.shape)
-    neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)
-    mpps[read] = read_mpps(nfs.responses, members[read], pressure[read], neighbours[read])
-    alone = present & (count == 1)[:, None]
+    members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
+    count = np.add.reduce(present, axis=1)
+    unread = read & np.isnan(rest.mpps)
+    if unread.any():
+        neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)[unread]
+        rest.mpps[unread] = read_mpps(nfs.responses, members[unread], rest.pressure[unread], neighbours)
+    mpps, alone = np.where(read, rest.mpps, 0.0), present & (count == 1)[:, None]
     if alone.any():
-        mpps[alone] = np.array([model.solo_mpps for model in models])[members[alone]]
-    below[read], above[read] = _ends(nfs, members, read, mpps[read], settings.coverage)
-    spread = _arrivals(nfs.responses, members, part.offered, settings)
-    load = np.where(present, load_of(most, mpps), 0.0)
-    low = np.maximum(np.minimum(below, most - spread), 0.0)
-    high = np.minimum(above, most + spread)
+        mpps[alone] = nfs.solo_mpps[members[alone]]
+    low, high = np.zeros(members.shape), np.zeros(members.shape)
+    low[read], high[read] = _ends(nfs, members, read, mpps[read], alone[read], settings.coverage)
     bound, proven = bounds(nfs, members, most, rest, prove=settings.prove)
-    served = np.minimum(mpps, most)
+    load, served = present.astype(float), mpps
+    if np.isfinite(most).any():
+        spread = _arrivals(nfs.responses, members, most, settings)
+        load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
+        low, high = np.maximum(np.minimum(low, most - spread), 0.0), np.minimum(high, most + spread)
+    pressure = rest.pressure * present[:, :, None]
     return Joint(
         pressure, load, rest.waiting, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven
     )
@@ -314,17 +318,27 @@ def bounds(
 
 
 def _ends(
-    nfs: ResponseTable, members: NDArray[np.int64], read: NDArray[np.bool_], mpps: Floats, coverage: float
+    nfs: ResponseTable,
+    members: NDArray[np.int64],
+    read: NDArray[np.bool_],
+    mpps: Floats,
+    alone: NDArray[np.bool_],
+    coverage: float,
 ) -> tuple[Floats, Floats]:
     """Return both ends of the interval of each NF that is read [Mpps], by `ConformalCalibration`."""
-    table = np.array([scores_between(response.calibration, coverage) for response in nfs.responses])
     who, kind = members[read], within(members)[read]
-    solo = np.array([model.solo_mpps for model in nfs.models])[who]
-    alone = np.broadcast_to((members >= 0).sum(axis=1, keepdims=True) == 1, members.shape)[read]
-    alone = alone & ~np.array([model.solo_is_carried for model in nfs.models])[who]
-    middle, size = shapes_at([each.calibration.shape for each in nfs.responses], who, predicted_loss(mpps, solo))
-    low, high = (np.where(alone, 0.0, middle + size * table[:, side][who, kind]) for side in (0, 1))
+    solo, scores = nfs.solo_mpps[who], _scores(nfs.responses, coverage)[:, who, kind]
+    middle, size = shapes_at(nfs.shapes, who, predicted_loss(mpps, solo))
+    measured = alone & ~nfs.is_carried[who]
+    low, high = (np.where(measured, 0.0, middle + size * score) for score in scores)
     return ends_mpps(mpps, solo, (low, high))
+
+
+@lru_cache(maxsize=256)
+def _scores(responses: tuple[ServerResponse, ...], coverage: float) -> Floats:
+    """Return the scores at both ends of intervals, shape (2, NFs, neighbourhoods)."""
+    each = np.array([scores_between(response.calibration, coverage) for response in responses])
+    return each.swapaxes(0, 1)
 
 
 def _arrivals(
@@ -361,10 +375,7 @@ def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
 
 def placed_back(joint: Joint, order: NDArray[np.int64]) -> Joint:
     """Restore the original order of places of servers solved in canonical order."""
-    back = np.empty_like(order)
-    np.put_along_axis(back, order, np.arange(order.shape[1])[np.newaxis], axis=1)
-    return replace(
-        joint,
-        pressure=np.take_along_axis(joint.pressure, back[:, :, None], axis=1),
-        **{name: np.take_along_axis(getattr(joint, name), back, axis=1) for name in _PER_PLACE},
-    )
+    if (order == np.arange(order.shape[1])).all():
+        return joint
+    rows, back = np.arange(len(order))[:, None], np.argsort(order, axis=1)
+    return replace(joint, **{name: getattr(joint, name)[rows, back] for name in _PER_PLACE})

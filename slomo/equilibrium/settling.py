@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import loop_for
-from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out, speed_of
+from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, read_mpps, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
+from slomo.models.error_shape import ErrorShape
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse
 
@@ -33,6 +34,8 @@ _LAID_OUT = 1_024
 #: Number of mixes from which repeated competitions are looked for, and the share of different ones above which that
 #: does not pay.
 _REPEATING, _MANY = 1_024, 0.8
+#: Number of servers below which plain numbers are faster than arrays.
+_FEW = 32
 #: Largest number of possible competitions per mix for a lookup table.
 _TABLE = 32
 
@@ -62,8 +65,28 @@ class ResponseTable:
     def numbers(self) -> Floats:
         """The socket's and the rounds' constants, in the form that the compiled loop reads."""
         held, channel = (-1 if column is None else column for column in (self.socket.held, self.socket.channel))
-        rounds = TOLERANCE, TINY, LEAST_LOAD, held, BUSY, channel, COMPARED
+        rounds = TINY, LEAST_LOAD, held, BUSY, channel, COMPARED
         return np.array([*rounds, *self.socket.caps, *self.socket.rates])
+
+    @cached_property
+    def solo_mpps(self) -> Floats:
+        """Solo throughput of each NF [Mpps]."""
+        return np.array([model.solo_mpps for model in self.models])
+
+    @cached_property
+    def is_carried(self) -> NDArray[np.bool_]:
+        """Which NFs were never measured alone on this machine."""
+        return np.array([model.solo_is_carried for model in self.models], dtype=bool)
+
+    @cached_property
+    def shapes(self) -> tuple[ErrorShape, ...]:
+        """Bias and size of each NF's errors."""
+        return tuple(response.calibration.shape for response in self.responses)
+
+    @cached_property
+    def begin(self) -> Floats:
+        """Solo values, at which the rounds begin; the last row is of an empty place."""
+        return np.vstack([self.table.start, np.zeros(self.table.pressures)])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
         """Return the least total occupancy of a full cache [KiB], as most NFs of each server saw it, shape (servers,).
@@ -71,12 +94,12 @@ class ResponseTable:
         It is the median over the different NFs of a server, and 0 if that exceeds the cache.
         """
         if self._same_kib is not None:
-            return self._same_kib if len(members) == 1 else np.repeat(self._same_kib, len(members))
+            return np.full(len(members), self._same_kib)
         seen, most = [response.full_kib for response in self.responses], self._most_kib
-        if len(members) == 1:  # ten times as fast as arrays, to the same bits
-            told = sorted(seen[number] for number in {*members[0].tolist()} if number >= 0) or [0.0]
-            one = (told[(len(told) - 1) // 2] + told[len(told) // 2]) / 2.0
-            return np.array([one if one <= most else 0.0])
+        if len(members) < _FEW:  # several times as fast as arrays, to the same bits
+            every = [sorted(seen[nf] for nf in {*row} if nf >= 0) or [0.0] for row in members.tolist()]
+            medians = [(told[(len(told) - 1) // 2] + told[len(told) // 2]) / 2.0 for told in every]
+            return np.array([median if median <= most else 0.0 for median in medians])
         ordered = np.sort(members, axis=1)
         ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # one voice for NFs alike
         ascending = np.sort(np.array([*seen, np.nan])[ordered], axis=1)
@@ -86,12 +109,12 @@ class ResponseTable:
         return np.where(middle <= most, middle, 0.0)
 
     @cached_property
-    def _same_kib(self) -> Floats | None:
-        """Common observed total occupancy of a full cache, shape (1,); None if the NFs differ."""
+    def _same_kib(self) -> float | None:
+        """Common observed total occupancy of a full cache; None if the NFs differ."""
         seen = self.responses[0].full_kib
         if any(response.full_kib != seen for response in self.responses):
             return None
-        return np.array([seen if seen <= self._most_kib else 0.0])
+        return seen if seen <= self._most_kib else 0.0
 
     @cached_property
     def _most_kib(self) -> float:
@@ -113,19 +136,19 @@ class ResponseTable:
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
-        back = None
-        if not np.isfinite(offered).any():
+        back, saturated = None, not np.isfinite(offered).any()
+        if saturated:
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
-        begin = np.vstack([self.table.start, np.zeros(self.table.pressures)])[members]
         servers = members, offered, self.full_kib(members)
-        rest = self.settled(servers, Rest.beginning(begin, np.ones(members.shape)), tries, _LOOSE * TOLERANCE)
-        pace = self._pace(members, rest.pressure)
-        felt = rest.pressure
-        rest = self.settled(servers, Rest.beginning(rest.vector, pace, rest.waiting), tries, TOLERANCE)
-        moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2))
-        if (rest.converged & moved).any():
-            self._agreed(servers, rest, np.flatnonzero(rest.converged & moved), tries)
+        rest = Rest.beginning(self.begin[members], np.ones(members.shape))
+        self.settled(servers, rest, tries, _LOOSE * TOLERANCE)
+        felt, pace = rest.pressure, self._pace(members, rest)
+        rest = Rest.beginning(rest.vector, pace, rest.waiting)
+        self.settled(servers, rest, tries, TOLERANCE)
+        moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2)) & rest.converged
+        if moved.any():
+            self._agreed(servers, rest, np.flatnonzero(moved), tries)
         return rest if back is None else rest.rows(back)
 
     def _agreed(
@@ -142,28 +165,31 @@ class ResponseTable:
         """
         share, before = np.full(len(left), 0.5), np.zeros((len(left), servers[0].shape[1]))
         for correction in range(_CORRECTIONS + 1):
-            change = self._pace(servers[0][left], rest.pressure[left]) / rest.pace[left] - 1.0
-            apart = np.flatnonzero((np.abs(change) > _APART).any(axis=1) | ~rest.converged[left])
-            left, change, share, before = left[apart], change[apart], share[apart], before[apart]
-            if not len(left):
+            mine, part = servers, rest
+            if len(left) < len(rest.status):
+                mine, part = (servers[0][left], servers[1][left], servers[2][left]), rest.rows(left)
+            change = self._pace(mine[0], part) / part.pace - 1.0
+            rest.mpps[left] = part.mpps
+            apart = (np.abs(change) > _APART).any(axis=1) | ~part.converged
+            if not apart.any():
                 return
+            left, change, share, before = left[apart], change[apart], share[apart], before[apart]
             if correction == _CORRECTIONS:
                 rest.status[left, 0] = 0.0
                 return
             share[(change * before).sum(axis=1) < 0.0] *= 0.5
-            pace = rest.pace[left] * (1.0 + share[:, None] * change)
-            again, before = Rest.beginning(rest.vector[left], pace, rest.waiting[left]), change
-            mine = (servers[0][left], servers[1][left], servers[2][left])
-            rest.put(left, self.settled(mine, again, tries, TOLERANCE))
+            mine, part, before = (mine[0][apart], mine[1][apart], mine[2][apart]), part.rows(apart), change
+            again = Rest.beginning(part.vector, part.pace * (1.0 + share[:, None] * change), part.waiting)
+            self.settled(mine, again, tries, TOLERANCE)
+            rest.put(left, again)
 
-    def _pace(self, members: NDArray[np.int64], pressure: Floats) -> Floats:
-        """Return throughput over the smooth speed, shape (servers, places)."""
-        present, pace = members >= 0, np.ones(members.shape)
-        neighbours = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1.0, members.shape)[present]
-        who, felt = members[present], pressure[present]
-        exact = read_mpps(self.responses, who, felt, neighbours)
-        pace[present] = exact / np.maximum(speed_of(self.table, who, felt), TINY)
-        return pace
+    def _pace(self, members: NDArray[np.int64], rest: Rest) -> Floats:
+        """Read the throughput at `rest`, and return it over the smooth speed, shape (servers, places)."""
+        present = members >= 0
+        count = np.add.reduce(present, axis=1)
+        neighbours = np.repeat(count - 1.0, count)
+        rest.mpps[present] = read_mpps(self.responses, members[present], rest.pressure[present], neighbours)
+        return np.where(present, rest.mpps / np.maximum(rest.speed, TINY), 1.0)
 
     def settled(
         self,
@@ -171,7 +197,7 @@ class ResponseTable:
         rest: Rest,
         tries: Sequence[tuple[float, int]],
         tolerance: float,
-    ) -> Rest:
+    ) -> None:
         """Run the rounds from `rest` to a tolerance, and write the result there.
 
         `servers`: members, loads, and the occupancy of a full cache.
@@ -179,23 +205,14 @@ class ResponseTable:
         members, offered, full_kib = servers
         loop = loop_for(len(members))
         if loop is None or not members.size:
-            parts = [slice(at, at + _LAID_OUT) for at in range(0, len(members), _LAID_OUT)] or [slice(0, 0)]
-            rests = [
-                come_to_rest(
-                    self.laid_out(members[part], offered[part], rest.pace[part], full_kib[part]),
-                    tries,
-                    rest.rows(part),
-                    tolerance,
-                )
-                for part in parts
-            ]
-            return rests[0] if len(rests) == 1 else Rest.joined(rests)
-        numbers = self.numbers.copy()
-        numbers[0] = tolerance
-        how = (np.array(tries, dtype=float), rest.vectors, rest.status, rest.waiting)
-        reduced = bool(np.isfinite(offered).any())
-        loop(self.table.rows, members, offered, reduced, rest.pace, numbers, full_kib, *how)
-        return rest
+            for begin in range(0, len(members), _LAID_OUT):
+                part = slice(begin, begin + _LAID_OUT)
+                here = self.laid_out(members[part], offered[part], rest.pace[part], full_kib[part])
+                come_to_rest(here, tries, rest.rows(part), tolerance)
+            return
+        tables = self.table.rows, members, offered, bool(np.isfinite(offered).any()), rest.pace, self.numbers
+        how = tolerance, full_kib, np.array(tries, dtype=float)
+        loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ direction. Errors are counted separately for each kind of neighbourhood (Mondria
 2005, section 4.5).
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 NEIGHBOURHOODS = ("1", "2 unlike", "2 like", "3-4 unlike", "3-4 like", "5+ unlike", "5+ like", "unknown")
 #: Neighbours unknown: all errors count.
 UNKNOWN = len(NEIGHBOURHOODS) - 1
+#: Number of servers below which plain numbers are faster than arrays.
+_FEW = 8
 
 Kinds = NDArray[np.int64]
 
@@ -77,6 +80,8 @@ def within(members: NDArray[np.integer]) -> Kinds:
     >>> [NEIGHBOURHOODS[kind] for kind in within(np.array([[3, 3, 5]]))[0]]
     ['2 unlike', '2 unlike', '2 like']
     """
+    if len(members) < _FEW:
+        return np.array([kinds_in(row) for row in members.tolist()], dtype=np.int64).reshape(members.shape)
     present, alike, most = members >= 0, np.zeros_like(members), np.zeros_like(members)
     columns = np.split(members, members.shape[1], axis=1) if members.size else []
     for one in columns:
@@ -85,3 +90,17 @@ def within(members: NDArray[np.integer]) -> Kinds:
         np.maximum(most, alike[:, [place]] - (members == one), out=most, where=one >= 0)
     count = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, members.shape)
     return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)
+
+
+def kinds_in(row: Sequence[int]) -> list[int]:
+    """Return the neighbourhood of every NF of one server, equal to :func:`within`.
+
+    Examples
+    --------
+    >>> [NEIGHBOURHOODS[kind] for kind in kinds_in([3, 3, 5, -1])]
+    ['2 unlike', '2 unlike', '2 like', 'unknown']
+    """
+    here = [nf for nf in row if nf >= 0]
+    alike = {nf: here.count(nf) for nf in here}
+    kinds = {nf: kind_of(len(here) - 1, max(n - (other == nf) for other, n in alike.items())) for nf in alike}
+    return [kinds.get(nf, UNKNOWN) for nf in row]

@@ -118,7 +118,7 @@ class SideBySide:
 
     def predict_mpps(self, who: NDArray[np.int64], vectors: Floats) -> Floats:
         """Return the throughput [Mpps] of model `who[i]` for row `vectors[i]`, as its own `predict_mpps` does."""
-        taken = _taken(vectors, self.scale[:, who], self.inner[who], self.height[who])
+        taken = _taken(vectors, self.scale.take(who, 1), self.inner.take(who, 0), self.height.take(who, 0))
         return _left(self.solo_mpps[who], self.top[who], taken)
 
 
