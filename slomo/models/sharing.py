@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +35,23 @@ def ports_full(
     >>> ports_full([], np.array([[-1, -1]]))
     array([False])
     """
-    stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
-    if min(stated, default=math.inf) == math.inf:
+    most_gbps, frames, solo_gbps = _on_ports(tuple(models))
+    if most_gbps == math.inf:
         return np.zeros(len(who), dtype=bool)
-    solo = np.array([model.solo_mpps for model in models])
-    frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])
-    gbps = np.append(wire_gbps(frames[:-1], solo), 0.0)[who]
+    gbps = solo_gbps[who]
     if offered_mpps is not None and (given := np.isfinite(offered_mpps)).any():
         gbps = np.where(given & (who >= 0), wire_gbps(frames[who], offered_mpps), gbps)
-    full: NDArray[np.bool_] = gbps.sum(axis=1) > min(stated)
+    full: NDArray[np.bool_] = gbps.sum(axis=1) > most_gbps
     return full
+
+
+@lru_cache(maxsize=64)
+def _on_ports(models: tuple[NFModel, ...]) -> tuple[float, Floats, Floats]:
+    """Return the line rate of the machine's ports [Gbit/s], and every model's frame [B] and solo rate [Gbit/s]."""
+    stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
+    frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])
+    solo = np.array([*(model.solo_mpps for model in models), 0.0])
+    return min(stated, default=math.inf), frames, wire_gbps(frames, solo)
 
 
 def accelerator_shared(models: Sequence[NFModel], who: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -55,8 +63,13 @@ def accelerator_shared(models: Sequence[NFModel], who: NDArray[np.int64]) -> NDA
     array([False])
     """
     shared = np.zeros(len(who), dtype=bool)
-    names = [None if model.accelerator is None else model.accelerator.accelerator for model in models]
+    names = _accelerators(tuple(models))
     for name in {*names} - {None}:
         uses = np.array([*(each == name for each in names), False])
         shared |= uses[who].sum(axis=1) > 1
     return shared
+
+
+@lru_cache(maxsize=64)
+def _accelerators(models: tuple[NFModel, ...]) -> tuple[str | None, ...]:
+    return tuple(None if model.accelerator is None else model.accelerator.accelerator for model in models)

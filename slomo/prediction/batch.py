@@ -6,6 +6,7 @@ holds for mixes that all differ. Mixes that share an accelerator are answered on
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,19 +70,16 @@ class _Servers:
     offered: Floats
 
     @classmethod
-    def of(cls, models: Sequence[NFModel], offered: Sequence[float | None], members: Indices) -> "_Servers":
+    def of(cls, tenants: Sequence[TenantModel], members: Indices) -> "_Servers":
         """Group NFs by model; the same model under two loads counts once."""
-        distinct = tuple(dict.fromkeys(models))
-        number = {model: code for code, model in enumerate(distinct)}
-        loads = np.array([*(np.nan if load is None else load for load in offered), np.nan])
-        return cls(distinct, np.array([*map(number.__getitem__, models), -1])[members], loads[members])
+        models, number, loads = _numbered(tuple(tenants))
+        return cls(models, number[members], loads[members])
 
     def jointly(self, how: PredictionOptions) -> NDArray[np.bool_]:
         """Return which servers are solved by the equilibrium: those whose models all support it."""
         if how.by_composing:
             return np.zeros(len(self.who), dtype=bool)
-        knows = np.array([*(model.response is not None for model in self.models), True])
-        every: NDArray[np.bool_] = np.logical_and.reduce(knows[self.who], axis=1)
+        every: NDArray[np.bool_] = np.logical_and.reduce(_supporting(self.models)[0][self.who], axis=1)
         return every
 
     def sharing(self) -> NDArray[np.bool_]:
@@ -90,23 +88,40 @@ class _Servers:
 
     def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
         """Solve the servers `rows`; return all rates, and the rows that did not converge."""
-        used, packed = np.unique(self.who[rows], return_inverse=True)
-        if not len(rows) or used[-1] < 0:
-            return _nowhere(self.who[rows].shape, np.ones(len(rows), dtype=bool)), rows[:0]
-        empty, offered = int(used[0] < 0), self.offered[rows]
+        models, who, offered = self.models, self.who[rows], self.offered[rows]
+        if who.max(initial=-1) < 0:
+            return _nowhere(who.shape, np.ones(len(rows), dtype=bool)), rows[:0]
+        if not _supporting(models)[1]:  # only the NFs of these servers go together
+            used, packed = np.unique(who, return_inverse=True)
+            empty = int(used[0] < 0)
+            models, who = tuple(models[code] for code in used[empty:]), packed.reshape(who.shape) - empty
         reduced = np.isfinite(offered)
+        loads = offered if reduced.any() else None
         joint = solve_joint(
-            [self.models[code] for code in used[empty:]],
-            packed.reshape(offered.shape) - empty,
-            offered if reduced.any() else None,
-            coverage=how.coverage,
-            window_s=how.window_s,
-            first_only=first_only,
+            models, who, loads, coverage=how.coverage, window_s=how.window_s, first_only=first_only
         )
-        possible = np.where(reduced, joint.throughput_mpps / np.where(joint.load > 0.0, joint.load, 1.0), 0.0)
-        possible = np.where(reduced, possible, joint.throughput_mpps)
+        possible = joint.throughput_mpps
+        if loads is not None:
+            possible = np.where(reduced, possible / np.where(joint.load > 0.0, joint.load, 1.0), possible)
         places = Places(joint.throughput_mpps, joint.low_mpps, joint.high_mpps, possible, joint.converged)
         return places, rows[~joint.converged]
+
+
+@lru_cache(maxsize=64)
+def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], Indices, Floats]:
+    """Return the distinct models; each tenant's, -1 for nobody, and its offered load, NaN where saturated."""
+    models = tuple(dict.fromkeys(tenant.model for tenant in tenants))
+    code = {model: number for number, model in enumerate(models)}
+    loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in tenants]
+    return models, np.array([*(code[tenant.model] for tenant in tenants), -1]), np.array([*loads, np.nan])
+
+
+@lru_cache(maxsize=64)
+def _supporting(models: tuple[NFModel, ...]) -> tuple[NDArray[np.bool_], bool]:
+    """Return which models, and nobody, support the equilibrium, and whether all of them do on one server."""
+    responses = [model.response for model in models]
+    every = {None if response is None else response.pressure_names for response in responses}
+    return np.array([*(response is not None for response in responses), True]), len(every - {None}) == len(every) == 1
 
 
 def predict_members(members: Members, machine: str, how: PredictionOptions) -> PredictionBatch:
@@ -117,7 +132,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
     """
     whole = np.column_stack([members.target, members.places])
     _check_cores(members, whole)
-    servers = _Servers.of(members.models, [tenant.offered_mpps for tenant in members.tenants], whole)
+    servers = _Servers.of(members.tenants, whole)
     rates, jointly = _empty(members.target.shape), servers.jointly(how)
     made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
     slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
@@ -125,7 +140,8 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
     solved, moving = servers.solved(rows, how, first_only=True)
     rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
     rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~slow), moving]))
-    rates.put(rest, _composed(servers, rest, how))
+    if len(rest):
+        rates.put(rest, _composed(servers, rest, how))
     for row in np.flatnonzero(slow).tolist():
         answers = _answers(members.tenants, whole[row], machine, how)
         rates.put(row, _rates_of(answers, 0))
@@ -164,7 +180,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     Places
         NaN where a competitor lacks a metric the model reads, and at empty places.
     """
-    servers = _Servers.of([each.model for each in tenants], [each.offered_mpps for each in tenants], members)
+    servers = _Servers.of(tenants, members)
     jointly, sharing = servers.jointly(how), servers.sharing()
     places = _nowhere(members.shape, jointly)
     rows = np.flatnonzero(jointly & ~sharing)
@@ -175,7 +191,8 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     for row in np.flatnonzero(sharing).tolist():
         _put_sharing(places, row, _answers(tenants, members[row], machine, how))
     rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~sharing), moving]))
-    _put_composed(places, rest, servers, how)
+    if len(rest):
+        _put_composed(places, rest, servers, how)
     places.possible[members < 0] = np.nan
     return places
 
