@@ -129,9 +129,9 @@ class Rest:
     mpps: Floats
 
     @classmethod
-    def beginning(cls, begin: Floats, pace: Floats, waiting: Floats | None = None) -> "Rest":
+    def beginning(cls, begin: Floats, pace: Floats) -> "Rest":
         """Return the start of the rounds, at vectors of shape (servers, places, pressures), with space for results."""
-        waiting = np.ones(len(begin)) if waiting is None else waiting.copy()
+        waiting = np.ones(len(begin))
         vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
         vectors[0], status[:] = begin, _UNTOUCHED
         return cls(vectors, status, pace, waiting, np.zeros(pace.shape), np.full(pace.shape, np.nan))
@@ -139,6 +139,10 @@ class Rest:
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""
         return Rest(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
+
+    def restart(self, pace: Floats) -> None:
+        """Forget how the rounds ended, to go on from here at another pace."""
+        self.pace[:], self.status[:], self.mpps[:] = pace, _UNTOUCHED, np.nan
 
     def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
         """Write where the rounds of these servers ended."""

@@ -19,7 +19,7 @@ from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
 from slomo.equilibrium.settling import TRIES, ResponseTable, response_table
-from slomo.equilibrium.tables import Tables, flows_and_polled, read_mpps, vector_tables
+from slomo.equilibrium.tables import Tables, flows_and_polled, reader, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
@@ -234,7 +234,7 @@ def joint_vectors(
     here, count = present[:, :, 0], present.sum(axis=1, keepdims=True)
     neighbours = np.broadcast_to(count[:, :, 0] - 1.0, who.shape)[here]
     served = np.zeros((*who.shape, 1))
-    possible: Floats = read_mpps(responses, who[here], at_rest.pressure[here], neighbours)
+    possible = reader(responses, who[here], neighbours)(at_rest.pressure[here])
     served[here, 0] = np.multiply(at_rest.load[here], possible)
     added = waited(nfs.socket, at_rest.waiting)
     beside = np.maximum(at_rest.pressure - added, 0.0), added
@@ -285,7 +285,7 @@ def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     unread = read & np.isnan(rest.mpps)
     if unread.any():
         neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)[unread]
-        rest.mpps[unread] = read_mpps(nfs.responses, members[unread], rest.pressure[unread], neighbours)
+        rest.mpps[unread] = reader(nfs.responses, members[unread], neighbours)(rest.pressure[unread])
     mpps, alone = np.where(read, rest.mpps, 0.0), present & (count == 1)[:, None]
     if alone.any():
         mpps[alone] = nfs.solo_mpps[members[alone]]

@@ -3,7 +3,7 @@
 The constants of a set of NFs are computed once and cached for the sets last asked about.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
-from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, read_mpps, shared_socket, tables
+from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.error_shape import ErrorShape
@@ -38,6 +38,28 @@ _REPEATING, _MANY = 1_024, 0.8
 _FEW = 32
 #: Largest number of possible competitions per mix for a lookup table.
 _TABLE = 32
+
+
+class Asked:
+    """Servers that are solved together: the NF at each place, loads, and the occupancy of a full cache."""
+
+    def __init__(self, members: NDArray[np.int64], offered: Floats, full_kib: Floats) -> None:
+        self.members, self.offered, self.full_kib = members, offered, full_kib
+        self.reduced = bool(np.isfinite(offered).any())
+        self._present = members >= 0
+        self._read: Callable[[Floats], Floats] | None = None
+
+    def only(self, rows: NDArray[np.integer]) -> "Asked":
+        """Return the servers `rows`."""
+        return Asked(self.members[rows], self.offered[rows], self.full_kib[rows])
+
+    def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
+        """Read the throughput at `rest`, and return it over the smooth speed, shape (servers, places)."""
+        if self._read is None:
+            count = np.add.reduce(self._present, axis=1)
+            self._read = reader(responses, self.members[self._present], np.repeat(count - 1.0, count))
+        rest.mpps[self._present] = self._read(rest.pressure[self._present])
+        return np.where(self._present, rest.mpps / np.maximum(rest.speed, TINY), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,40 +158,34 @@ class ResponseTable:
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
-        back, saturated = None, not np.isfinite(offered).any()
-        if saturated:
+        back = None
+        if not np.isfinite(offered).any():
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
-        servers = members, offered, self.full_kib(members)
+        asked = Asked(members, offered, self.full_kib(members))
         rest = Rest.beginning(self.begin[members], np.ones(members.shape))
-        self.settled(servers, rest, tries, _LOOSE * TOLERANCE)
-        felt, pace = rest.pressure, self._pace(members, rest)
-        rest = Rest.beginning(rest.vector, pace, rest.waiting)
-        self.settled(servers, rest, tries, TOLERANCE)
+        self.settled(asked, rest, tries, _LOOSE * TOLERANCE)
+        felt = rest.pressure.copy()
+        rest.restart(asked.pace(self.responses, rest))
+        self.settled(asked, rest, tries, TOLERANCE)
         moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2)) & rest.converged
         if moved.any():
-            self._agreed(servers, rest, np.flatnonzero(moved), tries)
+            self._agreed(asked, rest, np.flatnonzero(moved), tries)
         return rest if back is None else rest.rows(back)
 
     def _agreed(
-        self,
-        servers: tuple[NDArray[np.int64], Floats, Floats],
-        rest: Rest,
-        left: NDArray[np.int64],
-        tries: Sequence[tuple[float, int]],
+        self, asked: Asked, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]
     ) -> None:
         """Correct the servers `left` of `rest` until the throughput read and the one solved for agree.
 
         Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
         channel, throughput falls with waiting more steeply than the rounds see.
         """
-        share, before = np.full(len(left), 0.5), np.zeros((len(left), servers[0].shape[1]))
+        mine, part = (asked, rest) if len(left) == len(rest.status) else (asked.only(left), rest.rows(left))
+        share, before = np.full(len(left), 0.5), np.zeros(part.pace.shape)
         for correction in range(_CORRECTIONS + 1):
-            mine, part = servers, rest
-            if len(left) < len(rest.status):
-                mine, part = (servers[0][left], servers[1][left], servers[2][left]), rest.rows(left)
-            change = self._pace(mine[0], part) / part.pace - 1.0
-            rest.mpps[left] = part.mpps
+            change = mine.pace(self.responses, part) / part.pace - 1.0
+            rest.put(left, part)
             apart = (np.abs(change) > _APART).any(axis=1) | ~part.converged
             if not apart.any():
                 return
@@ -178,31 +194,13 @@ class ResponseTable:
                 rest.status[left, 0] = 0.0
                 return
             share[(change * before).sum(axis=1) < 0.0] *= 0.5
-            mine, part, before = (mine[0][apart], mine[1][apart], mine[2][apart]), part.rows(apart), change
-            again = Rest.beginning(part.vector, part.pace * (1.0 + share[:, None] * change), part.waiting)
-            self.settled(mine, again, tries, TOLERANCE)
-            rest.put(left, again)
+            mine, part, before = mine.only(apart), part.rows(apart), change
+            part.restart(part.pace * (1.0 + share[:, None] * change))
+            self.settled(mine, part, tries, TOLERANCE)
 
-    def _pace(self, members: NDArray[np.int64], rest: Rest) -> Floats:
-        """Read the throughput at `rest`, and return it over the smooth speed, shape (servers, places)."""
-        present = members >= 0
-        count = np.add.reduce(present, axis=1)
-        neighbours = np.repeat(count - 1.0, count)
-        rest.mpps[present] = read_mpps(self.responses, members[present], rest.pressure[present], neighbours)
-        return np.where(present, rest.mpps / np.maximum(rest.speed, TINY), 1.0)
-
-    def settled(
-        self,
-        servers: tuple[NDArray[np.int64], Floats, Floats],
-        rest: Rest,
-        tries: Sequence[tuple[float, int]],
-        tolerance: float,
-    ) -> None:
-        """Run the rounds from `rest` to a tolerance, and write the result there.
-
-        `servers`: members, loads, and the occupancy of a full cache.
-        """
-        members, offered, full_kib = servers
+    def settled(self, asked: Asked, rest: Rest, tries: Sequence[tuple[float, int]], tolerance: float) -> None:
+        """Run the rounds from `rest` to a tolerance, and write the result there."""
+        members, offered, full_kib = asked.members, asked.offered, asked.full_kib
         loop = loop_for(len(members))
         if loop is None or not members.size:
             for begin in range(0, len(members), _LAID_OUT):
@@ -210,7 +208,7 @@ class ResponseTable:
                 here = self.laid_out(members[part], offered[part], rest.pace[part], full_kib[part])
                 come_to_rest(here, tries, rest.rows(part), tolerance)
             return
-        tables = self.table.rows, members, offered, bool(np.isfinite(offered).any()), rest.pace, self.numbers
+        tables = self.table.rows, members, offered, asked.reduced, rest.pace, self.numbers
         how = tolerance, full_kib, np.array(tries, dtype=float)
         loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
 

@@ -3,7 +3,7 @@
 Used by `slomo.equilibrium.server`; the first axis of every table is the NF.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -227,19 +227,25 @@ def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray
     )
 
 
-def read_mpps(
-    responses: tuple[ServerResponse, ...], who: NDArray[np.int64], pressure: Floats, neighbours: Floats
-) -> Floats:
-    """Return the throughput [Mpps] of NF `who[i]` under `pressure[i]` from a number of neighbours."""
+def reader(
+    responses: tuple[ServerResponse, ...], who: NDArray[np.int64], neighbours: Floats
+) -> Callable[[Floats], Floats]:
+    """Return a function that reads the throughput [Mpps] of NF `who[i]` under `pressure[i]` from `neighbours[i]`."""
     together = _side_by_side(responses) if len(who) < MANY else None
     if together is not None:
-        return together.predict_mpps(who, responses[0].inputs(pressure, neighbours))
-    mpps = np.zeros(len(who))
+        rows = together.rows(who)
+        return lambda pressure: rows.predict_mpps(responses[0].inputs(pressure, neighbours))
     order = np.argsort(who.astype(np.int16) if len(responses) < _SHORT else who, kind="stable")
     numbers, starts = np.unique(who[order], return_index=True)
-    for number, mine in zip(numbers.tolist(), np.split(order, starts[1:]) if len(who) else (), strict=True):
-        mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])
-    return mpps
+    every = [*zip(numbers.tolist(), np.split(order, starts[1:]) if len(who) else (), strict=True)]
+
+    def read(pressure: Floats) -> Floats:
+        mpps = np.zeros(len(who))
+        for number, mine in every:
+            mpps[mine] = responses[number].rows_mpps(pressure[mine], neighbours[mine])
+        return mpps
+
+    return read
 
 
 @lru_cache(maxsize=256)

@@ -116,10 +116,15 @@ class SideBySide:
         solo, top = np.array([model.solo_mpps for model in models]), np.array([model.top for model in models])
         return cls(scales.swapaxes(0, 1), np.array(inner), np.array(height), solo, top)
 
-    def predict_mpps(self, who: NDArray[np.int64], vectors: Floats) -> Floats:
-        """Return the throughput [Mpps] of model `who[i]` for row `vectors[i]`, as its own `predict_mpps` does."""
-        taken = _taken(vectors, self.scale.take(who, 1), self.inner.take(who, 0), self.height.take(who, 0))
-        return _left(self.solo_mpps[who], self.top[who], taken)
+    def rows(self, who: NDArray[np.int64]) -> "SideBySide":
+        """Return model `who[i]` as the i-th."""
+        whole = self.inner.take(who, 0), self.height.take(who, 0), self.solo_mpps[who], self.top[who]
+        return SideBySide(self.scale.take(who, 1), *whole)
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return the throughput [Mpps] of the i-th model for row `vectors[i]`, as its own `predict_mpps` does."""
+        taken = _taken(vectors, self.scale, self.inner, self.height)
+        return _left(self.solo_mpps, self.top, taken)
 
 
 def _taken(vectors: Floats, scale: Floats, inner: Floats, height: Floats) -> Floats:
