@@ -204,7 +204,7 @@ def _at_equilibrium(
         nobody = np.zeros(len(pressures))
         unlimited = SharedSocket(nobody + np.inf, nobody > 0.0, None, None, None)
         begin = np.vstack([table.start, nobody])[members]
-        asked = Asked(members, np.full(members.shape, np.inf), np.zeros(len(members)))
+        asked = Asked(members, np.full(members.shape, np.inf), np.zeros(len(members)), reduced=False)
         rest = Rest.beginning(begin, np.ones(members.shape))
         ResponseTable((), (), table, unlimited).settled(asked, rest, ((0.5, ROUNDS),), -1.0)
         pressure = rest.pressure

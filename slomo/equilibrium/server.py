@@ -149,7 +149,7 @@ def solve_joint(
     Raises
     ------
     MissingMetricError, ConfigurationError
-        As :func:`responses_of`.
+        As `slomo.equilibrium.settling.responses_of`.
     InvalidValueError
         For arrays that do not belong together, or a measurement of no length.
     """
@@ -180,7 +180,7 @@ def ranks(models: tuple[NFModel, ...]) -> NDArray[np.int64]:
 def canonical(
     rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return the canonical order of each server's places, and members and loads in that order; saturated is infinite."""
+    """Return the canonical order of places, and members and loads in that order; infinite ones are saturated."""
     whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     rows = np.arange(len(whole))[:, None]
     if offered_mpps is None:

@@ -41,17 +41,16 @@ _TABLE = 32
 
 
 class Asked:
-    """Servers that are solved together: the NF at each place, loads, and the occupancy of a full cache."""
+    """Servers that are solved together: NFs, loads (`reduced` if any is finite), and occupancy of a full cache."""
 
-    def __init__(self, members: NDArray[np.int64], offered: Floats, full_kib: Floats) -> None:
-        self.members, self.offered, self.full_kib = members, offered, full_kib
-        self.reduced = bool(np.isfinite(offered).any())
+    def __init__(self, members: NDArray[np.int64], offered: Floats, full_kib: Floats, *, reduced: bool) -> None:
+        self.members, self.offered, self.full_kib, self.reduced = members, offered, full_kib, reduced
         self._present = members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
-    def only(self, rows: NDArray[np.integer]) -> "Asked":
+    def only(self, rows: NDArray[np.int64]) -> "Asked":
         """Return the servers `rows`."""
-        return Asked(self.members[rows], self.offered[rows], self.full_kib[rows])
+        return Asked(self.members[rows], self.offered[rows], self.full_kib[rows], reduced=self.reduced)
 
     def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
         """Read the throughput at `rest`, and return it over the smooth speed, shape (servers, places)."""
@@ -158,11 +157,11 @@ class ResponseTable:
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
-        back = None
-        if not np.isfinite(offered).any():
+        back, reduced = None, bool(np.isfinite(offered).any())
+        if not reduced:
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
-        asked = Asked(members, offered, self.full_kib(members))
+        asked = Asked(members, offered, self.full_kib(members), reduced=reduced)
         rest = Rest.beginning(self.begin[members], np.ones(members.shape))
         self.settled(asked, rest, tries, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
@@ -173,9 +172,7 @@ class ResponseTable:
             self._agreed(asked, rest, np.flatnonzero(moved), tries)
         return rest if back is None else rest.rows(back)
 
-    def _agreed(
-        self, asked: Asked, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]
-    ) -> None:
+    def _agreed(self, asked: Asked, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]) -> None:
         """Correct the servers `left` of `rest` until the throughput read and the one solved for agree.
 
         Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
@@ -186,8 +183,8 @@ class ResponseTable:
         for correction in range(_CORRECTIONS + 1):
             change = mine.pace(self.responses, part) / part.pace - 1.0
             rest.put(left, part)
-            apart = (np.abs(change) > _APART).any(axis=1) | ~part.converged
-            if not apart.any():
+            apart = np.flatnonzero((np.abs(change) > _APART).any(axis=1) | ~part.converged)
+            if not len(apart):
                 return
             left, change, share, before = left[apart], change[apart], share[apart], before[apart]
             if correction == _CORRECTIONS:

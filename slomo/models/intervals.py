@@ -176,7 +176,8 @@ class ConformalCalibration(Stored):
         0.12
         """
         middle, size = self.shape.at_one(loss)
-        return float(np.abs(middle + size * (self.centre[kind] + self.spread[kind] * self.scores)).mean())
+        errors = np.abs(middle + size * (self.centre[kind] + self.spread[kind] * self.scores))
+        return float(np.add.reduce(errors)) / len(errors)
 
     def usual_errors(self, losses: Floats, kinds: NDArray[np.int64]) -> Floats:
         """Return :meth:`usual_error` of many answers, shape ``(n,)``."""

@@ -102,5 +102,7 @@ def kinds_in(row: Sequence[int]) -> list[int]:
     """
     here = [nf for nf in row if nf >= 0]
     alike = {nf: here.count(nf) for nf in here}
-    kinds = {nf: kind_of(len(here) - 1, max(n - (other == nf) for other, n in alike.items())) for nf in alike}
-    return [kinds.get(nf, UNKNOWN) for nf in row]
+    second, most = sorted((0, 0, *alike.values()))[-2:]
+    # beside one of the only commonest kind there is one less of it
+    mosts = {nf: max(most - 1, second) if count == most else most for nf, count in alike.items()}
+    return [kind_of(len(here) - 1, mosts[nf]) if nf >= 0 else UNKNOWN for nf in row]

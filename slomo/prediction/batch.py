@@ -97,9 +97,7 @@ class _Servers:
             models, who = tuple(models[code] for code in used[empty:]), packed.reshape(who.shape) - empty
         reduced = np.isfinite(offered)
         loads = offered if reduced.any() else None
-        joint = solve_joint(
-            models, who, loads, coverage=how.coverage, window_s=how.window_s, first_only=first_only
-        )
+        joint = solve_joint(models, who, loads, coverage=how.coverage, window_s=how.window_s, first_only=first_only)
         possible = joint.throughput_mpps
         if loads is not None:
             possible = np.where(reduced, possible / np.where(joint.load > 0.0, joint.load, 1.0), possible)

@@ -15,6 +15,7 @@ from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.wire import wire_gbps
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -38,6 +39,12 @@ class TenantModel:
     #: Least and most load that shared ports let through, from the intervals of the others; None if the ports limit
     #: nothing.
     through_ports_mpps: tuple[float, float] | None = None
+
+    @cached_property
+    def wanted_gbps(self) -> float:
+        """Line rate of its offered load, or else of its solo throughput [Gbit/s]."""
+        mpps = self.model.solo_mpps if self.offered_mpps is None else self.offered_mpps
+        return wire_gbps(self.workload.traffic.packet_size_b, mpps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +155,8 @@ class TenantModels:
         gbps = self.ports_gbps
         if gbps == math.inf or not self.tenants:
             return self
+        if possible_mpps is None and sum([each.wanted_gbps for each in self.tenants]) < (1.0 - 1e-9) * gbps:
+            return self  # nobody wants more than there is
         possible = possible_mpps or [each.model.solo_mpps for each in self.tenants]
         wanted = [
             most if each.offered_mpps is None else min(most, each.offered_mpps) if possible_mpps else each.offered_mpps

@@ -94,7 +94,7 @@ def test_models_side_by_side_answer_as_each_of_them(model) -> None:
     together, vectors = SideBySide.of([model, other]), rows(90, seed=7)[0]
     assert together is not None
     apart = [(model, other)[k].predict_mpps(row[np.newaxis])[0] for k, row in zip(who, vectors, strict=True)]
-    np.testing.assert_array_equal(together.predict_mpps(who, vectors), apart)
+    np.testing.assert_array_equal(together.rows(who).predict_mpps(vectors), apart)
     assert SideBySide.of([model, replace(other, feature_names=("L2MISS", "L3OCC", "traffic.packet_size"))]) is None
 
 

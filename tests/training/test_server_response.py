@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.equilibrium.server import Joint, joint_vectors, responses_of, solve_joint
+from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
+from slomo.equilibrium.settling import responses_of
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
