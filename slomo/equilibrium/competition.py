@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays
 from slomo.equilibrium.rounds import Rest
-from slomo.equilibrium.settling import Asked, ResponseTable, distinct_mixes, one_set_of_pressures
+from slomo.equilibrium.settling import ResponseTable, ServerGroup, distinct_mixes, one_set_of_pressures
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import basis_size, pressure_basis
@@ -204,9 +204,9 @@ def _at_equilibrium(
         nobody = np.zeros(len(pressures))
         unlimited = SharedSocket(nobody + np.inf, nobody > 0.0, None, None, None)
         begin = np.vstack([table.start, nobody])[members]
-        asked = Asked(members, np.full(members.shape, np.inf), np.zeros(len(members)), reduced=False)
+        group = ServerGroup(members, np.full(members.shape, np.inf), np.zeros(len(members)), reduced=False)
         rest = Rest.beginning(begin, np.ones(members.shape))
-        ResponseTable((), (), table, unlimited).settled(asked, rest, ((0.5, ROUNDS),), -1.0)
+        ResponseTable((), (), table, unlimited).settled(group, rest, ((0.5, ROUNDS),), -1.0)
         pressure = rest.pressure
     width = -(-len(names) // _WIDTH) * _WIDTH
     weight = np.zeros((len(profiles), basis_size(len(pressures)), width))

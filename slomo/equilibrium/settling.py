@@ -1,6 +1,6 @@
 """Solve servers to their fixed points, by the compiled loop if that pays, else in numpy; results are equal to the bit.
 
-The constants of a set of NFs are computed once and cached for the sets last asked about.
+The constants of a set of NFs are computed once and cached for the sets last group about.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -40,7 +40,7 @@ _FEW = 32
 _TABLE = 32
 
 
-class Asked:
+class ServerGroup:
     """Servers that are solved together: NFs, loads (`reduced` if any is finite), and occupancy of a full cache."""
 
     def __init__(self, members: NDArray[np.int64], offered: Floats, full_kib: Floats, *, reduced: bool) -> None:
@@ -48,9 +48,9 @@ class Asked:
         self._present = members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
-    def only(self, rows: NDArray[np.int64]) -> "Asked":
+    def only(self, rows: NDArray[np.int64]) -> "ServerGroup":
         """Return the servers `rows`."""
-        return Asked(self.members[rows], self.offered[rows], self.full_kib[rows], reduced=self.reduced)
+        return ServerGroup(self.members[rows], self.offered[rows], self.full_kib[rows], reduced=self.reduced)
 
     def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
         """Read the throughput at `rest`, and return it over the smooth speed, shape (servers, places)."""
@@ -161,24 +161,26 @@ class ResponseTable:
         if not reduced:
             members, back = distinct_mixes(members, len(self.models))
             offered = offered[: len(members)]
-        asked = Asked(members, offered, self.full_kib(members), reduced=reduced)
+        group = ServerGroup(members, offered, self.full_kib(members), reduced=reduced)
         rest = Rest.beginning(self.begin[members], np.ones(members.shape))
-        self.settled(asked, rest, tries, _LOOSE * TOLERANCE)
+        self.settled(group, rest, tries, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
-        rest.restart(asked.pace(self.responses, rest))
-        self.settled(asked, rest, tries, TOLERANCE)
+        rest.restart(group.pace(self.responses, rest))
+        self.settled(group, rest, tries, TOLERANCE)
         moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2)) & rest.converged
         if moved.any():
-            self._agreed(asked, rest, np.flatnonzero(moved), tries)
+            self._agreed(group, rest, np.flatnonzero(moved), tries)
         return rest if back is None else rest.rows(back)
 
-    def _agreed(self, asked: Asked, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]) -> None:
+    def _agreed(
+        self, group: ServerGroup, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]
+    ) -> None:
         """Correct the servers `left` of `rest` until the throughput read and the one solved for agree.
 
         Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
         channel, throughput falls with waiting more steeply than the rounds see.
         """
-        mine, part = (asked, rest) if len(left) == len(rest.status) else (asked.only(left), rest.rows(left))
+        mine, part = (group, rest) if len(left) == len(rest.status) else (group.only(left), rest.rows(left))
         share, before = np.full(len(left), 0.5), np.zeros(part.pace.shape)
         for correction in range(_CORRECTIONS + 1):
             change = mine.pace(self.responses, part) / part.pace - 1.0
@@ -195,9 +197,9 @@ class ResponseTable:
             part.restart(part.pace * (1.0 + share[:, None] * change))
             self.settled(mine, part, tries, TOLERANCE)
 
-    def settled(self, asked: Asked, rest: Rest, tries: Sequence[tuple[float, int]], tolerance: float) -> None:
+    def settled(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]], tolerance: float) -> None:
         """Run the rounds from `rest` to a tolerance, and write the result there."""
-        members, offered, full_kib = asked.members, asked.offered, asked.full_kib
+        members, offered, full_kib = group.members, group.offered, group.full_kib
         loop = loop_for(len(members))
         if loop is None or not members.size:
             for begin in range(0, len(members), _LAID_OUT):
@@ -205,7 +207,7 @@ class ResponseTable:
                 here = self.laid_out(members[part], offered[part], rest.pace[part], full_kib[part])
                 come_to_rest(here, tries, rest.rows(part), tolerance)
             return
-        tables = self.table.rows, members, offered, asked.reduced, rest.pace, self.numbers
+        tables = self.table.rows, members, offered, group.reduced, rest.pace, self.numbers
         how = tolerance, full_kib, np.array(tries, dtype=float)
         loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
 
