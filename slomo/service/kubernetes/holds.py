@@ -50,6 +50,8 @@ class _Held:
 
     version: str
     places: dict[str, _HeldPlace]
+    #: Whose it is: its node, with which the API server removes it.
+    owners: list[dict[str, Any]]
 
 
 _decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
@@ -120,7 +122,7 @@ class SharedHolds:
         """Write all places wanted on a node; return False if another replica changed them."""
         known, now_s = self._known.get(node), self._wall()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
-        answer = await self._write(node, places | self._wanted[node], "" if known is None else known.version)
+        answer = await self._write(node, places | self._wanted[node], known)
         if answer.status_code < 300:
             self._keep(node, msgspec.json.decode(answer.content, type=Lease))
             self.is_shared = True
@@ -135,18 +137,20 @@ class SharedHolds:
         await self._read(node)
         return False
 
-    async def _write(self, node: str, places: dict[str, _HeldPlace], version: str) -> httpx.Response:
+    async def _write(self, node: str, places: dict[str, _HeldPlace], known: _Held | None) -> httpx.Response:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         notes = {HELD: msgspec.json.encode(places).decode()}
         meta: dict[str, Any] = {"name": PREFIX + node, "labels": {LABEL: ""}, "annotations": notes}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta,
                 "spec": {"holderIdentity": "slomo", "leaseDurationSeconds": int(HOLD_S), "renewTime": now}}  # fmt: skip
-        view = self._view.nodes.get(node)
-        if view is not None and view.uid:  # the API server removes the Lease with its node
-            meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": view.uid}]
-        if not version:
+        if known is None:
+            view = self._view.nodes.get(node)
+            if view is not None and view.uid:
+                meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": view.uid}]
             return await self._watch.request("POST", self._path, body)
-        meta["resourceVersion"] = version
+        if known.owners:  # as they are: changing them may need more rights
+            meta["ownerReferences"] = known.owners
+        meta["resourceVersion"] = known.version
         return await self._watch.request("PUT", f"{self._path}/{PREFIX}{node}", body)
 
     async def _read(self, node: str) -> None:
@@ -167,7 +171,7 @@ class SharedHolds:
         except msgspec.MsgspecError as error:
             _LOG.warning("lease %s: %s: %s", lease.metadata.name, HELD, error)
             places = {}
-        self._known[node] = _Held(version, places)
+        self._known[node] = _Held(version, places, lease.metadata.owner_references or [])
         before = {} if known is None else known.places
         return {uid: place for uid, place in places.items() if before.get(uid) != place}
 

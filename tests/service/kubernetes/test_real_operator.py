@@ -78,7 +78,8 @@ def test_two_schedulers_with_a_replica_each_break_no_promise(plane: ControlPlane
     note(f"two schedulers: {len(pods)} pods in {took_s:.1f} s, {len(late)} promises broken, {len(leases)} leases")
 
     assert late == []
-    assert any(item["metadata"]["name"].startswith("slomo-hold-") for item in leases)
+    held = [item["metadata"] for item in leases if item["metadata"]["name"].startswith("slomo-hold-")]
+    assert {item["ownerReferences"][0]["name"] for item in held} == {item["name"][11:] for item in held} != set()
 
 
 def test_twenty_failovers(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:

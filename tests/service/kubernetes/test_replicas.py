@@ -210,9 +210,11 @@ def test_leases_go_with_their_node(start: Started) -> None:
     api = Leases()
     room = replica(start, api, 1)
     room.view.node_seen(KubernetesNode(Metadata(name="n0", uid="7-7", labels={MACHINE: "e5-2620v4"})))
-    asyncio.run(room.filter(pod("a", share="0.1"), ["n0"]))
-    owners = api.kept["slomo-hold-n0"]["metadata"]["ownerReferences"]
-    assert owners == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": "7-7"}]
+    for name in "ab":
+        asyncio.run(room.filter(pod(name, share="0.1"), ["n0"]))
+        lease = api.kept["slomo-hold-n0"]["metadata"]
+        assert lease["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": "7-7"}]
+    assert set(json.loads(lease["annotations"][HELD])) == {"a", "b"}
 
 
 @pytest.mark.parametrize("status", [403, 500])
