@@ -79,9 +79,11 @@ class ProfileDataset:
 
     @property
     def profiled_targets(self) -> tuple[str, ...]:
-        """The :attr:`targets` that occur outside mixes at reduced load."""
-        elsewhere = (self._frame[schema.PLAN] != Plan.MIX) | self._frame[schema.OFFERED].isna()
-        return tuple(map(str, self._frame.loc[elsewhere, schema.TARGET].unique()))
+        """The :attr:`targets` at full load; those of a network function that never had it, outside mixes."""
+        full = self._frame[schema.OFFERED].isna()
+        saturated = self._frame["nf"].isin(self._frame.loc[full, "nf"])
+        listed = full | (~saturated & (self._frame[schema.PLAN] != Plan.MIX))
+        return tuple(map(str, self._frame.loc[listed, schema.TARGET].unique()))
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ def _group_rows(group: _Group) -> list[Row]:
     for slot in range(tenants):
         turned = [rotate(record, slot) for record in group.records]
         if slot and any(math.isnan(record.target.throughput_mpps) for record in turned):
-            continue  # a recording that knows the target alone
+            continue  # a recording of the target alone
         row = measurement_row(summarise(turned, limit=group.limit), group.plan, _truth(group.records, slot))
         if slot:
             row |= _vector_columns("beside", _beside(turned))

@@ -219,7 +219,7 @@ def _environment(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
         raise ConfigurationError(f"{path}: the head of the dataset is damaged: {text[:60]!r}", hint=_RULED) from None
     environment = check_head(path, head)
     if head.get("digest", _short(canonical_json(environment))) != _short(canonical_json(environment)):
-        raise ConfigurationError(f"{path}: the head of the dataset is not what its digest says", hint=_DAMAGED)
+        raise ConfigurationError(f"{path}: the head of the dataset does not match its digest", hint=_DAMAGED)
     listed = str(head.get("rows", ""))
     return environment, [listed[at : at + 8] for at in range(0, len(listed), 8)]
 

@@ -171,7 +171,7 @@ def check_weight(whose: str, weight: float | None) -> None:
 def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]:
     """Return one or several values of a type, given as values, mappings, or texts for the field `short`.
 
-    Without `short`, texts stay texts. Raises InvalidValueError for anything else.
+    Without `short`, texts are returned unchanged. Raises InvalidValueError for anything else.
 
     Examples
     --------

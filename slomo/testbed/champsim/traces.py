@@ -35,8 +35,8 @@ MARKER = "worker_step"
 VERSION = 1
 _BUFFERS = 256  # of functions that have no setting for them: as much smaller as the caches are
 _FIRST_TRY = 60_000  # records from which the speed alone is guessed
-_SHARES = (0.08, 0.16, 0.28, 0.4, 0.55, 0.7, 0.85, 1.0)  # of a trace, where its cycles alone are looked at
-_MOST_PER_CYCLE = 3.6  # records: as much is recorded, and what is not needed left out
+_SHARES = (0.08, 0.16, 0.28, 0.4, 0.55, 0.7, 0.85, 1.0)  # of a trace, at which its solo cycles are read
+_MOST_PER_CYCLE = 3.6  # records per cycle: an upper bound; surplus records are dropped
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class DriftWatch:
     _last: tuple[float, Look] = (float("-inf"), Look())
 
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
-        """Return `measure`'s result and its provenance, once the machine did not change meanwhile.
+        """Return `measure`'s result and its provenance, as soon as the machine did not change during it.
 
         Raises UnstableMeasurementError if it changed every time, or the cache differs from the one at calibration.
         """
