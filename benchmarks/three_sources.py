@@ -3,7 +3,8 @@
 Kinds of workload: 64, 256, 512 and 1500 B, small and large flow tables; all of a mix share the machine's ports. A mix
 belongs to memory where its tenants together move more than 70 % of what the channel can, else to I/O where packets are
 larger than 64 B, else to cache; each third is drawn until it is full. Every family, baseline and the default learn the
-same runs (`--design`, `--runs` per kind) and the same calibration mixes; every tenant of a mix is judged. Of design
+same runs (`--design`, `--runs` per kind) and the same calibration mixes, drawn by what models of the profile say they
+contend for; every tenant of a mix is judged. Of design
 `sources` a quarter of the runs are at part load, which only whole servers can use: the others learn three quarters.
 Targets: default at most 2 % off in each, 90 % intervals hold 85 to 96 %, never more than 10 % worse than the best.
 
@@ -23,8 +24,9 @@ import numpy as np
 from slomo.evaluation.baselines import FORMS
 from slomo.evaluation.evaluate import Errors, evaluate
 from slomo.profiling.campaign.run import run_campaign
-from slomo.profiling.plans.basic import mixes_plan, pressure_plan, random_mix, stream_of
-from slomo.profiling.plans.plan import ExperimentPlan, combine
+from slomo.profiling.plans.basic import pressure_plan, random_mix, stream_of
+from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan
+from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
@@ -100,8 +102,9 @@ def learned(every: list[Workload], machine: Machine, given: argparse.Namespace) 
     """Run the profiles and the mixes that calibrate."""
     idle = part_load_runs(given.design, given.runs)
     pressure = pressure_plan(every, machine, given.design, runs=given.runs - idle, seed=given.seed)
-    mixes = mixes_plan(every, machine, given.calibration, stream="calibration", seed=given.seed)
-    measured = run(combine("three-sources", [pressure, mixes]), machine, given)
+    measured = run(pressure, machine, given)
+    mixes = mixes_by_source_plan(measured, given.calibration, machine, seed=given.seed)
+    measured = measured.merge(run(mixes, machine, given))
     if not idle:
         return measured
     return measured.merge(run(part_load_plan(measured, idle, machine=machine, seed=given.seed), machine, given))

@@ -33,6 +33,7 @@ from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
 from slomo.training.waiting import with_waiting
+from slomo.vocabulary.wire import wire_gbps
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -219,7 +220,8 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
     own_load = offered[:, 0]
-    full, served = np.isnan(own_load), np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
+    full = np.isnan(own_load) & ~_behind_full_ports(models, members, joint.throughput_mpps)
+    served = np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
     predicted = np.where(np.isnan(held_out_mpps), joint.throughput_mpps[:, 0], held_out_mpps)
     scored = calibrated_on(models, rows.chosen(full), predicted[full])
     result = (
@@ -231,6 +233,14 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
         return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
     return [_answering(model, arrivals=scores) for model in result]
+
+
+def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:
+    """Return the mixes that want more than the machine's ports carry: these hold tenants back, not the neighbours."""
+    stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
+    frames_b = np.array([*(float(model.workload.traffic.packet_size_b) for model in models), 0.0])
+    wanted: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
+    return wanted
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:

@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import InvalidValueError
+from slomo.errors import InvalidValueError, SlomoError
 from slomo.fleet.engine import on_engine
 from slomo.profiling.campaign.run import run_campaign
+from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import mixes_plan, named_mixes_plan, pressure_plan, solo_plan
 from slomo.profiling.plans.latency_plans import latency_plan
-from slomo.profiling.plans.plan import combine
+from slomo.profiling.plans.plan import ExperimentPlan, combine
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
 from slomo.profiling.plans.sources import DEFAULT_POINTS
+from slomo.records.dataset import ProfileDataset
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from slomo.profiling.campaign.progress import Progress
     from slomo.profiling.plans.basic import Stream
     from slomo.profiling.plans.designs import Design
-    from slomo.profiling.plans.plan import ExperimentPlan
-    from slomo.records.dataset import ProfileDataset
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
@@ -54,7 +54,10 @@ def plan_experiments(
     seed: int = 0,
     target_error: float | None = None,
 ) -> "ExperimentPlan":
-    """Return the first runs of :func:`profile`: with design ``adaptive`` only the fixed ones, and no part-load runs.
+    """Return the runs of :func:`profile` that are known before any is made, with mixes drawn at random.
+
+    :func:`profile` draws as many mixes by what they contend for, as its first runs tell. Runs at part load are not
+    among them, and with design ``adaptive`` only the fixed ones.
 
     Parameters
     ----------
@@ -111,7 +114,9 @@ def profile(
         Name, YAML file, or the machine itself.
     plan : {"all", "pressure", "solo", "mixes", "accelerator"}
         ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
-        network functions, mixes that set the width of intervals.
+        network functions, mixes that calibrate: a third each contend for cache, I/O and memory where the machine allows
+        it. Those of plan ``mixes`` are drawn at random, as are all where the profile does not tell what they contend
+        for; the dataset's environment says which, under ``mixes``.
     design : str or Design
         ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     runs : int, optional
@@ -172,7 +177,10 @@ def profile(
         if scheduler is not None:
             opened = engine = stack.enter_context(on_engine(opened, scheduler))
             running = replace(running, jobs=jobs or engine.workers)
-        measured = _measured(workloads_of(network_functions), host, wanted, running, opened)
+        workloads = workloads_of(network_functions)
+        measured = _measured(workloads, host, _first(wanted), running, opened)
+        if _has_mixes(workloads, wanted):
+            measured = _with_mixes(measured, workloads, host, wanted, running, opened)
         for name, following in _following(measured, host, wanted, running).items():
             beside = None if store is None else f"{store}.{name}"
             measured = measured.merge(run_campaign(following, opened, beside, running.jobs, running.progress))
@@ -195,6 +203,54 @@ def _measured(
     return result.dataset
 
 
+def _with_mixes(
+    measured: "ProfileDataset",
+    workloads: Sequence[Workload],
+    machine: "Machine",
+    wanted: PlanSettings,
+    running: RunSettings,
+    testbed: "Testbed",
+) -> "ProfileDataset":
+    """Add mixes that calibrate, drawn by what they contend for where the profile tells it, else at random.
+
+    A store that has a plan of this seed and stream goes on with it.
+    """
+    store = None if running.store is None else f"{running.store}.mixes"
+    plan = None if store is None else _kept_plan(store, machine, wanted)
+    if plan is None:
+        plan = _drawn_mixes(measured, workloads, machine, wanted)
+    mixes = run_campaign(plan, testbed, store, running.jobs, running.progress)
+    told = ProfileDataset(mixes.frame, mixes.environment | {"mixes": plan.name})
+    return measured.merge(told)
+
+
+def _drawn_mixes(
+    measured: "ProfileDataset", workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings
+) -> "ExperimentPlan":
+    """Return as many mixes as plan ``all`` always had."""
+    from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
+
+    stream: Stream = wanted.stream or "calibration"
+    seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
+    at_random = _mixes(workloads, machine, wanted.mix_count, stream, **seeded)
+    try:
+        return mixes_by_source_plan(measured, len(at_random), machine, stream=stream, **seeded)
+    except SlomoError as reason:  # hours of runs are not lost for it
+        return replace(at_random, name=f"mixes at random: {reason.message}")
+
+
+def _kept_plan(store: str, machine: "Machine", wanted: PlanSettings) -> "ExperimentPlan | None":
+    """Return the plan that a store of mixes is bound to, if it is of this request."""
+    if not Path(store).is_file():
+        return None
+    with CampaignStore(store) as opened:
+        if (stored := opened.settings().get("plan")) is None:
+            return None
+    plan = ExperimentPlan.from_dict(stored)
+    asked = (machine.name, wanted.seed, wanted.replicates, wanted.mix_count or len(plan))
+    return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
+
+
 def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "ExperimentPlan":
     """Return the runs of a plan that are known before any run is made."""
     seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
@@ -207,14 +263,20 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSett
     if wanted.plan == "mixes":
         return _mixes(workloads, machine, wanted.mix_count, wanted.stream or "test", **seeded)
     if wanted.design == ADAPTIVE:
-        return _adaptive(workloads, machine, wanted).sure()
-    idle = part_load_runs(wanted.design, wanted.runs)
-    runs = (wanted.runs or DEFAULT_POINTS) - idle if idle else wanted.runs
-    pressure = pressure_plan(workloads, machine, wanted.design, runs=runs, **seeded)
+        first = _adaptive(workloads, machine, wanted).sure()
+    else:
+        idle = part_load_runs(wanted.design, wanted.runs)
+        runs = (wanted.runs or DEFAULT_POINTS) - idle if idle else wanted.runs
+        first = pressure_plan(workloads, machine, wanted.design, runs=runs, **seeded)
     if not _has_mixes(workloads, wanted):
-        return pressure
+        return first
     mixes = _mixes(workloads, machine, wanted.mix_count, wanted.stream or "calibration", **seeded)
-    return combine("all", [pressure, mixes])
+    return combine("all", [first, mixes])
+
+
+def _first(wanted: PlanSettings) -> PlanSettings:
+    """Return what is measured first: a profile without mixes, which are drawn by it."""
+    return replace(wanted, mixes=0) if wanted.plan == "all" else wanted
 
 
 def _has_mixes(workloads: Sequence[Workload], wanted: PlanSettings) -> bool:
@@ -239,15 +301,12 @@ def _following(
 
 
 def _adaptive(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "AdaptivePlan":
-    """Return the adaptive plan, with the mixes that plan ``all`` adds."""
+    """Return the adaptive plan."""
     from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
 
     refuse_replicates(wanted.replicates)
-    besides = None
-    if _has_mixes(workloads, wanted):
-        besides = _mixes(workloads, machine, wanted.mix_count, wanted.stream or "calibration", seed=wanted.seed)
     error, most = wanted.target_error, wanted.runs
-    return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=wanted.seed, besides=besides)
+    return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=wanted.seed)
 
 
 def _mixes(

@@ -150,7 +150,7 @@ def test_the_dearer_of_two_equal_settings_is_avoided() -> None:
 
 def test_a_killed_campaign_resumes_to_the_same_dataset(tmp_path: Path) -> None:
     """A campaign that dies after 25 runs ends, resumed from its store, with the dataset of one that did not die."""
-    plan = AdaptivePlan((LPM,), TOY_MACHINE, AdaptiveSettings(1e-4, budget=28), toy_plan())
+    plan = AdaptivePlan((LPM,), TOY_MACHINE, AdaptiveSettings(1e-4, budget=28))
     whole = run_adaptive(plan, ToyTestbed())
     with pytest.raises(IncompleteCampaignError, match="the plug was pulled"):
         run_adaptive(plan, Interrupted(25), tmp_path / "store.sqlite", jobs=1)

@@ -227,18 +227,27 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
     arguments = _arguments(**given)
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
     reduced, _ = arguments.pop("reduced_mixes"), arguments.pop("scheduler")
-    plan = plan_experiments(**arguments)
+    plan, mixes = plan_experiments(**arguments), 0
     if save_plan is not None:
         write_durably(save_plan, json.dumps(plan.to_dict()) + "\n")
+    elif arguments["plan"] == "all":
+        known, plan = len(plan), plan_experiments(**arguments | {"mixes": 0})
+        mixes = (known - len(plan)) * plan.replicates
     described = describe_campaign(plan, testbed, store, jobs)
     contended, targets = arguments["plan"] in ("all", "pressure"), len(arguments["network_functions"])
     idle = part_load_runs(arguments["design"], arguments["runs"]) if contended else 0
     timed = len(LOADS) * (1 + PRESSURES) if latency else 0
-    more = targets * (idle + timed) + reduced
+    more = mixes + targets * (idle + timed) + reduced
     whole_s = described.with_more_s(more)
     compiles = testbed.name == "simulated" and not is_compiled()
     if as_json:
-        after = {"part_load_runs": idle * targets, "later_runs": more, "whole_s": whole_s, "compiles_first": compiles}
+        after = {
+            "mixes": mixes,
+            "part_load_runs": idle * targets,
+            "later_runs": more,
+            "whole_s": whole_s,
+            "compiles_first": compiles,
+        }
         emit_json({"dry_run": True, **described.to_dict(), **after})
     else:
         click.echo(str(described))
@@ -246,6 +255,10 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
             click.echo("  before that up to a minute to compile the simulator, once per installation")
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
+        if mixes:
+            click.echo(f"  then {mixes} mixes, a third each that contend for cache, I/O and memory, as far as they can")
+        if save_plan is not None and arguments["plan"] == "all":
+            click.echo("  its mixes are drawn at random: no profile tells yet what they contend for")
         if idle:
             click.echo(f"  then {idle} runs per network function at 15 to 95 % of what it served alone")
         if timed:
@@ -281,10 +294,13 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
                 "unconverged": len(dataset) - len(dataset.converged()),
                 "machine": arguments["machine"].name,
                 "targets": list(dataset.profiled_targets),
+                **({"mixes": dataset.environment["mixes"]} if "mixes" in dataset.environment else {}),
             }
         )
     else:
         note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+        if "mixes" in dataset.environment:
+            note(str(dataset.environment["mixes"]))
         if open_ended := len(dataset) - len(dataset.converged()):
             note(f"note: {open_ended} of them did not converge; they are kept, and train nothing")
 

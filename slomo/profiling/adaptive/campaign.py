@@ -39,7 +39,7 @@ POOL = 240
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """Network functions to profile adaptively, and additional fixed runs.
+    """Network functions to profile adaptively.
 
     Examples
     --------
@@ -54,8 +54,6 @@ class AdaptivePlan:
     machine: str
     #: For each of them.
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
-    #: Fixed additional runs, such as mixes that calibrate intervals.
-    besides: ExperimentPlan | None = None
     #: Settings to choose from; by default those of the grid.
     pool: Design = ()
 
@@ -69,7 +67,6 @@ class AdaptivePlan:
         name += f"beside up to {settings.instances}"
         runs = [run for target in self.targets for run in self.design(target).opening()]
         places = dict.fromkeys(run.colocation for run in runs)
-        places |= dict.fromkeys(self.besides.colocations if self.besides else ())
         return ExperimentPlan(name, tuple(places), seed=settings.seed)
 
     def design(self, target: Workload, testbed: Testbed | None = None) -> AdaptiveDesign:
@@ -85,7 +82,6 @@ def adaptive_plan(
     target_error: float | None = None,
     budget: int | None = None,
     seed: int = 0,
-    besides: ExperimentPlan | None = None,
 ) -> AdaptivePlan:
     """Return the plan for a machine, with defaults.
 
@@ -98,7 +94,7 @@ def adaptive_plan(
         **{name: value for name, value in given.items() if value is not None},
     )
     pool = sources(machine, max(POOL, settings.budget), seed, settings.instances)
-    return AdaptivePlan(tuple(dict.fromkeys(targets)), machine.name, settings, besides, pool)
+    return AdaptivePlan(tuple(dict.fromkeys(targets)), machine.name, settings, pool)
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ def run_adaptive(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> AdaptiveResult:
-    """Profile every target of a plan until its model is good enough, then make the fixed runs.
+    """Profile every target of a plan until its model is good enough.
 
     `plan`: targets, target error, budget. `testbed`, `store`, `jobs`, `progress`: as in
     `slomo.profiling.campaign.run.run_campaign`. Raises StoreError, IncompatibleMeasurementsError, UsageError,
@@ -139,7 +135,7 @@ def run_adaptive(
         campaign = _Campaign(plan, sure, opened, testbed, worker_count(testbed, jobs), progress or Silent())
         try:
             designs = [campaign.profile(target) for target in plan.targets]
-            records = [record for design in designs for record in design.records()] + campaign.run_besides()
+            records = [record for design in designs for record in design.records()]
         except KeyboardInterrupt:  # during a run or between two, while the next ones are chosen
             raise KeyboardInterrupt(campaign.farewell()) from None
         dataset = ProfileDataset.from_records(
@@ -190,10 +186,6 @@ class _Campaign:
             for run, record in zip(runs, self._answers(runs), strict=True):
                 design.tell(run, record)
         return design
-
-    def run_besides(self) -> list[RunRecord]:
-        besides = self.plan.besides
-        return [] if besides is None else self._answers(besides.runs())
 
     def _check(self, runs: Sequence[PlannedRun]) -> None:
         """Refuse in advance runs that the testbed cannot make."""

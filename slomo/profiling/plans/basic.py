@@ -137,6 +137,33 @@ def mixes_plan(
     >>> [len(colocation.competitors) for colocation in plan.colocations]
     [1, 2, 3, 1, 2, 3]
     """
+    drawn = drawn_mixes(nfs, machine, count, sizes, stream=stream, like=like, seed=seed)
+    if len(drawn) == count:
+        return ExperimentPlan(f"mixes-{stream}", tuple(drawn), replicates=replicates, seed=seed)
+    raise InvalidValueError(
+        f"mixes: {count} asked for, but {len(_workloads(nfs))} network functions in sizes {list(sizes)} give only "
+        f"about {len(drawn)} different ones for '{stream}'",
+        hint="ask for fewer, or give more network functions or sizes",
+    )
+
+
+def drawn_mixes(
+    nfs: Sequence[Workload | str],
+    machine: str | Machine,
+    count: int,
+    sizes: Sequence[int] = tuple(range(1, MOST_INSTANCES + 1)),
+    *,
+    stream: Stream = "test",
+    like: bool | None = None,
+    seed: int = 0,
+) -> list[Colocation]:
+    """Return the mixes of :func:`mixes_plan`, or all there are.
+
+    Examples
+    --------
+    >>> len(drawn_mixes(["lpm", "stats"], "e5-2620v4", 4)), len(drawn_mixes(["lpm"], "e5-2620v4", 1_000)) < 10
+    (4, True)
+    """
     chosen = _machine(machine)
     fitting = tuple(size for size in sizes if size < chosen.cores_per_socket)
     if count < 1 or not fitting or min(fitting) < 1 or stream not in STREAMS:
@@ -146,23 +173,17 @@ def mixes_plan(
         )
     kinds = _workloads(nfs)
     generator = np.random.default_rng([seed, 0x6D6978])
-    drawn_mixes: dict[str, Colocation] = {}
+    drawn: dict[str, Colocation] = {}
     wanted = _shapes(fitting, like=stream == "calibration" if like is None else like)
-    while wanted and len(drawn_mixes) < count:
-        for shape in tuple(wanted)[: count - len(drawn_mixes)]:
+    while wanted and len(drawn) < count:
+        for shape in tuple(wanted)[: count - len(drawn)]:
             mixes = (random_mix(kinds, chosen.name, shape.size, generator, like=shape.like) for _ in range(_DRAWS))
-            fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in drawn_mixes), None)
+            fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in drawn), None)
             if fresh is None:
                 wanted.remove(shape)  # (almost) all mixes of this shape are taken
             else:
-                drawn_mixes[fresh.key] = fresh
-    if len(drawn_mixes) == count:
-        return ExperimentPlan(f"mixes-{stream}", tuple(drawn_mixes.values()), replicates=replicates, seed=seed)
-    raise InvalidValueError(
-        f"mixes: {count} asked for, but {len(kinds)} network functions in sizes {list(fitting)} give only about "
-        f"{len(drawn_mixes)} different ones for '{stream}'",
-        hint="ask for fewer, or give more network functions or sizes",
-    )
+                drawn[fresh.key] = fresh
+    return list(drawn.values())
 
 
 def named_mixes_plan(
