@@ -109,7 +109,7 @@ class ServiceAnswers:
         waiting = _Waiting(question, raw, loop.create_future())
         self._waiting.append(waiting)
         if len(self._waiting) == 1:
-            loop.call_soon(self._flush)
+            loop.call_soon(self._gather, 1)
         return await waiting.answer
 
     def columns(self, questions: Questions) -> dict[str, Any]:
@@ -195,6 +195,13 @@ class ServiceAnswers:
                 return _PlainMachine(self.library, name)  # knows nobody; never kept, for callers choose the name
             self._machines[name] = _PlainMachine(self.library, name)
         return self._machines[name]
+
+    def _gather(self, before: int) -> None:
+        """Answer what waits once a turn of the event loop has brought no more questions, or enough wait."""
+        if before < len(self._waiting) < MOST_TOGETHER:
+            asyncio.get_running_loop().call_soon(self._gather, len(self._waiting))
+        else:
+            self._flush()
 
     def _flush(self) -> None:
         batch, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
