@@ -1,6 +1,6 @@
 """Solve servers to their fixed points, by the compiled loop if that pays, else in numpy; results are equal to the bit.
 
-The constants of a set of NFs are computed once and cached for the sets last group about.
+The constants of a set of NFs are computed once and cached for the sets last asked about.
 """
 
 from collections.abc import Callable, Sequence, Set

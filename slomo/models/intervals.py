@@ -8,9 +8,11 @@ so ranks are moved outwards (training-conditional validity: Vovk 2012).
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -176,15 +178,24 @@ class ConformalCalibration(Stored):
         0.12
         """
         middle, size = self.shape.at_one(loss)
-        errors = np.abs(middle + size * (self.centre[kind] + self.spread[kind] * self.scores))
-        return float(np.add.reduce(errors)) / len(errors)
+        scores, sums, centres, spreads = self._sums
+        shift, slope = middle + size * centres[kind], size * spreads[kind]
+        at = bisect_left(scores, -shift / slope)  # below it, an error is negative
+        return (shift * (len(scores) - 2 * at) + slope * (sums[-1] - 2.0 * sums[at])) / len(scores)
 
     def usual_errors(self, losses: Floats, kinds: NDArray[np.int64]) -> Floats:
         """Return :meth:`usual_error` of many answers, shape ``(n,)``."""
         middle, size = self.shape.at(losses)
-        spread = self.centre[kinds, None] + self.spread[kinds, None] * self.scores
-        errors: Floats = np.abs(middle[:, None] + size[:, None] * spread).mean(axis=1)
+        shift, slope = middle + size * self.centre[kinds], size * self.spread[kinds]
+        at, sums = np.searchsorted(self.scores, -shift / slope), np.array(self._sums[1])
+        errors: Floats = (shift * (self.count - 2 * at) + slope * (sums[-1] - 2.0 * sums[at])) / self.count
         return errors
+
+    @cached_property
+    def _sums(self) -> tuple[list[float], list[float], list[float], list[float]]:
+        """Scores, the sums of the first 0, 1, 2, ... of them, and centre and spread, as plain numbers."""
+        scores = self.scores.tolist()
+        return scores, [*accumulate(scores, initial=0.0)], self.centre.tolist(), self.spread.tolist()
 
     def missing(self, coverage: float) -> int:
         """Return how many more scores a finite interval of `coverage` needs.
