@@ -72,36 +72,37 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
-        scale = self._scale
-        if len(vectors) <= _CHUNK:
-            taken = _taken(vectors, scale, *self._halved)
-        else:
-            parts = [vectors[at : at + _CHUNK] for at in range(0, len(vectors), _CHUNK)]
-            taken = np.concatenate([_taken(part, scale, *self._halved) for part in parts])
-        return _left(self.solo_mpps, self.top, taken)
+        parts = [vectors[at : at + _CHUNK] for at in range(0, len(vectors), _CHUNK)] or [vectors]
+        taken = [_taken(part, self._limits, *self._units) for part in parts]
+        return _left(self.solo_mpps, self.top, taken[0] if len(taken) == 1 else np.concatenate(taken))
 
     @cached_property
-    def _scale(self) -> Floats:
-        """Constants of the features' scale (none below 0), in rows: low, high, typical, start, width."""
-        return np.array([np.maximum(self.low, 0.0), self.high, self.typical, self.start, self.width])
+    def _limits(self) -> Floats:
+        """Range of the features (none below 0) and where their scale turns, in rows: low, high, typical."""
+        return np.array([np.maximum(self.low, 0.0), self.high, self.typical])
 
     @cached_property
-    def _halved(self) -> tuple[Floats, Floats]:
-        """Offsets, slopes by feature, and heights; halved, as sigmoid(x) is (1 + tanh(x / 2)) / 2.
+    def _units(self) -> tuple[Floats, Floats, Floats]:
+        """Slopes by feature, offsets and heights of the units, over the logarithms of features.
 
-        At least two units: numpy adds the features of a single one in another order.
+        Halved, as sigmoid(x) is (1 + tanh(x / 2)) / 2. At least two units: numpy adds the features of a single one in
+        another order.
         """
         spare = max(2 - len(self.offset), 0)
-        inner = np.pad(np.vstack([self.offset, self.slope.T]), [(0, 0), (0, spare)])
-        return 0.5 * inner, np.pad(0.5 * self.height, (0, spare))
+        slope = self.slope / self.width
+        offset = self.offset - np.add.reduce(slope * self.start, axis=1)
+        return np.pad(0.5 * slope.T, [(0, 0), (0, spare)]), *(
+            np.pad(0.5 * e, (0, spare)) for e in (offset, self.height)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
     """Models of one shape evaluated in one pass; for few rows this takes a fifth of the time of five passes."""
 
-    scale: Floats
-    inner: Floats
+    limits: Floats
+    slope: Floats
+    offset: Floats
     height: Floats
     solo_mpps: Floats
     top: Floats
@@ -109,38 +110,35 @@ class SideBySide:
     @classmethod
     def of(cls, models: Sequence[MonotoneSensitivity]) -> "SideBySide | None":
         """Combine models; None if their features or numbers of units differ."""
-        if len({(model.feature_names, model._halved[1].shape) for model in models}) != 1:
+        if len({(model.feature_names, model._units[0].shape) for model in models}) != 1:
             return None
-        inner, height = zip(*[model._halved for model in models], strict=True)
-        scales = np.array([model._scale for model in models])
+        units = [np.array(each) for each in zip(*[model._units for model in models], strict=True)]
+        ranges = np.array([model._limits for model in models])
         solo, top = np.array([model.solo_mpps for model in models]), np.array([model.top for model in models])
-        return cls(scales.swapaxes(0, 1), np.array(inner), np.array(height), solo, top)
+        return cls(ranges.swapaxes(0, 1), *units, solo, top)
 
     def rows(self, who: NDArray[np.int64]) -> "SideBySide":
         """Return model `who[i]` as the i-th."""
-        whole = self.inner.take(who, 0), self.height.take(who, 0), self.solo_mpps[who], self.top[who]
-        return SideBySide(self.scale.take(who, 1), *whole)
+        units = self.slope.take(who, 0), self.offset.take(who, 0), self.height.take(who, 0)
+        return SideBySide(self.limits.take(who, 1), *units, self.solo_mpps[who], self.top[who])
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return the throughput [Mpps] of the i-th model for row `vectors[i]`, as its own `predict_mpps` does."""
-        taken = _taken(vectors, self.scale, self.inner, self.height)
+        taken = _taken(vectors, self.limits, self.slope, self.offset, self.height)
         return _left(self.solo_mpps, self.top, taken)
 
 
-def _taken(vectors: Floats, scale: Floats, inner: Floats, height: Floats) -> Floats:
+def _taken(vectors: Floats, limits: Floats, slope: Floats, offset: Floats, height: Floats) -> Floats:
     """Return the share of solo throughput that all units subtract, for every row."""
-    low, high, typical, start, width = scale
-    rows = logarithms(vectors, low, high, typical) - start
-    scaled = np.empty((len(rows), 1 + rows.shape[1]))
-    scaled[:, 0] = 1.0
-    np.divide(rows, width, out=scaled[:, 1:])
+    rows = logarithms(vectors, *limits)
     # added one by one: the last bits of a matrix product depend on the number of rows
-    if len(scaled) < MANY:
-        units = np.add.reduce(scaled[:, :, np.newaxis] * inner, axis=1)
+    if len(rows) < MANY:
+        units = np.add.reduce(rows[:, :, np.newaxis] * slope, axis=1)
     else:
-        units = scaled[:, :1] * inner[0]
-        for feature in range(1, len(inner)):
-            units += scaled[:, feature : feature + 1] * inner[feature]
+        units = rows[:, :1] * slope[0]
+        for feature in range(1, len(slope)):
+            units += rows[:, feature : feature + 1] * slope[feature]
+    units += offset
     np.tanh(units, out=units)
     units += 1.0
     units *= height
