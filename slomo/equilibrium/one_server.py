@@ -41,7 +41,7 @@ class OneServer:
     def __init__(self, models: Sequence[NFModel], offered_mpps: Sequence[float | None]) -> None:
         keys = [(model.workload.key, load or np.inf) for model, load in zip(models, offered_mpps, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__)
-        #: Models and loads in canonical order, and the place there of each NF asked about.
+        #: Models and loads in canonical order, and the place there of each NF asked about, which methods take.
         self.models = [models[i] for i in order]
         self.offered = [offered_mpps[i] for i in order]
         self.place = [order.index(i) for i in range(len(order))]
@@ -58,54 +58,60 @@ class OneServer:
         """Whether the rounds converged."""
         return bool(self.rest.status[0, 0] > 0.0)
 
-    def felt(self, number: int) -> Floats:
+    def felt(self, place: int) -> Floats:
         """Return the pressure of the others on an NF, shape ``(pressures,)``."""
-        pressure: Floats = self.pressure[0, self.place[number]]
+        pressure: Floats = self.pressure[0, place]
         return pressure
 
-    def may_move_more(self, number: int) -> bool:
+    def may_move_more(self, place: int) -> bool:
         """Return whether an NF's neighbours might move more past the cache than was measured beside it.
 
         Only then is :attr:`moved` computed, which takes half as long as the rounds.
         """
-        place = self.place[number]
         own = self.models[place].response
         others = [model.response for i, model in enumerate(self.models) if i != place]
         assert own is not None
         every = zip(*[other.moves_at_most for other in others if other is not None], strict=True)
         return any(sum(each) > limit for each, limit in zip(every, own.most_moved.limits, strict=True))
 
-    def possible_mpps(self, number: int) -> float:
+    def possible_mpps(self, place: int) -> float:
         """Return the throughput that an NF would serve if saturated [Mpps]."""
-        return self._possible(self.place[number])
+        if len(self.models) == 1:
+            return self.models[0].solo_mpps
+        mpps = self.rest.mpps
+        if np.isnan(mpps[0, place]):  # the rounds had no need to know
+            response = self._nfs.responses[self._numbers[place]]
+            felt, many = self.pressure[0, place : place + 1], np.array([len(self.models) - 1.0])
+            mpps[0, place] = response.rows_mpps(felt, many)[0]
+        return float(mpps[0, place])
 
-    def load_of(self, number: int) -> float:
+    def load_of(self, place: int) -> float:
         """Return an NF's utilisation: served over possible throughput."""
-        return self._load(self.place[number])
+        offered = self.offered[place]
+        return 1.0 if offered is None else min(max(offered / max(self.possible_mpps(place), TINY), LEAST_LOAD), 1.0)
 
-    def throughput_mpps(self, number: int) -> float:
+    def throughput_mpps(self, place: int) -> float:
         """Return an NF's served throughput [Mpps]."""
-        possible, offered = self._possible(self.place[number]), self.offered[self.place[number]]
+        possible, offered = self.possible_mpps(place), self.offered[place]
         return possible if offered is None else min(possible, offered)
 
-    def interval_mpps(self, number: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
+    def interval_mpps(self, place: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
         """Return both ends of the interval of an NF's throughput [Mpps], as in `solve_joint`."""
-        place = self.place[number]
         model, offered, shape, scores = self.models[place], self.offered[place], NO_ERRORS, (0.0, 0.0)
         response = model.response
         assert response is not None
         if len(self.models) > 1 or model.solo_is_carried:
-            (low, high), kind = scores_between(response.calibration, coverage), self.kind(number)
+            (low, high), kind = scores_between(response.calibration, coverage), self.kind(place)
             shape, scores = response.calibration.shape, (low[kind], high[kind])
-        ends = interval_of_one(self._possible(place), model.solo_mpps, shape, scores)
+        ends = interval_of_one(self.possible_mpps(place), model.solo_mpps, shape, scores)
         if offered is None:
             return ends
         spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
 
-    def kind(self, number: int) -> int:
+    def kind(self, place: int) -> int:
         """Return the kind of an NF's neighbourhood (`slomo.models.neighbourhood`)."""
-        return self._kinds[self.place[number]]
+        return self._kinds[place]
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
         """Return a bound on the distance to the fixed point, and whether it is proven (`slomo.equilibrium.bound`)."""
@@ -115,7 +121,7 @@ class OneServer:
     @cached_property
     def fixed_point(self) -> FixedPoints:
         """Result of the server's rounds, in canonical order."""
-        load = np.array([[self._load(place) for place in range(len(self.models))]])
+        load = np.array([[self.load_of(place) for place in range(len(self.models))]])
         return FixedPoints(self.pressure, load, self.rest.waiting)
 
     @cached_property
@@ -146,17 +152,3 @@ class OneServer:
     @cached_property
     def _kinds(self) -> list[int]:
         return kinds_in(self._numbers)
-
-    def _possible(self, place: int) -> float:
-        if len(self.models) == 1:
-            return self.models[0].solo_mpps
-        mpps = self.rest.mpps
-        if np.isnan(mpps[0, place]):  # the rounds had no need to know
-            response = self._nfs.responses[self._numbers[place]]
-            felt, many = self.pressure[0, place : place + 1], np.array([len(self.models) - 1.0])
-            mpps[0, place] = response.rows_mpps(felt, many)[0]
-        return float(mpps[0, place])
-
-    def _load(self, place: int) -> float:
-        offered = self.offered[place]
-        return 1.0 if offered is None else min(max(offered / max(self._possible(place), TINY), LEAST_LOAD), 1.0)

@@ -42,20 +42,20 @@ class Solved:
     def __init__(self, server: TenantModels, options: PredictionOptions) -> None:
         self.server, self.options = server, options
         self.sockets: dict[int, OneServer] = {}
-        #: Where each tenant is: (its socket, number there).
+        #: Where each tenant is: (its socket, place there).
         self.at: dict[int, tuple[OneServer, int]] = {}
         for socket, numbers in sorted(server.by_socket.items()):
             here = [server.tenants[number] for number in numbers]
             one = OneServer([tenant.model for tenant in here], [tenant.offered_mpps for tenant in here])
             self.sockets[socket] = one
             for i, number in enumerate(numbers):
-                self.at[number] = (one, i)
+                self.at[number] = (one, one.place[i])
 
     def vector(self, number: int) -> MetricVector:
         """Return the core-level vector of a tenant."""
         one, here = self.at[number]
         names, vectors = one.vectors
-        values = vectors[one.place[here]].tolist()
+        values = vectors[here].tolist()
         return MetricVector({n: v for n, v in zip(names, values, strict=True) if v == v}, scope=Scope.CORE)
 
     def possible_mpps(self, number: int) -> float:
@@ -124,7 +124,7 @@ class Solved:
             untold = doubted(self.server.tenants[number].model, self.options.coverage)
             carried = self.server.tenants[number].model.solo_is_carried and untold is not None
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
-        moved = moved_beside(one.moved, one.place[here])[0].tolist() if one.may_move_more(here) else ()
+        moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
         error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kind(here))
         verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
@@ -169,7 +169,7 @@ class Solved:
         names, vectors = self.at[number][0].vectors
         columns = [names.index(name) for name in response.pressure_names]
         others = [other for other in self.server.on(self.server.sockets[number]) if other != number]
-        felt = np.nan_to_num(vectors[[self.at[other][0].place[self.at[other][1]] for other in others]][:, columns])
+        felt = np.nan_to_num(vectors[[self.at[other][1] for other in others]][:, columns])
         shares: dict[str, Floats] = {}
         for other, values in zip(others, response.inputs(felt, np.ones(len(others))), strict=True):
             key = label(self.server.tenants[other].workload)

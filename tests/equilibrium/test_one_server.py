@@ -131,11 +131,12 @@ def test_an_nf_at_part_load_puts_on_others_what_its_short_queue_does(models):
     """Far below what it could serve, its vector is the one profiled there; offered more, that of a saturated one."""
     first, other = models[0], models[1]
     saturated = OneServer([other, first], [None, None])
+    mine, its = saturated.place
     without = replace(first, response=replace(first.response, part_load=None))
-    low, high = (factor * saturated.possible_mpps(1) for factor in (0.3, 3.0))
-    idle, full = (OneServer([other, model], [None, low]).felt(0) for model in (first, without))
+    low, high = (factor * saturated.possible_mpps(its) for factor in (0.3, 3.0))
+    idle, full = (OneServer([other, model], [None, low]).felt(mine) for model in (first, without))
     assert (idle < full).any()
-    np.testing.assert_allclose(OneServer([other, first], [None, high]).felt(0), saturated.felt(0), rtol=1e-9)
+    np.testing.assert_allclose(OneServer([other, first], [None, high]).felt(mine), saturated.felt(mine), rtol=1e-9)
 
 
 LOADS = st.none() | st.floats(0.05, 4.0)
@@ -149,11 +150,11 @@ def test_one_server_is_a_row_of_many(models, tenants, coverage):
     members, offered = np.array([numbers]), np.array([[np.nan if load is None else load for load in loads]])
     many = solve_joint(models, members, offered, coverage=coverage)
     one = OneServer([models[number] for number in numbers], loads)
-    for i in range(len(tenants)):
-        assert one.throughput_mpps(i) == many.throughput_mpps[0, i]
-        assert one.interval_mpps(i, coverage) == (many.low_mpps[0, i], many.high_mpps[0, i])
-        assert one.load_of(i) == many.load[0, i]
-        assert (one.felt(i) == many.pressure[0, i]).all()
+    for i, place in enumerate(one.place):
+        assert one.throughput_mpps(place) == many.throughput_mpps[0, i]
+        assert one.interval_mpps(place, coverage) == (many.low_mpps[0, i], many.high_mpps[0, i])
+        assert one.load_of(place) == many.load[0, i]
+        assert (one.felt(place) == many.pressure[0, i]).all()
     assert one.bound(prove=False) == (many.bound[0], many.proven[0])
 
 

@@ -88,12 +88,10 @@ class MonotoneSensitivity(Stored, kind="monotone"):
         Halved, as sigmoid(x) is (1 + tanh(x / 2)) / 2. At least two units: numpy adds the features of a single one in
         another order.
         """
-        spare = max(2 - len(self.offset), 0)
-        slope = self.slope / self.width
+        spare, slope = max(2 - len(self.offset), 0), self.slope / self.width
         offset = self.offset - np.add.reduce(slope * self.start, axis=1)
-        return np.pad(0.5 * slope.T, [(0, 0), (0, spare)]), *(
-            np.pad(0.5 * e, (0, spare)) for e in (offset, self.height)
-        )
+        offset, height = (np.pad(0.5 * each, (0, spare)) for each in (offset, self.height))
+        return np.pad(0.5 * slope.T, [(0, 0), (0, spare)]), offset, height
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +110,10 @@ class SideBySide:
         """Combine models; None if their features or numbers of units differ."""
         if len({(model.feature_names, model._units[0].shape) for model in models}) != 1:
             return None
-        units = [np.array(each) for each in zip(*[model._units for model in models], strict=True)]
-        ranges = np.array([model._limits for model in models])
+        slope, offset, height = (np.array(each) for each in zip(*[model._units for model in models], strict=True))
+        limits = np.array([model._limits for model in models]).swapaxes(0, 1)
         solo, top = np.array([model.solo_mpps for model in models]), np.array([model.top for model in models])
-        return cls(ranges.swapaxes(0, 1), *units, solo, top)
+        return cls(limits, slope, offset, height, solo, top)
 
     def rows(self, who: NDArray[np.int64]) -> "SideBySide":
         """Return model `who[i]` as the i-th."""
