@@ -91,13 +91,13 @@ class ControlLoop:
     controller : Controller
         Who decides.
     settings : Patience
-        How patiently.
+        Times and limits of the loop.
     receipts : path, optional
         Folder of receipts.
     on_escalation : callable, optional
-        Told the tenants that this machine cannot serve, once each time they change.
+        Called with the tenants that this machine cannot serve, once each time they change.
     on_alarm : callable, optional
-        Told what failed, once when an alarm begins, and an empty text when it ends.
+        Called with the failure when an alarm begins, and with an empty text when it ends.
     """
 
     def __init__(

@@ -120,9 +120,9 @@ def conformal_score(value: float, calibration: Floats, generator: np.random.Gene
     """Return the normal score of an error among calibration errors: standard normal if it has their distribution.
 
     Ties, and the rank among the calibration errors, are drawn at random, which makes the score exact for any
-    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That holds over all
-    draws of calibration errors; one draw of few may be low, so shares of fewer than :data:`MANY` are moved outwards by
-    half of their standard deviation.
+    distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That holds on
+    average over draws of calibration errors. A single small draw may understate them, so with fewer than :data:`MANY`
+    errors the rank is moved outwards by half of its standard deviation.
 
     Parameters
     ----------

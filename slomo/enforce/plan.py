@@ -266,7 +266,7 @@ def _setting(request: str, number: int, item: Assignment, machine: Machine) -> T
             f"'{request}': {item.workload} on hyper-thread {item.thread} of core {item.core}, needed a core of its own",
             hint="acting knows cores only: place with threads_per_core 1, or pin hyper-threads by hand",
         )
-    decided = asdict(item)  # fields that placement has learned to decide are taken over as they come
+    decided = asdict(item)  # fields that placement decides, too, are taken over unchanged
     bandwidth = decided.get("memory_bandwidth_percent")
     return TenantSetting(
         f"{request}/{item.workload}/{number}",

@@ -260,7 +260,7 @@ def distinct_mixes(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.i
     code = (members + 1) @ (kinds + 1) ** np.arange(places)
     if space > _TABLE * len(members):
         _, first, back = np.unique(code, return_index=True, return_inverse=True)
-    else:  # few enough possible ones for a table, which is several times faster than sorting
+    else:  # few enough possible values for a lookup table, which is several times faster than sorting
         seen = np.full(space, -1, dtype=np.int64)
         seen[code] = np.arange(len(code))
         occurring = np.flatnonzero(seen >= 0)

@@ -15,7 +15,7 @@ from slomo.vocabulary.wire import wire_gbps
 def ports_full(
     models: Sequence[NFModel], who: NDArray[np.int64], offered_mpps: Floats | None = None
 ) -> NDArray[np.bool_]:
-    """Return where shared ports may limit an NF, so that it leaves a part of its resources to others.
+    """Return where shared ports may limit an NF, so that it uses less of the other resources.
 
     Parameters
     ----------

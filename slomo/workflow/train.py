@@ -70,7 +70,7 @@ def train(
     ConfigurationError
         For models in `start` of several machines, or of this one.
     InvalidValueError
-        For neither dataset nor `start`, or for what does not go with `start`.
+        Without dataset and `start`, or for an option that `start` excludes.
     UnknownNameError
         For a model or target there is none of.
     """

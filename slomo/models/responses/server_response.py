@@ -45,7 +45,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     applicability : Applicability
         Pressures beside it that were measured.
     full_kib : float
-        What all NFs together hold, at the least, where they ask for more than the cache has [KiB]; 0 where not known.
+        Least occupancy of all NFs together when their demand exceeds the cache [KiB]; 0 where not known.
     arrivals : ndarray, shape (n,)
         Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load.
     most_moved : MostMoved

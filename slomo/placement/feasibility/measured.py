@@ -91,7 +91,7 @@ class MeasuredRates:
         members : ndarray of int, shape (places,)
             Numbers of the tenants.
         needed_mpps : ndarray, shape (places,)
-            What each is promised, 0 for nothing.
+            Promised throughput of each; 0 without a promise.
         """
         known = self._known.get(tuple(sorted(members.tolist())), {})
         promised = {tenant: need for tenant, need in sorted(zip(members.tolist(), needed_mpps, strict=True)) if need}

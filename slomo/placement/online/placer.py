@@ -320,7 +320,7 @@ class Placer:
         document : mapping
             A snapshot.
         keep_at_risk : bool
-            Keep what runs where it runs though it does not hold by the models of now, and name it.
+            Leave requests where they run even if their promise no longer holds by the present models, and list them.
 
         Returns
         -------

@@ -27,7 +27,7 @@ class Run:
     Parameters
     ----------
     generator : TrafficGenerator, optional
-        Sends to NFs whose throughput a generator tells.
+        Sends packets to NFs whose throughput is measured at a generator.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from slomo.testbed.host.nf.definition import Steadiness
 from slomo.testbed.host.nf.readings import FunctionReadings
 
-_FEWEST = 2  # rates per stretch that have a median worth comparing
+_FEWEST = 2  # number of rates per stretch from which its median can be compared
 _POLL_S = 0.02
 _MAD_TO_SIGMA = 1.4826  # for normally distributed values
 _MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean, for the same

@@ -49,7 +49,7 @@ class HostTenant:
     mark : RunMark
         Whose it is.
     generator : TrafficGenerator, optional
-        Sends to it, where its throughput is what a generator gets back.
+        Sends its packets, if its throughput is measured at a generator.
     """
 
     def __init__(
