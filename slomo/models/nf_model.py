@@ -153,7 +153,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
                 hint=f"install the plug-in that trained it, or ask another model: {', '.join(self.sensitivity)}",
             )
         if name not in self.sensitivity:
-            raise UnknownNameError(f"trained model of '{self.workload.nf}'", name, self.sensitivity)
+            raise UnknownNameError("trained model", name, self.sensitivity, where=f"of '{self.workload.nf}'")
         return self.sensitivity[name]
 
     def inputs(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> Floats:

@@ -45,7 +45,7 @@ class ServerSetting:
                 )
         for mask in self.ways or ():
             if mask <= 0:
-                raise InvalidValueError(f"way mask {mask:#x}, needed one with at least one way")
+                raise InvalidValueError(f"way mask {mask:#x}, needed one way or more", hint="0x3 is ways 0 and 1")
         for percent in self.bandwidth_percent or ():
             if not 0.0 < percent <= 100.0:
                 raise InvalidValueError(f"memory bandwidth of {percent:g} %, needed above 0 to 100")

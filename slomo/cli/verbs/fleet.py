@@ -52,7 +52,7 @@ def profile(
 
     wanted, fleet = _plan(plan), load_fleet(hosts)
     if out is None and not dry_run:
-        raise UsageError("there is no place for the dataset", hint="add --out profile.parquet, or --dry-run")
+        raise UsageError("no file is named for the dataset", hint="add --out profile.parquet, or --dry-run")
     store = store or f"{out or plan}.runs.sqlite"
     own = own_network_functions(nf_files)
     if dry_run:

@@ -129,9 +129,7 @@ def command(
     if given["target"] is None:
         from slomo.errors import UsageError
 
-        raise UsageError(
-            "no network function is asked about", hint="add --target NF, or --from mixes.parquet --to predicted.parquet"
-        )
+        raise UsageError("no target is named", hint="add --target NF, or --from mixes.parquet --to predicted.parquet")
     place = None if figure is None else figure_path(figure)
     if service is not None:
         prediction = predicted(service, explain=explain, given=given)

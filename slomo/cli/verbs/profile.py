@@ -145,7 +145,7 @@ def command(
     given["target_error"] = _target_error(given["target_error"], given["design"])
     if out is None and not dry_run:
         raise UsageError(
-            "there is no place for the dataset", hint="add --out profile.parquet, or --dry-run to see what would run"
+            "no file is named for the dataset", hint="add --out profile.parquet, or --dry-run to see what would run"
         )
     store = store or (None if out is None else f"{out.rstrip('/')}.runs.sqlite")
     if save_plan is not None and not dry_run:
