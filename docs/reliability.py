@@ -68,7 +68,7 @@ After this page you know what slomo keeps when something breaks, what you then s
 
 Every call of a writer passes one place, `tests/faults/seam.c`: Python's, SQLite's and Arrow's. `make test` tries a
 sample, `make faults` tries every call with every fault. *Wrong* counts the cases in which something acknowledged was
-lost, something could not be read, a temporary file was left after the next run, or the message did not name the file. A call
+lost, something could not be read, a temporary file remained after a run, or the message did not name the file. A call
 that cannot have a fault (a read on a full disk, an interrupted rename) goes well, and counts as a case.
 
 | What fails | What is kept | What you see | Cases | Wrong | Date, commit |

@@ -53,7 +53,7 @@ VALUES = [
     ("profile lpm --seed -1 --out {tmp}/p.parquet", 2, "'--seed'", "from 0 to"),
     ("profile lpm --jobs -2 --out {tmp}/p.parquet", 2, "'--jobs'", "from 0 to"),
     ("profile lpm --runs two --out {tmp}/p.parquet", 2, "'two' is not a whole number", "--help"),
-    ("profile lpm", 2, "no place for the dataset", "--out"),
+    ("profile lpm", 2, "no file is named for the dataset", "--out"),
     ("profile lpm --out {tmp}/p.xlsx", 2, "'.xlsx'", ".parquet"),
     ("profile lpm --source {dataset} --out {tmp}/p.parquet", 2, "--source", "replay"),
     ("predict --target lpm --with stats:8 --models {models}", 2, "cores", "9"),
