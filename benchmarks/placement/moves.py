@@ -6,8 +6,8 @@ throughput served of throughput promised (ANAT), less an outage per move.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 ...
     python benchmarks/placement/moves.py DIR --seed 11 --json moves.json
-    python benchmarks/placement/moves.py --seed 11 --share 0.05 --churn 0.2     three functions made by hand; a fifth
-                                                                                of the tenants leaves and comes per tick
+    python benchmarks/placement/moves.py --seed 31 --draws 3 --share 0.05 --churn 0.05 --tenants 150 --hours 1.5 --batch
+        three functions made by hand; a twentieth of the tenants leaves per tick, as many come and are placed together
 """
 
 import argparse
@@ -36,10 +36,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, nargs="?", help="what prepare.py wrote")
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--draws", type=int, default=1, help="seeds from --seed on, averaged")
     parser.add_argument("--tenants", type=int, default=100, help="present on average")
     parser.add_argument("--hours", type=float, default=3.0)
     parser.add_argument("--stay-h", type=float, default=1.0, help="mean time a tenant stays")
     parser.add_argument("--churn", type=float, help="share of the tenants that leaves and comes per tick, not --stay-h")
+    parser.add_argument("--batch", action="store_true", help="place those who come in one tick together")
     parser.add_argument("--every-s", type=float, default=600.0)
     parser.add_argument("--outage-s", type=float, default=1.0, help="for which a moved tenant serves nothing")
     parser.add_argument("--share", type=float, action="append", help="budget of a tick, repeatable; many by default")
@@ -50,14 +52,14 @@ def main() -> int:
     library = (
         ModelLibrary([nf_model(nf) for nf in FUNCTIONS]) if by_hand else ModelLibrary.load(given.directory / "models")
     )
-    events = comings_and_goings(library, given)
+    draws = [comings_and_goings(library, given, given.seed + draw) for draw in range(given.draws)]
     lines = [("admit only" if share == 0.0 else "plan afresh" if share is None else f"{share:.0%} a tick", share, 0.0)
              for share in given.share or BUDGETS]  # fmt: skip
     lines += [] if given.share else [(f"{cost:g} servers a move", None, cost) for cost in COSTS]
     print(f"{'budget':20}{'servers':>9}{'afresh':>8}{'over':>8}{'moved/h':>9}{'outage':>9}{'broken':>8}", flush=True)
     rows = []
     for name, share, cost in lines:
-        row = {"budget": name, **played(library, events, given, share, cost)}
+        row = {"budget": name, **averaged([played(library, events, given, share, cost) for events in draws])}
         over = f"{100 * row['over']:7.1f}%{100 * row['moved_per_hour']:8.1f}%{100 * row['outage']:8.3f}%"
         print(f"{name:20}{row['servers']:9.1f}{row['afresh']:8.1f}{over}{row['broken']:>8}", flush=True)
         rows.append(row)
@@ -66,10 +68,16 @@ def main() -> int:
     return 0
 
 
-def comings_and_goings(library: ModelLibrary, given: argparse.Namespace) -> list[Event]:
+def averaged(rows: list[dict]) -> dict:
+    """Return the means over draws, and how many servers more than afresh there are in all of them."""
+    row = {name: float(np.mean([each[name] for each in rows])) for name in rows[0] if name != "broken"}
+    return {**row, "over": row["servers"] / row["afresh"] - 1.0, "broken": ", ".join(each["broken"] for each in rows)}
+
+
+def comings_and_goings(library: ModelLibrary, given: argparse.Namespace, seed: int) -> list[Event]:
     machine = library.machines[0]
     nfs = sorted({key.split("@")[0] for key in library.workloads(machine) if not key.startswith("synthetic")})
-    generator = np.random.default_rng(given.seed)
+    generator = np.random.default_rng(seed)
     per_s = given.tenants / (3600.0 * given.stay_h)
     ticks = int(3600.0 * given.hours / given.every_s)
     new = given.tenants + ticks * int((given.churn or 0.0) * given.tenants)
@@ -79,7 +87,7 @@ def comings_and_goings(library: ModelLibrary, given: argparse.Namespace) -> list
     requests = [Request(f"r{i}", nf, SLO(min_share=share)) for i, (nf, share) in enumerate(drawn)]
     if given.churn is not None:
         return replaced(requests, generator, given)
-    return list(arrivals(requests, per_s=per_s, mean_stay_s=3600.0 * given.stay_h, seed=given.seed))
+    return list(arrivals(requests, per_s=per_s, mean_stay_s=3600.0 * given.stay_h, seed=seed))
 
 
 def replaced(requests: list[Request], generator: np.random.Generator, given: argparse.Namespace) -> list[Event]:
@@ -105,8 +113,8 @@ def played(
     used, fresh, moved, present, placed_s = [], [], 0, [], 0.0
     tick, queue = given.every_s, [event for event in events if event.time_s <= end]
     while tick <= end:
-        while queue and queue[0].time_s <= tick:
-            happen(placer, queue.pop(0))
+        due, queue = [e for e in queue if e.time_s <= tick], [e for e in queue if e.time_s > tick]
+        happen(placer, due, batch=given.batch)
         if share != 0.0:
             most = None if share is None else int(share * len(placer.requests))
             moved += len(reoptimise(placer, 0.0, max_moves=most, cost_per_move=cost).moves)
@@ -125,17 +133,22 @@ def played(
         broken = f"{len({item.request for item in judged.violations})}/{judged.placed}"
     return {
         "servers": float(np.mean(used)), "afresh": float(np.mean(fresh)),
-        "over": float(np.sum(used) / np.sum(fresh) - 1.0),
         "moved_per_hour": moved / float(np.mean(present)) / given.hours,
         "outage": moved * given.outage_s / placed_s, "broken": broken,
     }  # fmt: skip
 
 
-def happen(placer: Placer, event: Event) -> None:
-    if event.arrives:
-        placer.admit(event.request)
-    elif event.request.id in {request.id for request in placer.requests}:
-        placer.remove(event.request.id)
+def happen(placer: Placer, events: list[Event], *, batch: bool) -> None:
+    """Let tenants go and come, in order; with `batch`, those who come are placed together after the others went."""
+    for event in events:
+        if not event.arrives and event.request.id in {request.id for request in placer.requests}:
+            placer.remove(event.request.id)
+        elif event.arrives and not batch:
+            placer.admit(event.request)
+    gone = {event.request.id for event in events if not event.arrives}
+    come = [event.request for event in events if event.arrives and event.request.id not in gone]
+    if batch and come:
+        placer.place_all(come)
 
 
 if __name__ == "__main__":

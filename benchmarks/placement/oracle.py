@@ -33,7 +33,7 @@ class Truth:
         self.tolerance = tolerance
         self._seed, self._own = seed, {machine.name: machine for machine in machines}
         self._beds: dict[str, SimulatedTestbed] = {}
-        self._seen: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
+        self._seen: dict[tuple[str, tuple[str, ...]], dict[str, list[tuple[float, float]]]] = {}
 
     @property
     def runs(self) -> int:
@@ -42,6 +42,21 @@ class Truth:
 
     def rates(self, machine: str, mix: Sequence[Workload]) -> dict[str, float]:
         """Return the least throughput of each workload of a mix [Mpps]."""
+        return {key: min(mpps for mpps, _ in readings) for key, readings in self._run(machine, mix).items()}
+
+    def means(self, machine: str, mix: Sequence[Workload]) -> dict[str, tuple[float, float]]:
+        """Return the mean throughput of the equal tenants of each workload, and its standard error [Mpps].
+
+        Equal tenants of a mix serve the same; what they differ by in one run is the run's scatter.
+        """
+        found = {}
+        for key, readings in self._run(machine, mix).items():
+            mpps, errors = np.transpose(readings)
+            found[key] = float(mpps.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
+        return found
+
+    def _run(self, machine: str, mix: Sequence[Workload]) -> dict[str, list[tuple[float, float]]]:
+        """Return throughput and standard error of every tenant, by workload [Mpps]."""
         ordered = tuple(sorted(mix, key=lambda item: item.key))
         key = (machine, tuple(item.key for item in ordered))
         if key not in self._seen:
@@ -52,10 +67,11 @@ class Truth:
                 Colocation(machine, ordered[0] if full else None, ordered[1:] if full else ordered), seed=self._seed
             )
             phase = record.beside if full else record.alone
-            least_mpps: dict[str, float] = {}
+            readings: dict[str, list[tuple[float, float]]] = {}
             for item, sample in zip(ordered, phase.tenants, strict=True):
-                least_mpps[item.key] = min(least_mpps.get(item.key, np.inf), sample.throughput_mpps)
-            self._seen[key] = least_mpps
+                error = sample.standard_errors["throughput_mpps"]
+                readings.setdefault(item.key, []).append((sample.throughput_mpps, error))
+            self._seen[key] = readings
         return self._seen[key]
 
     def solo(self, machine: str, workload: Workload) -> float:

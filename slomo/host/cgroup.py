@@ -7,6 +7,7 @@ The knobs are ``group:NAME`` and ``file:NAME/FILE`` below a hierarchy, ``enabled
 
 import contextlib
 import errno
+import functools
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -48,10 +49,11 @@ class CgroupKnobs:
 
     def __init__(self, root: Path = Path("/sys/fs/cgroup"), processes: Path = Path("/proc")) -> None:
         self.root, self._processes = Path(root), processes
+        self._roots: dict[str, Path] = {}
 
-    @property
+    @functools.cached_property
     def version(self) -> int:
-        """Return 2 for the unified hierarchy, else 1."""
+        """2 for the unified hierarchy, else 1."""
         return 2 if (self.root / "cgroup.controllers").exists() else 1
 
     def hierarchy(self, controller: str) -> str:
@@ -76,11 +78,17 @@ class CgroupKnobs:
         try:
             if name.startswith("/") or (self.version == 1 and first not in _CONTROLLERS):
                 raise PermissionError(errno.EPERM, f"is in none of the hierarchies {', '.join(_CONTROLLERS)}")
-            return below((self.root / hierarchy).resolve(), rest if hierarchy else name)
+            return below(self._resolved(hierarchy), rest if hierarchy else name)
         except PermissionError as problem:
             raise InvalidValueError(
                 f"control group '{name}' {problem.strerror}", hint="name one below the root, without '..' or links"
             ) from None
+
+    def _resolved(self, hierarchy: str) -> Path:
+        """Return a hierarchy's own folder, which may be a link."""
+        if hierarchy not in self._roots:
+            self._roots[hierarchy] = (self.root / hierarchy).resolve()
+        return self._roots[hierarchy]
 
     def read(self, knob: str) -> str | None:
         """Return what a knob holds."""
@@ -161,8 +169,9 @@ class CgroupKnobs:
         target = self.path(group) / "cgroup.procs" if group else self.root / "cgroup.procs"
         self._put(target, pid)
         members = [] if left is None else (self.path(left) / "cgroup.procs").read_text(encoding="ascii").split()
+        parents: dict[str, str] = {}
         for member in members:
-            if _descends(member, pid):
+            if _descends(member, pid, parents):
                 with contextlib.suppress(ProcessLookupError):
                     self._put(target, member)
 
@@ -181,12 +190,13 @@ class CgroupKnobs:
             os.close(descriptor)
 
 
-def _descends(pid: str, ancestor: str) -> bool:
+def _descends(pid: str, ancestor: str, parents: dict[str, str]) -> bool:
+    """Return whether a process descends from another one; `parents` remembers what was read."""
     while pid not in ("0", "1"):
-        fields = stat_fields(int(pid))
-        if fields is None:
-            return False
-        pid = fields[1]
+        if pid not in parents:
+            fields = stat_fields(int(pid))
+            parents[pid] = "0" if fields is None else fields[1]
+        pid = parents[pid]
         if pid == ancestor:
             return True
     return False

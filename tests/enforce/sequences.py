@@ -226,9 +226,10 @@ def play(kind: str, seed: int, folder: Path, length: int = 12) -> Outcome:
     with machine(kind, folder) as it:
         before, edits, killed = it.state(), {}, set()
         journals = folder / "journal"
+        journal = Journal(journals)
         for _ in range(length):
             kind_of_step = draw.choices(["apply", "go on", "undo", "foreign"], [4, 2, 3, 1])[0]
-            receipts = Journal(journals).receipts(still_open=True)
+            receipts = journal.receipts(still_open=True)
             if kind_of_step == "foreign":
                 if it.foreign:
                     name = draw.choice(sorted(it.foreign))
@@ -246,14 +247,15 @@ def play(kind: str, seed: int, folder: Path, length: int = 12) -> Outcome:
                 outcome.done[kind_of_step] += 1
             except KilledError:
                 outcome.done["kill"] += 1
-                killed |= {receipt.identifier for receipt in Journal(journals).receipts(still_open=True)}
+                journal = Journal(journals)  # the next process opens the file anew
+                killed |= {receipt.identifier for receipt in journal.receipts(still_open=True)}
             except SlomoError as problem:
                 outcome.done["refused"] += 1
                 if kind_of_step == "undo" and going_on is not None:
                     outcome.broken.append(f"undo refused: {problem.message}")
-            outcome.broken += _lost(it, Journal(journals), edits, killed)
+            outcome.broken += _lost(it, journal, edits, killed)
         for _ in range(3):
-            for receipt in draw.sample(left := Journal(journals).receipts(still_open=True), len(left)):
+            for receipt in draw.sample(left := journal.receipts(still_open=True), len(left)):
                 with contextlib.suppress(SlomoError):
                     undo(receipt, it.backend)
         left = Journal(journals).receipts(still_open=True)

@@ -5,7 +5,7 @@ Every refusal is an OSError with the kernel's number, and its reason stands in `
 
 import errno
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 UNLIMITED_AMD = 2048
@@ -84,9 +84,8 @@ class ResctrlModel:
 
     # -- carried through files
     def to_text(self) -> str:
-        state = {name: asdict(group) for name, group in self.groups.items()}
         rest = [self.last, self.io_enabled, self.io_mask, self.busy_left, self.dead]
-        return json.dumps({"flavour": asdict(self.flavour), "groups": state, "rest": rest})
+        return json.dumps({"flavour": self.flavour, "groups": self.groups, "rest": rest}, default=vars)
 
     @classmethod
     def from_text(cls, text: str) -> "ResctrlModel":
