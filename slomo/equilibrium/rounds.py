@@ -134,7 +134,9 @@ class Rest:
         waiting = np.ones(len(begin))
         vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
         vectors[0], status[:] = begin, _UNTOUCHED
-        return cls(vectors, status, pace, waiting, np.zeros(pace.shape), np.full(pace.shape, np.nan))
+        mpps = np.empty(pace.shape)
+        mpps.fill(np.nan)
+        return cls(vectors, status, pace, waiting, np.zeros(pace.shape), mpps)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""

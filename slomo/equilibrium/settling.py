@@ -167,9 +167,10 @@ class ResponseTable:
         felt = rest.pressure.copy()
         rest.restart(group.pace(self.responses, rest))
         self.settled(group, rest, tries, TOLERANCE)
-        moved = (np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)).any(axis=(1, 2)) & rest.converged
-        if moved.any():
-            self._agreed(group, rest, np.flatnonzero(moved), tries)
+        moved = np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)
+        left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
+        if len(left):
+            self._agreed(group, rest, left, tries)
         return rest if back is None else rest.rows(back)
 
     def _agreed(
@@ -181,20 +182,21 @@ class ResponseTable:
         channel, throughput falls with waiting more steeply than the rounds see.
         """
         mine, part = (group, rest) if len(left) == len(rest.status) else (group.only(left), rest.rows(left))
-        share, before = np.full(len(left), 0.5), np.zeros(part.pace.shape)
+        share, before = np.full((len(left), 1), 0.5), np.zeros((1, 1))
         for correction in range(_CORRECTIONS + 1):
             change = mine.pace(self.responses, part) / part.pace - 1.0
-            rest.put(left, part)
-            apart = np.flatnonzero((np.abs(change) > _APART).any(axis=1) | ~part.converged)
+            if part is not rest:
+                rest.put(left, part)
+            apart = np.flatnonzero(np.logical_or.reduce(np.abs(change) > _APART, axis=1) | ~part.converged)
             if not len(apart):
                 return
-            left, change, share, before = left[apart], change[apart], share[apart], before[apart]
             if correction == _CORRECTIONS:
-                rest.status[left, 0] = 0.0
+                rest.status[left[apart], 0] = 0.0
                 return
             share[(change * before).sum(axis=1) < 0.0] *= 0.5
-            mine, part, before = mine.only(apart), part.rows(apart), change
-            part.restart(part.pace * (1.0 + share[:, None] * change))
+            left, share, before = left[apart], share[apart], change[apart]
+            mine, part = mine.only(apart), part.rows(apart)
+            part.restart(part.pace * (1.0 + share * before))
             self.settled(mine, part, tries, TOLERANCE)
 
     def settled(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]], tolerance: float) -> None:
@@ -208,8 +210,13 @@ class ResponseTable:
                 come_to_rest(here, tries, rest.rows(part), tolerance)
             return
         tables = self.table.rows, members, offered, group.reduced, rest.pace, self.numbers
-        how = tolerance, full_kib, np.array(tries, dtype=float)
+        how = tolerance, full_kib, _as_array(tuple(tries))
         loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
+
+
+@lru_cache(maxsize=16)
+def _as_array(tries: tuple[tuple[float, int], ...]) -> Floats:
+    return np.array(tries, dtype=float)
 
 
 @lru_cache(maxsize=1024)

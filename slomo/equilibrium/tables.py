@@ -234,7 +234,13 @@ def reader(
     together = _side_by_side(responses) if len(who) < MANY else None
     if together is not None:
         rows = together.rows(who)
-        return lambda pressure: rows.predict_mpps(responses[0].inputs(pressure, neighbours))
+        inputs = responses[0].inputs(np.zeros((len(who), len(responses[0].pressure_names))), neighbours)
+
+        def read_together(pressure: Floats) -> Floats:
+            inputs[:, : pressure.shape[1]] = pressure
+            return rows.predict_mpps(inputs)
+
+        return read_together
     order = np.argsort(who.astype(np.int16) if len(responses) < _SHORT else who, kind="stable")
     numbers, starts = np.unique(who[order], return_index=True)
     every = [*zip(numbers.tolist(), np.split(order, starts[1:]) if len(who) else (), strict=True)]

@@ -136,7 +136,8 @@ class Answers:
         socket = server.sockets[number]
         if socket != server.nic_socket:
             reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")
-        reasons += self._beyond_ports
+        if server.setting.port_gbps is not None:
+            reasons += self._beyond_ports
         if not reasons:
             return prediction
         interval = prediction.interval
