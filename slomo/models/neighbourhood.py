@@ -62,6 +62,9 @@ def beside(members: NDArray[np.integer]) -> Kinds:
     >>> [NEIGHBOURHOODS[kind] for kind in beside(np.array([[3, 3, -1], [3, 4, -1], [0, -1, -1]]))]
     ['2 like', '2 unlike', '1']
     """
+    if len(members) < _FEW:
+        here = [[nf for nf in row if nf >= 0] for row in members.tolist()]
+        return np.array([kind_of(len(row), max(map(row.count, row), default=0)) for row in here], dtype=np.int64)
     places = members.shape[1]
     if places == 0:
         return np.full(len(members), UNKNOWN, dtype=np.int64)
