@@ -4,6 +4,7 @@
 #   make test    set up, then style, types, floors and every test; changes no package of the machine
 #   make native  install what the native network functions are built from (DPDK; Debian, root): their tests run then
 #   make kube-tools   build the Kubernetes scheduler that a test runs (20 minutes, needs Go; once)
+#   make demo-models  train the models of slomo serve --demo anew, after a change of the datasets or of what is stored
 #   make axe     fetch axe-core, with which a test looks for faults of access on every page (needs npm; once)
 #   make numa-guest   enforce plans in an emulated machine with two memory nodes (Debian's kernel and QEMU; root; 2 minutes)
 #   make fuzz    many more mutated files for every reader, command and path of the service (EXAMPLES=330 of each; a quarter of an hour)
@@ -25,7 +26,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: lock sbom audit reproducible faults numa-guest kube-tools axe demo test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean
+.PHONY: lock sbom audit reproducible faults numa-guest kube-tools axe demo demo-models test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
@@ -136,6 +137,9 @@ papers: $(VENV)/.runtime
 
 datasets: $(VENV)/.runtime
 	$(BIN)/python datasets/make.py
+
+demo-models: $(VENV)/.runtime
+	$(BIN)/python datasets/demo_models.py
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py

@@ -1,10 +1,14 @@
 """A demonstration service: models of the shipped datasets, and a cluster of two machine types with requests.
 
-Everything is made once and stored in the user's cache; later starts take a second.
+The models are shipped (`make demo-models` trains them), and unpacked once to the user's cache.
 """
 
+import contextlib
+import hashlib
 import os
 import random
+import tempfile
+import zipfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -14,34 +18,57 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.errors import ConfigurationError
-from slomo.records.catalog import catalog
+from slomo.models.library import ModelLibrary
+from slomo.records.shipped import shipped_folder
 from slomo.service.api.cluster import as_request
 from slomo.service.door.bodies import Observation, PlacementRequest
 from slomo.service.state import journal
 from slomo.vocabulary.defaults import FORMER_DEFAULT
-from slomo.workflow.train import train
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
 
 #: Requests of the demonstration, and servers of each machine type.
 REQUESTS, SERVERS = 90, 14
+#: The shipped models, beside the shipped datasets.
+ARCHIVE = "demo-models.zip"
 Say = Callable[[str], None]
 
 
 def demo_folder() -> Path:
-    """Return the folder of the demonstration's models."""
-    return _cache() / f"demo-models-{version('slomo')}"
+    """Return the folder of the demonstration's models, one per state of the shipped ones."""
+    archive = shipped_folder() / ARCHIVE
+    named = hashlib.sha256(archive.read_bytes()).hexdigest()[:12] if archive.is_file() else version("slomo")
+    return _cache() / f"demo-models-{named}"
 
 
 def demo_models(say: Say) -> Path:
-    """Return the folder of models of the shipped datasets, trained on the first call.
+    """Return the folder of models of the shipped datasets, unpacked on the first call, or trained if none are shipped.
+
+    Raises ConfigurationError if the datasets are missing, too.
+    """
+    folder, archive = demo_folder(), shipped_folder() / ARCHIVE
+    if (folder / "library.json").is_file():
+        return folder
+    if archive.is_file():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as made, zipfile.ZipFile(archive) as opened:
+            opened.extractall(Path(made) / "models")
+            with contextlib.suppress(OSError):  # another process was first
+                os.replace(Path(made) / "models", folder)
+        return folder
+    trained(say).save(folder)
+    return folder
+
+
+def trained(say: Say) -> ModelLibrary:
+    """Return models trained on the shipped datasets.
 
     Raises ConfigurationError if the datasets are missing.
     """
-    folder = demo_folder()
-    if (folder / "library.json").is_file():
-        return folder
+    from slomo.records.catalog import catalog
+    from slomo.workflow.train import train
+
     datasets = [entry.load() for entry in catalog() if entry.name.startswith("slomo-")]
     if not datasets:
         raise ConfigurationError("the shipped datasets are not here", hint="set SLOMO_DATASETS to their folder")
@@ -50,8 +77,7 @@ def demo_models(say: Say) -> Path:
     library = train(datasets[0], models=[FORMER_DEFAULT])
     for dataset in datasets[1:]:
         library = library.merge(train(dataset, models=[FORMER_DEFAULT]))
-    library.save(folder)
-    return folder
+    return library
 
 
 def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from slomo.service.opening import Opening
 from slomo.service.settings import ServiceSettings
 
 #: Message while models are trained.
-PREPARING = "models of the shipped datasets are trained, once: about half a minute"
+PREPARING = "the demonstration's models are unpacked, once; where none are shipped they are trained, half a minute"
 #: Largest number of connections; more are answered with 503. File descriptors reserved for other uses.
 MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 

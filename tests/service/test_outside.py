@@ -21,7 +21,10 @@ import yaml
 from slomo.cli.main import main
 from slomo.client import AsyncClient, Client, ServiceError
 from slomo.errors import ConfigurationError, UsageError
+from slomo.models.library import ModelLibrary
 from slomo.placement.problem.request import SLO, Request
+from slomo.records.catalog import catalog
+from slomo.service.demo import demo_folder, demo_models
 from slomo.service.server import serve
 from slomo.service.settings import ServiceSettings
 from tests.service.conftest import Running
@@ -268,6 +271,21 @@ def test_while_models_are_made_the_port_is_open_and_says_so(models_folder: Path,
         servers[0].should_exit = True
         thread.join(30.0)
     assert not thread.is_alive()
+
+
+def test_the_demonstration_needs_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shipped models are unpacked, once; they are those of the shipped datasets."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said: list[str] = []
+    folder = demo_models(said.append)
+    assert demo_models(said.append) == folder == demo_folder()
+    library = ModelLibrary.load(folder)
+    datasets = [entry.load() for entry in catalog() if entry.name.startswith("slomo-")]
+    expected = {(name, target): item.solo_mpps(target, name)
+                for item in datasets for name in item.machines for target in item.profiled_targets}  # fmt: skip
+    assert {key: library[key].solo_mpps for key in library} == pytest.approx(expected)
+    assert said == []
+    assert [path.name for path in tmp_path.glob("slomo/*")] == [folder.name]
 
 
 def test_models_that_cannot_be_made_end_the_service_with_the_reason(tmp_path: Path) -> None:

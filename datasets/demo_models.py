@@ -1,0 +1,30 @@
+"""Train the models of `slomo serve --demo` on the shipped datasets, and pack them beside those.
+
+    python datasets/demo_models.py
+
+`make demo-models` runs this, half a minute. The wheel has the archive, so that the demonstration needs no learner.
+"""
+
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from slomo.service.demo import ARCHIVE, trained
+
+FOLDER = Path(__file__).parent
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Write a folder's files as an archive: the same bytes for the same files."""
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in sorted(item for item in folder.rglob("*.json") if item.name != "superseded.json"):
+            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+            opened.writestr(entry, path.read_bytes(), zipfile.ZIP_LZMA)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        trained(lambda text: print(text, file=sys.stderr)).save(made)
+        pack(Path(made), FOLDER / ARCHIVE)
+    print(FOLDER / ARCHIVE)
