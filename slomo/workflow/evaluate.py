@@ -191,12 +191,13 @@ def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkF
 
 
 def calibration_mixes(dataset: "ProfileDataset") -> int:
-    """Return the number of mixes of a dataset in the half with which :func:`profile` calibrates intervals.
+    """Return the number of a dataset's mixes at full load in the half with which :func:`profile` calibrates intervals.
 
     Models that learned them are better on them than on new mixes, in error and in coverage.
     """
     mixes = dataset.select(plan="mix")
-    places = mixes.frame.drop_duplicates("run_key").index
+    reduced = mixes.frame.loc[mixes.frame["offered_mpps"].notna(), "run_key"]
+    places = mixes.frame[~mixes.frame["run_key"].isin(reduced)].drop_duplicates("run_key").index
     targets = {key: mixes.workload(key) for key in mixes.targets}
     colocations = (
         Colocation("", targets[mixes.frame["target"].iloc[row]], mixes.competitors(int(row))) for row in places

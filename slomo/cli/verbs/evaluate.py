@@ -89,9 +89,9 @@ def command(
         _learn(budgets, profile, given, figure=figure, report=report, as_json=as_json)
         return
     _refuse_without_budgets(profile=profile, figure=figure)
-    evaluation = _evaluated(**given)
+    evaluation, doubt = _evaluated(**given)
     if report is not None:
-        _write_report(evaluation, report)
+        _write_report(evaluation, report, doubt)
     if as_json:
         emit_json(evaluation.to_dict())
         return
@@ -162,7 +162,8 @@ def _evaluated(
     nf_files: tuple[str, ...],
     scheduler: str | None,
     **given: Any,
-) -> "Evaluation":
+) -> tuple["Evaluation", str]:
+    """Return the evaluation, and what speaks against its figures."""
     from slomo.cli.progress import announce_compilation
     from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset
@@ -174,15 +175,17 @@ def _evaluated(
     common: dict[str, Any] = {"models": names or None, "coverage": chosen.coverage, "compat": compat}
     if dataset is not None:
         mixes_read = find_dataset(dataset)
+        doubt = ""
         if overlap := calibration_mixes(mixes_read):
-            note(
-                f"note: {overlap} of these mixes are of the half that is learned and calibrates intervals; "
-                "if the models learned them, error and coverage flatter"
+            doubt = (
+                f"{overlap} of these mixes belong to the half from which training learns and calibrates intervals; "
+                "if it did, error and coverage look better than on new mixes"
             )
-        return evaluate(library, mixes_read, machine=given["machine"], **common)
+            note(f"note: {doubt}")
+        return evaluate(library, mixes_read, machine=given["machine"], **common), doubt
     announce_compilation()
     with ProgressBar("running mixes") as bar:
-        return evaluate(
+        evaluation = evaluate(
             library,
             machine=given["machine"] or (chosen.machine if chosen.machine in library.machines else None),
             mixes=mixes,
@@ -195,10 +198,10 @@ def _evaluated(
             scheduler=scheduler,
             **common,
         )
+    return evaluation, ""
 
 
-def _write_report(evaluation: "Evaluation", path: str) -> None:
-
+def _write_report(evaluation: "Evaluation", path: str, doubt: str) -> None:
     from slomo.evaluation.baselines import default_of
     from slomo.report.html import render_html
     from slomo.report.sections import (
@@ -216,6 +219,5 @@ def _write_report(evaluation: "Evaluation", path: str) -> None:
         sections.append(sources_section(evaluation))
     if evaluation.reliability:
         sections.append(reliability_section(evaluation))
-    write_durably(
-        path, render_html(f"Predictions on {evaluation.machine}", sections, headline=headline(evaluation, shown))
-    )
+    facts = headline(evaluation, shown)
+    write_durably(path, render_html(f"Predictions on {evaluation.machine}", sections, headline=facts, lead=doubt))
