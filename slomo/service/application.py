@@ -166,8 +166,9 @@ class Service:
         return kept
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
-        """Log who changed, or tried to change, what."""
-        if method not in ("GET", "HEAD") and not path.startswith(("/v1/predict", "/scheduler", "/v1/whatif")):
+        """Log who changed, or tried to change, what, and every refused token."""
+        asks = method in ("GET", "HEAD") or path.startswith(("/v1/predict", "/scheduler", "/v1/whatif"))
+        if not asks or status in (401, 403):
             _AUDIT.info("%s %s %r by %r: %d", request_id, method, actual[:200], caller.name, status)
 
     async def watch_models(self) -> None:

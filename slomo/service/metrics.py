@@ -5,10 +5,14 @@ and the number of omitted ones is itself a series. Names follow Prometheus' conv
 ``_total`` for counters.
 """
 
+import os
+import resource
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,6 +20,7 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 #: Largest number of series per metric; further ones are counted under "other".
 MOST_SERIES = 400
 Labels = tuple[str, ...]
+_STARTED_S = time.time()
 
 
 @dataclass
@@ -109,8 +114,9 @@ class Metrics:
 
         Examples
         --------
-        >>> "slomo_control_actions_total" in Metrics().exposition()
-        True
+        >>> text = Metrics().exposition()
+        >>> "slomo_control_actions_total" in text, "process_resident_memory_bytes" in text
+        (True, True)
         """
         families = (self.requests, self.extender, self.extender_requests, self.unjudged, self.told, self.evictions,
                     self.decisions, self.actions, self.reloads)  # fmt: skip
@@ -118,7 +124,20 @@ class Metrics:
         for read in self._sources:
             for name, text, labels, values in read():
                 lines += _lines(name, text, "gauge", labels, values.items())
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *_process()]) + "\n"
+
+
+def _process() -> Iterable[str]:
+    """Yield what clients of Prometheus usually tell of their process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    resident_b = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    for name, text, kind, value in (
+        ("process_cpu_seconds_total", "User and system CPU time [s].", "counter", usage.ru_utime + usage.ru_stime),
+        ("process_resident_memory_bytes", "Resident memory [B].", "gauge", resident_b),
+        ("process_open_fds", "Open file descriptors.", "gauge", len(os.listdir("/proc/self/fd"))),
+        ("process_start_time_seconds", "Start of the process since the epoch [s].", "gauge", _STARTED_S),
+    ):
+        yield from _lines(name, text, kind, (), [((), value)])
 
 
 def _lines(

@@ -111,6 +111,17 @@ def test_beyond_loopback_needs_tokens_or_certificates(host: str) -> None:
         ServiceSettings(Path("models"), host=host)
 
 
+def test_refused_tokens_are_logged(start: Started, tokens: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of reads, too; never the token itself, and what is answered is not logged."""
+    client = start(token_file=tokens)
+    with caplog.at_level("INFO", "slomo.service.audit"):
+        client.get("/v1/cluster", headers=bearer("wrong" * 5))
+        client.get("/v1/cluster", headers=bearer(READ))
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "slomo.service.audit"]
+    assert line.endswith(" GET '/v1/cluster' by 'nobody': 401")
+    assert "wrong" not in line
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

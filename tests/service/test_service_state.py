@@ -40,6 +40,27 @@ def test_what_is_placed_survives_a_restart_with_cores(start: Started, tmp_path: 
     assert second.get("/v1/cluster").json() == before
 
 
+def test_old_decisions_and_receipts_are_deleted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables that only grow keep their newest rows; what is placed stays, also without its decision."""
+    monkeypatch.setattr(journal, "PRUNE_EVERY", 1)
+    monkeypatch.setattr(journal, "KEPT", dict.fromkeys(journal.KEPT, 3))
+    client.post("/v1/place", json={"requests": [REQUEST]})
+    for number in range(4):
+        client.post("/v1/place", json={"requests": [{"id": f"r{number}", "nf": "nat"}]})
+    observed = [{"target": "lpm", "throughput_mpps": 4.0}] * 5
+    assert client.post("/v1/observations", json={"observations": observed}).json()["kept"] == 5
+
+    assert [item["number"] for item in client.get("/v1/receipts").json()["receipts"]] == [5, 4, 3]
+    assert [item["request"] for item in client.get("/v1/decisions").json()["decisions"]] == ["r3", "r2", "r1"]
+    told = client.get("/v1/cluster/requests/edge").json()
+    assert told["history"] == []
+    assert told["decision"]["accepted"]
+    count = client.service.store.read(  # type: ignore[attr-defined]
+        lambda opened: [opened.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in journal.KEPT]
+    )
+    assert count == [3, 3, 3, 3]
+
+
 def test_one_writer_at_a_time(start: Started, tmp_path: Path) -> None:
     """A second service on the same file is refused."""
     start(state=tmp_path / "state.sqlite")

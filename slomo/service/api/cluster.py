@@ -170,11 +170,11 @@ async def decision(service: "Service", call: Call) -> Answer:
 
     def read() -> dict[str, Any]:
         history = service.store.read(lambda connection: journal.decisions(connection, 50, name))
-        if not history:
+        placer = service.cluster_store.placer_or_none
+        placed = placer is not None and name in {item.id for item in placer.requests}
+        if not history and not placed:  # decisions of long ago are not kept
             raise Problem(404, "there is no such request", hint="list /v1/cluster/requests")
-        placer = service.cluster_store.placer
-        placed = name in {item.id for item in placer.requests}
-        return {"decision": placer.decision(name).to_dict() if placed else None, "history": history}
+        return {"decision": placer.decision(name).to_dict() if placer and placed else None, "history": history}
 
     return Answer(await service.aside(read))
 

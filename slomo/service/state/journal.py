@@ -12,6 +12,9 @@ from typing import Any
 Entry = dict[str, Any]
 #: Number of stored answers to idempotency keys, newest first.
 KEPT_KEYS = 100_000
+#: Number of rows that are kept of tables that only grow, newest first; how often older ones are deleted [rows].
+KEPT = {"decisions": 200_000, "receipts": 50_000, "audit": 200_000, "observations": 200_000}
+PRUNE_EVERY = 100
 
 
 def now() -> str:
@@ -86,10 +89,11 @@ def add_decision(
     connection: sqlite3.Connection, verb: str, request: str, document: Mapping[str, Any], fingerprint: str
 ) -> None:
     """Write what was decided."""
-    connection.execute(
+    cursor = connection.execute(
         "INSERT INTO decisions (at, request, verb, fingerprint, document) VALUES (?, ?, ?, ?, ?)",
         (now(), request, verb, fingerprint, json.dumps(document)),
     )
+    _prune(connection, "decisions", cursor.lastrowid)
 
 
 def decisions(connection: sqlite3.Connection, limit: int, request: str | None = None) -> list[Entry]:
@@ -116,6 +120,7 @@ def add_receipt(
         (now(), verb, caller, json.dumps(before), json.dumps(after)),
     )
     assert cursor.lastrowid is not None
+    _prune(connection, "receipts", cursor.lastrowid)
     return cursor.lastrowid
 
 
@@ -207,11 +212,12 @@ def add_observation(
 ) -> None:
     """Store one outcome, with the fingerprint of its models."""
     values = now(), machine, target, json.dumps(document), predicted_mpps, document["throughput_mpps"], fingerprint
-    connection.execute(
+    cursor = connection.execute(
         "INSERT INTO observations (at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         values,
     )
+    _prune(connection, "observations", cursor.lastrowid)
 
 
 def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
@@ -242,10 +248,17 @@ def remember(connection: sqlite3.Connection, key: str, digest: str, status: int,
 
 def add_audit(connection: sqlite3.Connection, caller: str, verb: str, request_id: str, status: int) -> None:
     """Write who did what."""
-    connection.execute(
+    cursor = connection.execute(
         "INSERT INTO audit (at, caller, verb, request_id, status) VALUES (?, ?, ?, ?, ?)",
         (now(), caller, verb, request_id, status),
     )
+    _prune(connection, "audit", cursor.lastrowid)
+
+
+def _prune(connection: sqlite3.Connection, table: str, last: int | None) -> None:
+    """Delete the oldest rows now and then."""
+    if last is not None and last % PRUNE_EVERY == 0:
+        connection.execute(f"DELETE FROM {table} WHERE number <= ?", (last - KEPT[table],))  # noqa: S608 - of KEPT
 
 
 def plan(connection: sqlite3.Connection, node: str) -> str | None:
