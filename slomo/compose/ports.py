@@ -30,7 +30,7 @@ def port_shares_mpps(
     Returns
     -------
     tuple of float
-        What reaches each [Mpps].
+        Rate that reaches each [Mpps].
 
     Examples
     --------

@@ -37,7 +37,7 @@ def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
     Parameters
     ----------
     situation : Situation
-        What is.
+        The present situation.
     margin : float
         Share by which promises are exceeded, for the errors of predictions.
 

@@ -27,7 +27,7 @@ class OnProcesses:
     Parameters
     ----------
     controller : Controller
-        Who decides by tenants' names.
+        Controller that decides by tenants' names.
     settings : mapping of str to TenantSetting
         Tenant -> its processes (:meth:`HostPlant.settings`).
     """

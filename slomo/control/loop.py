@@ -89,7 +89,7 @@ class ControlLoop:
     plant : Plant
         The machine.
     controller : Controller
-        Who decides.
+        The controller.
     settings : Patience
         Times and limits of the loop.
     receipts : path, optional

@@ -18,7 +18,7 @@ class PaidMoves:
     Parameters
     ----------
     server : SimulatedServer
-        Whose tenants move.
+        Server whose tenants move.
     movers : mapping of str to Mover
         What a move of each tenant has to transfer; tenants that are not listed move at no cost.
     cost : MoveCost, optional
@@ -39,7 +39,7 @@ class PaidMoves:
         time_s : float
             End of this observation [s]; moves count as made right after the previous one.
         beside : SimulationResult
-            What all do with their memory where it belongs.
+            Memory traffic of all tenants if their data were local.
         seed : int
             Of the simulation with memory where it still is.
         """

@@ -33,7 +33,7 @@ class SimulatedPlant(SimulatedTime):
     Parameters
     ----------
     server : SimulatedServer
-        Which.
+        The simulated server.
     targets_mpps : mapping of str to float
         Tenant -> throughput that it must serve [Mpps].
     loads : callable, optional
@@ -107,7 +107,7 @@ class SharedCoresPlant(SimulatedTime):
     Parameters
     ----------
     cores : SimulatedCores
-        Which.
+        The simulated chains.
     loads : callable, optional
         Time -> the system with the loads of then.
     seed : int

@@ -49,9 +49,9 @@ def apply(
     Parameters
     ----------
     plan : EnforcementPlan
-        What is wanted.
+        The plan to carry out.
     backend : Backend
-        Who does it.
+        Sets the knobs.
     receipts : path, optional
         Folder of the journal; the machine's own if not given.
     receipt : Receipt, optional

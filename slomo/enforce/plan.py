@@ -228,7 +228,7 @@ def plan_from_decision(decisions: Decision | Iterable[Decision], server: str, ma
     decisions : Decision or iterable of Decision
         Accepted decisions; refused ones are passed over.
     server : str
-        Which server's part.
+        Name of the server whose part is planned.
     machine : Machine
         Its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
 

@@ -39,7 +39,7 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
     servers : Servers
         Saturated ones.
     vector : ndarray, shape (servers, places, pressures)
-        Where the rounds ended.
+        Vectors at which the rounds ended.
 
     Returns
     -------

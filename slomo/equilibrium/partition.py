@@ -57,7 +57,7 @@ class Part:
     Attributes
     ----------
     response : PartitionResponse
-        What it does over ways, latency and throttle.
+        Its response to ways, latency and throttle.
     mask : int
         Ways it may fill.
     bandwidth_percent : float

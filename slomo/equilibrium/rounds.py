@@ -64,7 +64,7 @@ class Servers:
     offered : ndarray, shape (servers, places)
         Offered load [Mpps]; infinite where saturated.
     socket : SharedSocket
-        What they share.
+        The socket that they share.
     least : ndarray, shape (servers, 1, pressures)
         Least total of all NFs: for the cache, their solo occupancies up to that of a full one; else 0.
     part_load : PartLoad or None
@@ -204,7 +204,7 @@ def laid_out(
     offered : ndarray, shape (servers, places)
         Offered load [Mpps]; infinite where saturated.
     socket : SharedSocket
-        What they share.
+        The socket that they share.
     full_kib : ndarray, shape (servers,), or float
         What the cache holds at the least when it is full [KiB].
     pace : ndarray, shape (servers, places), optional

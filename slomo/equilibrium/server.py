@@ -46,7 +46,7 @@ class FixedPoints:
     Attributes
     ----------
     pressure : ndarray, shape (servers, places, pressures)
-        What each NF feels from the others.
+        Pressure of the others on each NF.
     load : ndarray, shape (servers, places)
         Share of its possible throughput that an NF serves; 1 where it is saturated.
     waiting : ndarray, shape (servers,)

@@ -74,7 +74,7 @@ class ResponseTable:
     table : Tables
         The same as arrays.
     socket : SharedSocket
-        What they share.
+        The socket that they share.
     """
 
     models: tuple[NFModel, ...]

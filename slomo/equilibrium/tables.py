@@ -167,7 +167,7 @@ class SharedSocket:
     Attributes
     ----------
     caps : ndarray, shape (pressures,)
-        What the machine has of each.
+        Capacity of the machine for each.
     rates : ndarray of bool, shape (pressures,)
         Pressures that scale with served packets.
     held : int or None

@@ -169,7 +169,7 @@ def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evalua
     library, dataset
         As they were evaluated.
     evaluation : Evaluation
-        What `evaluate` answered.
+        Result of `evaluate`.
     """
     sources, curves = {}, {}
     mixes = judged_mixes(library, dataset)

@@ -40,7 +40,7 @@ class Errors(Stored):
     Attributes
     ----------
     predictions : int
-        How many were judged.
+        Number of predictions judged.
     mape, p95 : float
         Mean and 95th percentile of the absolute error of throughput, relative to the measured one [%].
     within_5, within_10 : float
@@ -110,11 +110,11 @@ class Evaluation:
     Attributes
     ----------
     machine : str
-        Where the mixes ran.
+        Machine on which the mixes ran.
     mixes : int
-        How many different mixes.
+        Number of different mixes.
     nominal_coverage : float
-        What the intervals promise, 0 to 1.
+        Nominal coverage of the intervals, 0 to 1.
     models : mapping of str to Errors
         Model -> errors over all predictions.
     per_nf : mapping of str to mapping

@@ -56,7 +56,7 @@ class ProbeModel:
     Parameters
     ----------
     tables : ProbeTables
-        What the probes measured.
+        Tables of the probes' measurements.
 
     Examples
     --------

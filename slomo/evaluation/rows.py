@@ -58,7 +58,7 @@ class RowPredictions:
         Whether what was measured supports each row, match densities and traffic included; ``unsupported``, and no
         number, where a row lacks what is read.
     reasons : tuple of tuple of str
-        What speaks against each.
+        Reasons against each row's answer.
     measured_mpps : ndarray
         Throughput of the row, where the table has one; else NaN.
     """

@@ -30,7 +30,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     content : str, bytes or callable
         Text (written as UTF-8), bytes, or what writes into an open file.
     mode : int
-        Who may read and write it, within the umask.
+        Permissions of the file, within the umask.
 
     Returns
     -------

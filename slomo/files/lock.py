@@ -31,7 +31,7 @@ class LockFile:
     path : Path
         The lock file; it is there only while it is held.
     mode : int
-        Who may open it.
+        Permissions of the file.
 
     Examples
     --------

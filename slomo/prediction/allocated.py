@@ -24,7 +24,7 @@ class Allocated:
     Parameters
     ----------
     server : TenantModels
-        Who runs there, and what each has.
+        Running tenants, and what each has.
     how : PredictionOptions
         Coverage.
     """

@@ -165,13 +165,13 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     Parameters
     ----------
     tenants : sequence of TenantModel
-        What the indices stand for.
+        Models that the indices refer to.
     members : ndarray of int, shape (servers, places)
         Indices in ascending order, then -1 for empty places; tenants alike are predicted once.
     machine : str
-        Where they run.
+        Machine on which they run.
     how : PredictionOptions
-        How.
+        Options of the predictions.
 
     Returns
     -------

@@ -44,7 +44,7 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
     Parameters
     ----------
     server : TenantModels
-        Who runs there.
+        Running tenants.
     number : int
         The tenant asked about.
     options : PredictionOptions

@@ -38,7 +38,7 @@ class SharedCores(Answers):
     Parameters
     ----------
     server : TenantModels
-        Who runs there, and on which cores.
+        Running tenants, and their cores.
     how : PredictionOptions
         How answers are to be made; they are not explained.
     """

@@ -298,7 +298,7 @@ class ProfileDataset:
         measurements : iterable of Measurement
             All with a target.
         environment : mapping, optional
-            What they share.
+            Provenance that all share.
         plan : str, optional
             Plan of the rows with competitors, where it is not to be told from these.
         """
@@ -320,7 +320,7 @@ class ProfileDataset:
         records : iterable of RunRecord
             In any order; those of one co-location are its replicates. Runs without a target are left out.
         environment : mapping, optional
-            What they share.
+            Provenance that all share.
         limit : float
             Largest dispersion that still counts as stable.
         """

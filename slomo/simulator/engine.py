@@ -40,7 +40,7 @@ class Tenant:
     Attributes
     ----------
     workload : Workload
-        What runs and what arrives.
+        Running NFs and their traffic.
     network_function : NetworkFunction
         Its description.
     core : int

@@ -36,7 +36,7 @@ class Assessment:
     half_width : float
         Median half width of the intervals.
     coverage : float
-        What the intervals promise, 0 to 1.
+        Nominal coverage of the intervals, 0 to 1.
     """
 
     rows: int

@@ -53,7 +53,7 @@ class HeldOutMixes:
     measured_mpps, predicted_mpps, solo_mpps : ndarray, shape (n,)
         Throughput of each row; NaN where there is no prediction.
     owner : ndarray of int, shape (n,)
-        Which NF each row is of.
+        Number of each row's NF.
     kind : ndarray of int, shape (n,)
         Kind of its neighbourhood.
     run : ndarray of int, shape (n,)
@@ -197,7 +197,7 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
     errors, loss : ndarray, shape (n,)
         Measured less predicted throughput, and predicted loss, as shares of solo throughput.
     owner : ndarray of int, shape (n,)
-        Which NF each row is of.
+        Number of each row's NF.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class PartLoadRows:
     Attributes
     ----------
     mpps : ndarray, shape (n,)
-        What it served.
+        Served throughput [Mpps].
     offered_mpps : ndarray, shape (n,)
         What it was offered; NaN where full ports bounded it.
     own, beside : ndarray

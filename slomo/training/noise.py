@@ -29,7 +29,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
     dispersion : ndarray, shape (n,)
         Standard deviation over mean of each row's replicates.
     replicates : ndarray of int, shape (n,)
-        How many it is of.
+        Number of replicates of each row.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def against_mean(
     solo_mpps : float
         Throughput alone [Mpps].
     weights : ndarray, shape (n,), optional
-        How much each row counts.
+        Weight of each row.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> flo
     frame : DataFrame
         Rows of a dataset, whatever their plan.
     capacities : Capacities or None
-        What the machine has.
+        Capacities of the machine.
     """
     names = [f"own.{_TRAFFIC}", f"beside.{_TRAFFIC}", f"beside.{_LATENCY}"]
     if capacities is None or not set(names) <= set(frame.columns):
@@ -52,7 +52,7 @@ def with_waiting(
     names : tuple of str
         Of the pressures.
     pressure : ndarray, shape (n, len(names))
-        What was measured.
+        Measured pressures.
     subject : Subject
         Names the columns of `beside`.
     beside : ndarray, shape (n, len(subject.beside_names))

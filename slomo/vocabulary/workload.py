@@ -93,7 +93,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
     configuration : mapping of str to number or str
         Settings that differ from the NF's defaults (knobs of the synthetic competitor, rule-set size, ...).
     traffic : Traffic
-        What arrives.
+        The traffic that arrives.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class Occupant:
     name : str
         Unique on the server.
     workload : Workload
-        What runs.
+        Running tenants.
     network_function : NetworkFunction, optional
         Its description; the shipped one of that name if not given.
     """
@@ -46,7 +46,7 @@ class SimulatedServer:
     Parameters
     ----------
     machine : Machine
-        Which.
+        The simulated server.
     occupants : sequence of Occupant
         Tenants, on the cores from the NIC's socket on.
     scale, accesses : int
@@ -175,7 +175,7 @@ class SimulatedBackend(SimulatedKnobs):
     Parameters
     ----------
     server : SimulatedServer
-        Which.
+        The simulated server.
 
     Examples
     --------

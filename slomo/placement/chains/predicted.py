@@ -59,14 +59,14 @@ def best_nodes(
     chains : sequence of RatedChain
         Chains of this server.
     interval : int
-        Which interval, from 0.
+        Number of the interval, from 0.
     nodes : sequence of Node
         The NIC's first.
     judges : Judges
         What the stages of nodes serve beside each other under their loads, what chains keep for hand-overs (all by
         default) and lose by moves (nothing by default).
     before : mapping, optional
-        Where the chains were.
+        Nodes of the chains before.
     """
     if judges.estimate is None:
         raise InvalidValueError("policy 'slomo-numa' has no predictions", hint="give trained models")

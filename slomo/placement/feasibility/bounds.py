@@ -101,7 +101,7 @@ def breaking(
     calibrations, solo_mpps
         As for :func:`lower_mpps`.
     members : ndarray of int, shape (places,)
-        Which model runs.
+        Index of the running model.
     mpps, needed_mpps : ndarray, shape (places,)
         Predicted and promised throughput; 0 without a promise.
     """

@@ -24,11 +24,11 @@ def each_mpps(
     estimates : ThroughputEstimates
         Knows profiles over load.
     request : Request
-        Whose.
+        The request.
     machine : str
         Machine type.
     needed_mpps : float
-        What all instances serve together.
+        Throughput of all instances together.
     count : int
         Instances; the stages of a chain share its latency evenly.
     """

@@ -71,7 +71,7 @@ class Oracle:
     Parameters
     ----------
     pieces : Pieces
-        What the numbers in signatures stand for.
+        Pieces that the numbers in signatures refer to.
     estimates : ThroughputEstimates
         Models and profiles.
     predicts : bool
@@ -216,7 +216,7 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     if cores > host.cores and promised is not None:
         return Breach(promised, promised.workloads[0], HYPER_THREADS, cores, host.cores)
     ways = sum(sum(piece.ways) for piece in pieces)
-    ways += any(not piece.ways for piece in pieces) and ways > 0  # sharers need at least one shared way
+    ways += any(not piece.ways for piece in pieces) and ways > 0  # tenants in the shared cache need a way
     if ways > host.ways:
         return Breach(pieces[-1], pieces[-1].workloads[0], "ways", ways, host.ways)
     sharing = next((piece for piece in pieces if piece.needed_mpps > 0.0 and not piece.ways), None)

@@ -39,9 +39,9 @@ class Admission:
     Parameters
     ----------
     state : ClusterState
-        What runs where.
+        The present placement.
     policy : Policy
-        Who decides.
+        The policy.
     estimates : ThroughputEstimates
         Models and profiles.
     fallback : {"refuse", "alone", "worst-case"}

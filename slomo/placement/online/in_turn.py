@@ -28,7 +28,7 @@ def put_in_turn(
     Parameters
     ----------
     state : ClusterState
-        What runs where.
+        The present placement.
     oracle : Oracle
         Predicts.
     best : callable

@@ -118,7 +118,7 @@ class Lifecycle:
         Parameters
         ----------
         server : str
-            Which.
+            Name of the server.
         max_moves : int, optional
             Pieces that may move; all by default.
         what_if : bool

@@ -30,7 +30,7 @@ class Move:
     Attributes
     ----------
     request : str
-        Whose.
+        The request.
     source, target : str
         Servers.
     """

@@ -24,11 +24,11 @@ def scale_out(
     Parameters
     ----------
     state : ClusterState
-        What runs where.
+        The present placement.
     observe : callable
         Returns the throughput of every request now [Mpps].
     needed_mpps : mapping of str to float
-        What each must have [Mpps].
+        Throughput that each must have [Mpps].
     choose : callable
         Finds a socket for a piece of a request, or None.
     """

@@ -26,13 +26,13 @@ def seat_mixes(
     Parameters
     ----------
     state : ClusterState
-        What runs where.
+        The present placement.
     policy : Policy
         Policy of the plan; judges the rest of a mix.
     host : Host
         Kind of socket.
     plan : mapping of Signature to int
-        How many sockets get which mix.
+        Number of sockets of each mix.
     queues : mapping of int to sequence of Request
         Piece that a class of requests goes by -> its requests.
     """

@@ -30,7 +30,7 @@ class ClusterState:
     cluster : Cluster
         Servers.
     pieces : Pieces
-        What the numbers in signatures stand for.
+        Pieces that the numbers in signatures refer to.
 
     Attributes
     ----------

@@ -106,7 +106,7 @@ def reoptimise(
     max_moves : int, optional
         Pieces that may move; a share of all by default.
     cost_per_move : float
-        What a move costs, in servers.
+        Cost of a move, in servers.
     max_share : float
         Share of all pieces that may move where `max_moves` is not given; 1 for all.
 

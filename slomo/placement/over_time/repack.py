@@ -114,11 +114,11 @@ def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_
     Parameters
     ----------
     core : Admission
-        Who places.
+        The placer.
     state : ClusterState
         What runs; it is copied.
     servers : list of int
-        Which to empty.
+        Servers to empty.
     fills_gaps : bool
         Place one by one, into servers in use first; else as a batch.
     """

@@ -60,7 +60,7 @@ def worth_measuring(placer: Placer, most: int = 6) -> Measurements:
     Parameters
     ----------
     placer : Placer
-        What is placed, by a policy that predicts.
+        The placement, by a policy that predicts.
     most : int
         Mixes to name, 1 or more.
 

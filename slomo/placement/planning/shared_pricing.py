@@ -46,7 +46,7 @@ def classes_of(
     Parameters
     ----------
     pieces : Pieces
-        What the numbers stand for.
+        Pieces that the numbers refer to.
     splits : mapping of int to mapping of int to int
         Piece -> instances on one socket -> the piece that holds them.
     demand : mapping of int to int

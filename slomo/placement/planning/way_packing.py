@@ -32,7 +32,7 @@ def pack_ways(host: Host, items: Sequence[Item], demand: Mapping[int, int]) -> d
     Returns
     -------
     dict of Signature to int
-        How many sockets have which mix.
+        Number of sockets of each mix.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class Policy:
     name : str
         Alias in the registry.
     picks : {"first", "best"}
-        Which socket is taken.
+        Rule by which a socket is chosen.
     predicts : bool
         Judge mixes by predicted throughput.
     sorts : bool

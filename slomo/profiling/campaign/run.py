@@ -71,9 +71,9 @@ def run_campaign(
     Parameters
     ----------
     plan : ExperimentPlan
-        What to measure.
+        The plan to measure.
     testbed : Testbed
-        Where.
+        Testbed that makes the runs.
     store : path, optional
         File that keeps every finished run; the same call again goes on where the last one ended. Without it
         an interrupted campaign is lost.

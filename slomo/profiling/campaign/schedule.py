@@ -19,7 +19,7 @@ class Schedule:
     Parameters
     ----------
     plan : ExperimentPlan
-        What is to be measured.
+        The plan to measure.
     finished : iterable of ((str, int), RunRecord)
         Co-location key and replicate of every run there is, with its record.
     interleaved : bool

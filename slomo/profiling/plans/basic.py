@@ -111,9 +111,9 @@ def mixes_plan(
     Parameters
     ----------
     nfs : sequence of Workload or str
-        What mixes are made of.
+        Workloads to mix.
     machine : str or Machine
-        Where.
+        Machine to run on.
     count : int
         Mixes, 1 or more.
     sizes : sequence of int

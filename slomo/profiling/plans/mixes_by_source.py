@@ -54,7 +54,7 @@ def mixes_by_source_plan(
     count : int
         Mixes; fewer if there are not so many different ones.
     machine : Machine
-        Where.
+        Machine to run on.
     stream : {'calibration', 'test'}
         Which half of all mixes to draw from.
     replicates, seed : int

@@ -34,7 +34,7 @@ class MidpointRefinement:
     step : float
         Smallest distance of two points; 1 for LLC ways, 0 for no limit (then `budget` ends it at a jump).
     shape : Shape
-        What is known of the curve.
+        Known shape of the curve.
     tolerance : float
         Largest error of interpolation, as a share of the value, above 0.
     budget : int

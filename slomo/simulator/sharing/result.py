@@ -30,7 +30,7 @@ class StageResult:
     l3_hit : float or None
         Share of its accesses beyond L2 that the last-level cache served.
     memory_gb_s : float
-        What it moved to and from memory [GB/s].
+        Its traffic to and from memory [GB/s].
     llc_kib : float
         What it holds of the last-level caches at the end, packets apart [KiB].
     """
@@ -56,7 +56,7 @@ class ChainResult:
     offered_mpps, throughput_mpps : float
         Packets sent to it and that left it [Mpps].
     gbps : float
-        What left it, preamble and gap included [Gbit/s].
+        Rate at which it left, preamble and gap included [Gbit/s].
     entry_dropped_mpps, queue_dropped_mpps : float
         Dropped at its entry before any work, and where a ring was full [Mpps].
     wasted_mpps : float

@@ -56,9 +56,9 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     units_ : Units
-        What was fitted, over features brought to 0 to 1.
+        The fitted network, over features scaled to 0 to 1.
     start_, width_ : ndarray of shape (features,)
-        What brings them there.
+        The scaling of the features.
 
     Examples
     --------
