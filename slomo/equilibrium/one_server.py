@@ -47,6 +47,8 @@ class OneServer:
         self.place = [order.index(i) for i in range(len(order))]
         distinct = tuple(dict.fromkeys(self.models))
         self._numbers = [distinct.index(model) for model in self.models]
+        #: Kind of each NF's neighbourhood (`slomo.models.neighbourhood`).
+        self.kinds = kinds_in(self._numbers)
         self._members = np.array([self._numbers], dtype=np.int64)
         self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
         self._nfs = response_table(distinct)
@@ -101,17 +103,13 @@ class OneServer:
         response = model.response
         assert response is not None
         if len(self.models) > 1 or model.solo_is_carried:
-            (low, high), kind = scores_between(response.calibration, coverage), self.kind(place)
+            (low, high), kind = scores_between(response.calibration, coverage), self.kinds[place]
             shape, scores = response.calibration.shape, (low[kind], high[kind])
         ends = interval_of_one(self.possible_mpps(place), model.solo_mpps, shape, scores)
         if offered is None:
             return ends
         spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
-
-    def kind(self, place: int) -> int:
-        """Return the kind of an NF's neighbourhood (`slomo.models.neighbourhood`)."""
-        return self._kinds[place]
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
         """Return a bound on the distance to the fixed point, and whether it is proven (`slomo.equilibrium.bound`)."""
@@ -148,7 +146,3 @@ class OneServer:
         for beside in sorted((self.pressure[0, :, socket.channel] - waited).tolist()):
             total += beside
         return total / max(len(self.models) - 1, 1) / most
-
-    @cached_property
-    def _kinds(self) -> list[int]:
-        return kinds_in(self._numbers)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, laid_out, load_of, served_part, waited
 from slomo.equilibrium.settling import TRIES, ResponseTable, response_table
 from slomo.equilibrium.tables import Tables, flows_and_polled, reader, vector_tables
 from slomo.errors import InvalidValueError
@@ -312,7 +312,8 @@ def bounds(
         return bound, np.zeros(len(bound), dtype=bool)
     certain, rows = np.full(len(bound), np.inf), np.flatnonzero(rest.converged)
     if len(rows):
-        servers = nfs.laid_out(members[rows], offered[rows], rest.pace[rows])
+        here = members[rows]
+        servers = laid_out(nfs.table, here, offered[rows], nfs.socket, nfs.full_kib(here), rest.pace[rows])
         certain[rows] = proven_bound(servers, rest.vector[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import loop_for
-from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, Servers, come_to_rest, laid_out
+from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, come_to_rest, laid_out
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
@@ -143,15 +143,8 @@ class ResponseTable:
         known = self.socket.capacities
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
-    def laid_out(
-        self, members: NDArray[np.int64], offered: Floats, pace: Floats, full_kib: Floats | None = None
-    ) -> Servers:
-        """Arrange servers in arrays, places in canonical order, loads infinite if saturated."""
-        full_kib = self.full_kib(members) if full_kib is None else full_kib
-        return laid_out(self.table, members, offered, self.socket, full_kib, pace)
-
     def settle(self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
-        """Solve servers, each distinct saturated one once; arguments as for :meth:`laid_out`.
+        """Solve servers, each distinct saturated one once: NFs in canonical order, loads infinite if saturated.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
@@ -206,7 +199,8 @@ class ResponseTable:
         if loop is None or not members.size:
             for begin in range(0, len(members), _LAID_OUT):
                 part = slice(begin, begin + _LAID_OUT)
-                here = self.laid_out(members[part], offered[part], rest.pace[part], full_kib[part])
+                asked = members[part], offered[part], self.socket, full_kib[part], rest.pace[part]
+                here = laid_out(self.table, *asked)
                 come_to_rest(here, tries, rest.rows(part), tolerance)
             return
         tables = self.table.rows, members, offered, group.reduced, rest.pace, self.numbers

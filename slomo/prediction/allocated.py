@@ -61,7 +61,7 @@ class Allocated:
 
     def shares_ways(self, number: int) -> bool:
         """Return whether a tenant shares at least one cache way with another."""
-        ways, here = self.server.setting.ways, self.server.on(self.server.sockets[number])
+        ways, here = self.server.setting.ways, self.server.by_socket[self.server.sockets[number]]
         return any(i != number and (ways is None or ways[i] & ways[number]) for i in here)
 
     def prediction(self, number: int) -> Prediction:
@@ -94,7 +94,7 @@ class Allocated:
         never: list[str] = []
         outside: list[str] = []
         socket = self.at[number][0]
-        for i in server.on(socket):
+        for i in server.by_socket[socket]:
             part, away = self.part(i), server.setting.nodes is not None and server.setting.nodes[i] != socket
             unknown, beyond = self.models[i].beyond(part.mask.bit_count(), part.bandwidth_percent, away=away)
             never, outside = [*never, *unknown], [*outside, *beyond]

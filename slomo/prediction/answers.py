@@ -50,7 +50,7 @@ class Answers:
         models = [tenant.model, *(other.model for other in others)]
         if shares_accelerator(models):
             offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
-            here = self.server.on(self.server.sockets[number])
+            here = self.server.by_socket[self.server.sockets[number]]
             possible = [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
             prediction = with_accelerator(prediction, models, possible, offered)
         if tenant.offered_mpps is not None:

@@ -124,7 +124,7 @@ class SharedCores(Answers):
         felt, response = self._felt(number), self.server.tenants[number].model.response
         if felt is None or response is None:
             return self.answers.possible_mpps(number)
-        neighbours = len(self.server.on(self.server.sockets[number])) - 1.0
+        neighbours = len(self.server.by_socket[self.server.sockets[number]]) - 1.0
         return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
 
     def _whole_core(self, alone: Prediction, number: int) -> Prediction:

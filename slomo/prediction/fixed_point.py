@@ -114,7 +114,7 @@ class Solved:
             return Evidence("solo run", "measured")
         loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
         covered = response.applicability, one.felt(here)
-        return evidence_of(NAME, response.calibration, one.kind(here), loss, covered)
+        return evidence_of(NAME, response.calibration, one.kinds[here], loss, covered)
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
         one, here = self.at[number]
@@ -125,7 +125,7 @@ class Solved:
             carried = self.server.tenants[number].model.solo_is_carried and untold is not None
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
-        error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kind(here))
+        error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kinds[here])
         verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
@@ -140,7 +140,7 @@ class Solved:
             return False
         possible, calibration = one.possible_mpps(here), subject.response.calibration
         low, high = scores_between(calibration, self.options.coverage)
-        scores = low[one.kind(here)], high[one.kind(here)]
+        scores = low[one.kinds[here]], high[one.kinds[here]]
         least = interval_of_one(possible, subject.solo_mpps, calibration.shape, scores)[0]
         return calibration.source != TRANSFER and possible - 2.0 * (possible - least) >= offered
 
@@ -168,7 +168,7 @@ class Solved:
         assert response is not None
         names, vectors = self.at[number][0].vectors
         columns = [names.index(name) for name in response.pressure_names]
-        others = [other for other in self.server.on(self.server.sockets[number]) if other != number]
+        others = [other for other in self.server.by_socket[self.server.sockets[number]] if other != number]
         felt = np.nan_to_num(vectors[[self.at[other][1] for other in others]][:, columns])
         shares: dict[str, Floats] = {}
         for other, values in zip(others, response.inputs(felt, np.ones(len(others))), strict=True):

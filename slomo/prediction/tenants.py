@@ -68,10 +68,6 @@ class TenantModels:
         """Every tenant's model."""
         return tuple([tenant.model for tenant in self.tenants])
 
-    def on(self, socket: int) -> list[int]:
-        """Return the numbers of the tenants on a socket."""
-        return self.by_socket.get(socket, [])
-
     @cached_property
     def by_socket(self) -> dict[int, list[int]]:
         """The numbers of the tenants on each socket."""
@@ -82,7 +78,7 @@ class TenantModels:
 
     def beside(self, number: int) -> list[TenantModel]:
         """Return the other tenants on the socket of tenant `number`."""
-        return [self.tenants[i] for i in self.on(self.sockets[number]) if i != number]
+        return [self.tenants[i] for i in self.by_socket[self.sockets[number]] if i != number]
 
     @property
     def llc_ways(self) -> int:
