@@ -1,7 +1,7 @@
 """The fixed point of one server, computed lazily; results equal those of `slomo.equilibrium.server`.
 
-Serves single questions. Reading one NF's throughput takes as long as all rounds of a server once these are compiled,
-and a question is about one NF out of five. Values per NF are therefore plain numbers here, not arrays.
+Serves single questions, which are about one NF out of five: values per NF are plain numbers here, not arrays. Reading
+throughputs takes as long as all rounds once these are compiled; what the rounds have read is not read again.
 """
 
 from collections.abc import Sequence
