@@ -206,7 +206,7 @@ class Client(_Connection):
     timeout_s : float
         Longest wait for an answer [s].
     verify : bool or SSLContext
-        Whom to trust; a context with a client certificate for mTLS.
+        TLS verification; a context with a client certificate for mTLS.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> 
     Parameters
     ----------
     point : ProfiledPoint or PointBetween
-        Where; its profiles are numbers of `profiles`.
+        Its position; profiles are numbers of `profiles`.
     profiles : sequence of NFModel
         As profiled.
     requested : Workload

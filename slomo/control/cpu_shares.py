@@ -50,7 +50,7 @@ class NFObservation:
             )
         if not 0.0 < self.priority < float("inf"):
             raise InvalidValueError(
-                f"NF '{self.name}': priority is {self.priority:g}, needed above 0", hint="1 is everybody's"
+                f"NF '{self.name}': priority is {self.priority:g}, needed above 0", hint="1 is the default"
             )
 
 

@@ -45,7 +45,7 @@ class ThrottleController:
     server : str
         Name for the plan.
     tenants : mapping of str to TenantSetting
-        Who is throttled, with its processes or control group.
+        Throttled tenants, with their processes or control groups.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def mix_features(
     capacities : Capacities, optional
         Caps of the machine.
     composition : {"pressure", "solo", "none", "latent"}
-        Vectors under mutual pressure, solo vectors, or pressures that nobody measured.
+        Vectors under mutual pressure, solo vectors, or latent pressures, which are not measured.
     compat : {"published"}, optional
         Published medians per number of competitors, composed by the published rule.
     traffic : mapping of str to float, optional

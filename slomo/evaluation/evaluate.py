@@ -174,7 +174,7 @@ class Evaluation:
         ax : matplotlib Axes, optional
             Where to draw; new axes by default.
         model : str, optional
-            Whose predictions; by default the first that was evaluated.
+            Model whose predictions are drawn; by default the first that was evaluated.
 
         Returns
         -------

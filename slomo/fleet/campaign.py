@@ -170,7 +170,7 @@ class HostProgress:
     Parameters
     ----------
     listener : Progress
-        Who hears of it; its ``remark(text)`` is called where it has one.
+        Listener; its ``remark(text)`` is called if it has one.
     store : CampaignStore
         Knows which host made a run.
     fleet : Fleet

@@ -127,7 +127,7 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
         except StaleTokenError:
             raise
         except StoreError:
-            return  # a full disk: nobody's runs are written there, and the coordinator keeps them
+            return  # a full disk: no runs are written there, the coordinator keeps them
 
 
 def collect_runs(host: FleetHost, work: FleetWork, wanted: Collection[Key]) -> list[FinishedRun]:

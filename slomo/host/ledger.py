@@ -208,7 +208,7 @@ class _Session:
         if held != value:
             raise TestbedError(
                 f"{self.knobs.name}: '{label}' was set to {value!r} but reads {held!r}",
-                hint="the machine rounds it or somebody else sets it too; see `slomo enforce diff`",
+                hint="the machine rounds it or another program sets it too; see `slomo enforce diff`",
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:

@@ -34,7 +34,7 @@ class MachineLock:
     path : Path, optional
         The lock file; one in the user's cache, named after `what`, if not given.
     mode : int
-        Who may open it.
+        Permissions of the file.
 
     Examples
     --------

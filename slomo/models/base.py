@@ -27,8 +27,8 @@ class SensitivityModel(Protocol):
     feature_names : tuple of str
         Metrics (or ``traffic.*`` attributes) in the order of the columns it reads.
     composition : {"pressure", "solo", "none", "latent"}
-        Whether the input is composed of vectors under mutual pressure, of solo vectors, or of pressures that nobody
-        measured (`slomo.models.responses.latent`); ``"none"`` reads nothing.
+        Whether the input is composed of vectors under mutual pressure, of solo vectors, or of latent pressures, which
+        are not measured (`slomo.models.responses.latent`); ``"none"`` reads nothing.
     """
 
     @property

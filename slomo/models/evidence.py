@@ -140,7 +140,7 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
     Parameters
     ----------
     subject : NFModel
-        Who is asked about.
+        The target.
     model : str
         What answers: a family of the subject, or another model's name.
     calibration : ConformalCalibration

@@ -36,7 +36,7 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Requ
     Parameters
     ----------
     family : {"insensitive", "combination", "sensitive"}
-        Which network functions.
+        Names of network functions.
     terms : int
         Number of SLO terms.
     seed : int

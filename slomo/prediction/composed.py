@@ -200,7 +200,7 @@ def _alone(case: Case) -> Prediction:
         interval=(float(low[0]), float(high[0])),
         coverage=options.coverage,
         verdict=Verdict.UNKNOWN if subject.solo_is_carried else Verdict.SUPPORTED,
-        reasons=("nobody measured it alone on this machine",) if subject.solo_is_carried else (),
+        reasons=("it was never measured alone on this machine",) if subject.solo_is_carried else (),
         explanation=Explanation(0.0, {}, 0.0) if options.explain else None,
         composition=compose([], subject.capacities, options.compat) if reads and options.explain else None,
         noise=subject.noise,

@@ -34,7 +34,7 @@ class Solved:
     Parameters
     ----------
     server : TenantModels
-        Who runs there; every model has a `response`.
+        Running tenants; every model has a `response`.
     options : PredictionOptions
         Coverage, length of the measurement, and whether to prove and explain.
     """

@@ -152,7 +152,7 @@ class TenantModels:
         if gbps == math.inf or not self.tenants:
             return self
         if possible_mpps is None and sum([each.wanted_gbps for each in self.tenants]) < (1.0 - 1e-9) * gbps:
-            return self  # nobody wants more than there is
+            return self  # the ports carry all demand
         possible = possible_mpps or [each.model.solo_mpps for each in self.tenants]
         wanted = [
             most if each.offered_mpps is None else min(most, each.offered_mpps) if possible_mpps else each.offered_mpps

@@ -101,7 +101,7 @@ class Jobs:
     Parameters
     ----------
     store : Store
-        Where they are written down.
+        Stores the jobs.
     works : mapping of str to Work
         Kind of job -> what does it.
     """

@@ -71,7 +71,7 @@ def _serve(
 
     opening = None if prepare is None else Opening(made, PREPARING, lambda: setattr(server, "should_exit", True))
     config = uvicorn.Config(
-        opening or made(),  # without preparing, what cannot be read is told before anybody is answered
+        opening or made(),  # without preparing, unreadable files are reported before the first answer
         log_config=None,
         access_log=False,
         server_header=False,

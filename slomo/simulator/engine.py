@@ -83,7 +83,7 @@ def simulate(
     machine : Machine
         The server.
     tenants : sequence of Tenant
-        Who runs where; may be empty.
+        The tenants and their cores; may be empty.
     seed : int
         Of the tenants' random accesses and arrivals.
     scale : int

@@ -71,7 +71,7 @@ class Colocation:
     sockets : tuple of int or None
         Socket of each, in the same order; ``None`` means all are on the NIC's.
     memory_node : int or None
-        NUMA node of everybody's memory; ``None`` means that each has it on its own socket.
+        NUMA node of all tenants' memory; ``None`` means that each has it on its own socket.
     port_gbps : float or None
         Line rate of the one NIC port that all share [Gbit/s]; ``None`` means one each.
 

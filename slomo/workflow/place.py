@@ -232,7 +232,7 @@ def compare(
     policies : sequence of str
         Names of policies.
     judge : Judge, optional
-        Who runs the mixes; `make_judge()` for the cluster's machines by default.
+        Judge that runs the mixes; `make_judge()` for the cluster's machines by default.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class PoolForesight:
     library : callable
         Returns the models in force.
     machine : Machine
-        Whose cache is divided. All workloads are taken to be beside each other, on one of its sockets.
+        Machine whose cache is divided. All workloads are taken to be beside each other, on one of its sockets.
 
     Examples
     --------

@@ -167,7 +167,7 @@ class PoolManager:
     def report(self, workload: PoolWorkload) -> dict[str, Any]:
         """Return a workload in RMD's format, with its settings in force."""
         if self._backend is None:
-            told = {"cache": False, "why": "nobody enforces here (slomo serve --enforce BACKEND)"}
+            told = {"cache": False, "why": "nothing is enforced here (slomo serve --enforce BACKEND)"}
             return {**workload.to_dict(), "status": "None", "enforced": told}
         setting = next(each for each in self.plan().tenants if each.tenant == workload.identifier)
         told = {

@@ -156,7 +156,7 @@ class ResctrlBackend(ResctrlKnobs):
         if facts.monitors and used + len(fresh) - stale > facts.monitors:
             raise TestbedError(
                 f"{len(fresh)} new groups need as many RMIDs, {facts.monitors - used} of {facts.monitors} are left",
-                hint="remove monitoring groups that nobody reads",
+                hint="remove unused monitoring groups",
             )
         return there + len(fresh) > facts.classes or bool(facts.monitors and used + len(fresh) > facts.monitors)
 

@@ -86,7 +86,7 @@ class Policy:
     ranks : bool
         Ranks servers itself: every piece goes where :meth:`choose` says.
     in_turn : bool
-        Puts instances down where they break nobody's promise, and another for what they fall short of themselves.
+        Places instances where they break no promise of others, and a further one for what they fall short of their own.
     scales : bool
         Adds instances after a batch where throughput is seen to fall short.
     needs_profiles : bool

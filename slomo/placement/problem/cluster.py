@@ -69,7 +69,7 @@ class Server:
         use; what is not named is not counted.
     threads_per_core : int
         2 to make both hyper-threads of a core places for what is promised nothing. Nothing predicts or simulates
-        hyper-threads, so promises are made on a socket only while nobody there shares a core.
+        hyper-threads, so promises are made on a socket only while no tenants there share a core.
     port_gbps : float or None
         Line rate of the one NIC port that all network functions of a socket share, through virtual functions for
         instance [Gbit/s]; None means one each.

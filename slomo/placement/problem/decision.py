@@ -129,7 +129,7 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
     accepted : bool
         Whether it is placed.
     policy, model : str
-        Who decided, by which sensitivity model (empty: none).
+        Policy that decided, and its sensitivity model (empty: none).
     assignments : tuple of Assignment
         One per instance and network function.
     reasons : tuple of str

@@ -57,7 +57,7 @@ def pressure_plan(
     target : Workload, str or sequence of them
         Network function or functions.
     machine : str or Machine
-        Where; it must have cores for the target and the design's competitors.
+        Machine to run on, with cores for the target and the design's competitors.
     design : str or Design
         ``"sources"`` (`sources.sources`), or as in `designs.make_design`.
     runs : int, optional

@@ -41,7 +41,7 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
     Parameters
     ----------
     machine : Machine
-        Whose caches, ports and channel the pressure is measured by.
+        Machine that sets the scale: its caches, ports and memory channel.
     points : int
         Points, 1 to 100 000.
     seed : int

@@ -73,7 +73,8 @@ class Gate:
     certificates : bool
         Whether TLS has verified the client.
     open_loopback : bool
-        Whether callers on this machine need no token; never behind a proxy, for then everybody is on this machine.
+        Whether callers on this machine need no token; never behind a proxy, where every caller seems to be on this
+        machine.
     """
 
     def __init__(

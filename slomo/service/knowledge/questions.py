@@ -192,7 +192,7 @@ class ServiceAnswers:
             name = self.library.machines[0]
         if name not in self._machines:
             if name is not None and name not in self.library.machines:
-                return _PlainMachine(self.library, name)  # knows nobody; never kept, for callers choose the name
+                return _PlainMachine(self.library, name)  # without models; not cached, as callers choose the name
             self._machines[name] = _PlainMachine(self.library, name)
         return self._machines[name]
 
@@ -234,7 +234,7 @@ class ServiceAnswers:
             if len(questions) == 1:
                 return [error]
             return [self._together(key, [question])[0] for question in questions]
-        except Exception as fault:  # a fault of ours is told to all of them, and ends nobody else's wait
+        except Exception as fault:  # an internal error is reported to all callers of this batch, and to no others
             return [fault] * len(questions)
         self.batches, self.question_count = self.batches + 1, self.question_count + len(questions)
         return [self._answer(machine, solved, row, question) for row, question in enumerate(questions)]

@@ -70,7 +70,7 @@ class ContentionWriter:
             if name not in stands:
                 (await self._apply(path, body)).raise_for_status()
             answer = await self._apply(f"{path}/status", {**body, "status": wanted[name]})
-            if answer.status_code == 404:  # somebody has deleted it
+            if answer.status_code == 404:  # another client has deleted it
                 stands.pop(name, None)
                 continue
             answer.raise_for_status()

@@ -36,7 +36,7 @@ class PodCounting:
     Parameters
     ----------
     reader : CounterReader or None
-        Who reads; None if nothing can be read here.
+        Counter reader; None if nothing can be read here.
     reason : str
         Why nothing can be read.
     socket : callable

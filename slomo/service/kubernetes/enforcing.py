@@ -51,7 +51,7 @@ class NodeEnforcer:
     node : str
         Which node.
     backend : Backend
-        Who sets the knobs.
+        Sets the knobs.
     receipts : path, optional
         Folder of the journal; the machine's own if not given.
     """

@@ -132,7 +132,7 @@ def require_served(solo_mpps: Sequence[float]) -> None:
     if not any(rate > 0.0 for rate in solo_mpps):
         raise MeasurementError(
             f"the target served no packets in {len(solo_mpps)} windows in which it ran alone",
-            hint="does anybody send to it? look at generator, link and addresses, or start its command by hand",
+            hint="does it get packets? check generator, link and addresses, or start its command by hand",
         )
 
 

@@ -81,7 +81,7 @@ def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend
     folder : path, optional
         Folder of the journal.
     backend : Backend, optional
-        Who undoes; the one that the receipt names if not given.
+        Backend that undoes; the one that the receipt names if not given.
     """
     if name is not None:
         receipt = find_receipt(name, folder)

@@ -136,7 +136,7 @@ def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as
         click.echo(f"{report.receipt}: {said}")
         for what, names in (
             ("vanished", result.vanished),
-            ("changed by somebody else, left so", result.foreign),
+            ("changed by another program, left so", result.foreign),
             ("set by a later receipt, left to it", result.covered),
         ):
             click.echo("".join(f"  {what}: {name}\n" for name in names), nl=False)

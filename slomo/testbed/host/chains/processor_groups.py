@@ -114,7 +114,7 @@ class GroupWeights:
     Parameters
     ----------
     tree : ProcessorTree
-        Whose groups they are.
+        Tree of the groups.
     groups : mapping of str to Path
         Name of a stage -> its group.
     """

@@ -94,7 +94,7 @@ class ResctrlReader:
                 if not self.tree.files.is_directory(group):
                     raise TestbedError(
                         f"counters vanished: resctrl group '{group}' was removed while it was needed",
-                        hint="let nobody else unmount or clean resctrl during a campaign",
+                        hint="let no other program unmount or clean resctrl during a campaign",
                     )
             after = {group: self._counts(group) for group in self._before}
             occupancy = self._occupancy()
