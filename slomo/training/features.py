@@ -207,6 +207,24 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     return limited
 
 
+def limited_in_mixes(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return the runs of plan ``mix`` whose target was limited by full ports.
+
+    Every tenant of a mix is a row, so that what all send is known; :func:`limited_by_ports` judges the others.
+    """
+    limited = limited_by_ports(frame, environment)
+    gbps_of_one = wire_gbps(frame["packet_size_b"].to_numpy(dtype=float), np.ones(len(frame)))
+    own_gbps = frame["throughput_mpps"] * gbps_of_one
+    runs = own_gbps.groupby([frame["machine"], frame["run_key"]])
+    whole = (runs.transform("size") == frame["competitor_count"] + 1).to_numpy()
+    described = environment.get("machines", {})
+    ports_gbps = {name: Machine.from_dict(each).shared_wire_gbps() for name, each in described.items()}
+    full = runs.transform("sum") > FULL * frame["machine"].map(ports_gbps)
+    most = own_gbps > FULL * runs.transform("max")
+    exact: NDArray[np.bool_] = np.where(whole, (full & most).to_numpy(), limited)
+    return exact
+
+
 def _sent(competitor: Workload) -> tuple[int, float | None]:
     """Return a competitor's packet size [B] and sending rate [Mpps]; None if saturated."""
     rate = competitor.traffic.offered_mpps or competitor.configuration.get("rate_mpps")
@@ -248,7 +266,7 @@ def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, targ
     solo, source = _solo(dataset, rows, machine, target, imported=imported)
     contended = rows[rows["competitor_count"] > 0] if not imported else rows
     own_names = _reported(rows, "own")
-    beside_names = _reported(contended, "beside") if not imported else ()
+    beside_names = _reported_beside(contended) if not imported else ()
     metrics = _reported(contended, "competition")
     if not imported:
         # a metric that no competitor reports about itself cannot be composed for a mix
@@ -299,6 +317,14 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
     if not len(rows):
         return ()
     return tuple(name for name in METRICS if rows[f"{prefix}.{name}"].notna().mean() >= REPORTED)
+
+
+def _reported_beside(rows: "pd.DataFrame") -> tuple[str, ...]:
+    """Return the metrics of the competition beside the target; where nothing misses, a miss has no latency to tell."""
+    names, latency = _reported(rows, "beside"), rows["beside.LLCMISSLAT"].notna()
+    missed = ~(rows["beside.L3MISS"] == 0.0)
+    known = latency.any() and latency[missed].mean() >= REPORTED
+    return tuple(name for name in METRICS if name in names or (known and name == "LLCMISSLAT"))
 
 
 def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:

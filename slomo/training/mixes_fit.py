@@ -19,7 +19,7 @@ from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import ENOUGH_IN_ALL
 from slomo.training.cross_validation import folds
-from slomo.training.features import PartLoadRows, Subject, limited_by_ports
+from slomo.training.features import PartLoadRows, Subject, limited_in_mixes
 from slomo.training.server_response_fit import fit_server_response
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def learned_from_mixes(
     asked = np.array([fold_of.get(_mix(keys[each[each >= 0]]), -1) for each in members])
     if rows.offered_mpps is not None:
         asked[np.isfinite(rows.offered_mpps).any(axis=1)] = -1
-    limited = limited_by_ports(frame, dataset.environment)
+    limited = frame["limited"].to_numpy()
 
     def fitted(seen: NDArray[np.bool_]) -> list[NFModel]:
         result = list(models)
@@ -95,12 +95,17 @@ def learned_from_mixes(
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
-    """Return the saturated mixes of `models` with all that their responses read; column ``mix`` names the tenants."""
+    """Return the saturated mixes of `models` with all that their responses read.
+
+    Column ``mix`` names the tenants, ``limited`` tells whether full ports limited the target.
+    """
     frame, keys = dataset.frame, {model.workload.key for model in models}
     responses = [model.response for model in models if model.response is not None]
     read = {f"beside.{name}" for response in responses for name in response.pressure_names}
     read |= {f"own.{name}" for response in responses for name in response.profile.metric_names}
-    frame = frame[(frame["plan"] == "mix") & frame["isolation"].isin(["null", "", "None"]) & frame["target"].isin(keys)]
+    frame = frame[(frame["plan"] == "mix") & frame["isolation"].isin(["null", "", "None"])]
+    frame = frame.assign(limited=limited_in_mixes(frame, dataset.environment))
+    frame = frame[frame["target"].isin(keys)]
     frame = frame[frame["machine"].isin([model.machine for model in models]) & (frame["throughput_mpps"] > 0.0)]
     frame = frame[np.isfinite(frame[sorted(read)].to_numpy(dtype=float)).all(axis=1)]
     frame = frame.drop_duplicates(["run_key", "target"])  # equal NFs of one run
