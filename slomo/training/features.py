@@ -218,8 +218,9 @@ def limited_in_mixes(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     runs = own_gbps.groupby([frame["machine"], frame["run_key"]])
     whole = (runs.transform("size") == frame["competitor_count"] + 1).to_numpy()
     described = environment.get("machines", {})
-    ports_gbps = {name: Machine.from_dict(each).shared_wire_gbps() for name, each in described.items()}
-    full = runs.transform("sum") > FULL * frame["machine"].map(ports_gbps)
+    rates = {name: Machine.from_dict(each).shared_wire_gbps() for name, each in described.items()}
+    ports_gbps = np.array([rates.get(name, np.inf) for name in frame["machine"]], dtype=float)
+    full = runs.transform("sum") > FULL * ports_gbps
     most = own_gbps > FULL * runs.transform("max")
     exact: NDArray[np.bool_] = np.where(whole, (full & most).to_numpy(), limited)
     return exact
