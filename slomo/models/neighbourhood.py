@@ -29,7 +29,7 @@ def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kind
     count : ndarray of int
         Neighbours; none count as unknown.
     most : ndarray of int
-        Neighbours of the commonest kind; they are like ones where these are more than two thirds.
+        Neighbours of the commonest kind; with more than two thirds of them the neighbourhood counts as equal.
 
     Examples
     --------

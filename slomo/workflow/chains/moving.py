@@ -25,7 +25,7 @@ def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFuncti
     Parameters
     ----------
     machine : Machine
-        Machine type; with one socket nothing is ever away.
+        Machine type; with one socket no data are remote.
     workload : Workload
         Which.
     own : tuple of NetworkFunction
