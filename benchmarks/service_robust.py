@@ -2,6 +2,7 @@
 
     python benchmarks/service_robust.py [kills|memory|fuzz|soak|attack] ...     all by default
     SLOMO_KILLS=500 SLOMO_REQUESTS=1000000 SLOMO_FUZZ=300 SLOMO_MINUTES=60     how often, how long
+    SLOMO_SEED=7               other moments of the kills
     SLOMO_KEEP=FOLDER          kills go on where a run before ended: state, models and what was acknowledged stay there
 
 A service that is killed is a process forked from one that has imported everything, so that a kill takes half a second;
@@ -152,7 +153,7 @@ def kills(count: int = int(os.environ.get("SLOMO_KILLS", "500"))) -> None:
         if not folder.exists():  # one model loads quickly
             ModelLibrary([ModelLibrary.load(models()).find("vpn", MACHINE)]).save(folder)
         ledger = Ledger.load(kept)
-        dice = random.Random(ledger.kills)
+        dice = random.Random(f"{os.environ.get('SLOMO_SEED', '')}{ledger.kills}")
         forked = Forked(folder, state)
         if not kept.exists():
             rows = [{"name": f"s{number}", "machine": MACHINE} for number in range(60)]
