@@ -9,7 +9,10 @@ question, little for many. The loop is therefore used once the rounds in numpy h
 """
 
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,9 +26,22 @@ LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
 class _Spent:
-    """Number of servers solved in numpy by this process."""
+    """Number of servers solved in numpy by this process; the loop; threads that never wait for a compiler."""
 
     servers = 0
+    loop: Callable[..., None] | None = None
+    threads: ClassVar[set[int]] = set()
+
+
+@contextmanager
+def never_compiling() -> Iterator[None]:
+    """Solve in numpy in this thread until another has compiled the loop: an event loop must not wait for a compiler."""
+    thread = threading.get_ident()
+    _Spent.threads.add(thread)
+    try:
+        yield
+    finally:
+        _Spent.threads.discard(thread)
 
 
 def loop_for(servers: int) -> Callable[..., None] | None:
@@ -39,7 +55,10 @@ def loop_for(servers: int) -> Callable[..., None] | None:
     _Spent.servers += servers
     if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
         return None
-    return compiled(settle_side_by_side)
+    if threading.get_ident() in _Spent.threads:
+        return _Spent.loop if getattr(_Spent.loop, "signatures", None) else None
+    _Spent.loop = compiled(settle_side_by_side)
+    return _Spent.loop
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901

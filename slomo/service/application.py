@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from slomo.equilibrium.lanes import never_compiling
 from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.documents import read_cluster
 from slomo.service.agents import Agents
@@ -351,7 +352,8 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
         tasks = [asyncio.create_task(lasting(what, work)) for what, work in works.items()]
         await service.kubernetes.start(service.settings.kubernetes)
         try:
-            yield
+            with never_compiling():
+                yield
         finally:
             for task in tasks:
                 task.cancel()

@@ -9,7 +9,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -26,13 +26,14 @@ from slomo.service.kubernetes.preempting import Preemptor
 from slomo.service.kubernetes.running import Running
 from slomo.service.kubernetes.telling import Teller
 from slomo.service.kubernetes.view import ClusterView
-from slomo.service.kubernetes.watch import Watch
+from slomo.service.kubernetes.watch import WRITERS, Watch
 from slomo.service.kubernetes.wire import BindingArgs, Pod
 from slomo.service.lasting import lasting
 from slomo.service.metrics import Gauge, Metrics
 from slomo.service.servers import RunningNF, RunningServer
 from slomo.service.tracing import Tracer
 
+T = TypeVar("T")
 _LOG = logging.getLogger("slomo.service")
 #: Number of pods whose judgements are kept for `/v1/explain`.
 MOST_EXPLAINED = 300
@@ -42,8 +43,13 @@ MOST_SCORE = 10
 ATTEMPTS = 8
 #: Longest time to hold a pod's place before it is bound [s]; the scheduler waits 2 s.
 BIND_S = 1.5
+#: Largest number of pods whose places or bindings are being written: of a slow API server more would all come too late,
+#: and be tried again together. Longest time for which the scheduler's next pod waits for that [s].
+UNDER_WAY, FILTER_S = 2 * WRITERS, 1.5
 #: Kinds of objects, and the kinds listed before them.
 _ORDER = (("nodes", ""), ("slopolicies", "nodes"), ("leases", "slopolicies"), ("pods", "leases"))
+#: Why a pod is not bound now.
+SLOW = "the API server does not answer in time, ask again"
 #: A pod without slomo's annotations.
 NOT_OURS = "pod names no network function"
 
@@ -96,6 +102,7 @@ class KubernetesRoom:
         self._tasks: list[asyncio.Task[None]] = []
         #: Places chosen for pods that are to be bound, by uid: what the pod needs, the node, and the write to the API.
         self._chosen: dict[str, tuple[PodNeed, str, asyncio.Task[bool]]] = {}
+        self._writes: set[asyncio.Task[Any]] = set()
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
@@ -218,6 +225,8 @@ class KubernetesRoom:
         if need.fault:
             return [], {}, dict.fromkeys(names, f"slomo: {need.fault}")
         uid = pod.metadata.uid
+        if binds:
+            await self._few_under_way()
         for _ in range(ATTEMPTS):
             with self._tracer.span("judge", pod=uid, nodes=len(names)):
                 judged = self.judge.judge(need, uid, names, self.view)
@@ -249,11 +258,25 @@ class KubernetesRoom:
             with self._tracer.span("hold", pod=uid, node=node):
                 return await taken
 
-        return asyncio.create_task(shared())
+        return self._writing(asyncio.create_task(shared()))
+
+    def _writing(self, task: "asyncio.Task[T]") -> "asyncio.Task[T]":
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return task
+
+    async def _few_under_way(self) -> None:
+        """Wait until few pods are between filter and binding; the scheduler begins one pod at a time."""
+        try:
+            async with asyncio.timeout(FILTER_S):
+                while len(self._writes) >= UNDER_WAY:
+                    await asyncio.wait(self._writes, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError as error:
+            raise NotBound(SLOW) from error
 
     def _choose(self, uid: str, need: PodNeed, node: str, held: asyncio.Task[bool]) -> None:
         """Remember the write of a held place until the pod is bound, or the place's time is over."""
-        held.add_done_callback(lambda done: done.cancelled() or done.exception())  # a pod may end before it is bound
+        held.add_done_callback(_retrieve)
         self._chosen[uid] = need, node, held
         self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
 
@@ -266,18 +289,35 @@ class KubernetesRoom:
         if watch is None or self.holds is None:
             raise NotBound("no API server is watched", hint="start slomo with --kubernetes")
         path = f"/api/v1/namespaces/{order.PodNamespace}/pods/{order.PodName}"
+        holding = asyncio.create_task(self._hold_for(order, path, watch, self.holds))
+        holding.add_done_callback(_retrieve)
         try:
-            async with asyncio.timeout(BIND_S):
-                await self._hold_for(order, path, watch, self.holds)
+            await asyncio.wait({holding}, timeout=BIND_S)  # never cancelled: httpx loses a connection each time
+            if not holding.done():
+                raise NotBound(SLOW)
+            holding.result()
+        except PredictionError:
+            self._give_up(uid, node)
+            raise
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            self._give_up(uid, node)
+            raise NotBound(SLOW) from error
+        try:
             with self._tracer.span("bind", pod=uid, node=node):
                 target = {"apiVersion": "v1", "kind": "Node", "name": node}
                 meta = {"name": order.PodName, "namespace": order.PodNamespace, "uid": uid}
                 body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
-                answer = await watch.request("POST", f"{path}/binding", body)
-        except (TimeoutError, httpx.HTTPError, msgspec.MsgspecError) as error:
-            raise NotBound("the API server does not answer in time, ask again") from error
+                answer = await self._writing(asyncio.create_task(watch.request("POST", f"{path}/binding", body)))
+        except httpx.HTTPError as error:  # it may have been bound: the place stays held
+            raise NotBound(SLOW) from error
         if answer.status_code >= 300:
+            self._give_up(uid, node)
             raise NotBound(f"the API server refuses the binding ({answer.status_code}): {answer.text[:300]}")
+
+    def _give_up(self, uid: str, node: str) -> None:
+        """Release the place of a pod that is not bound: the scheduler now asks again for pods that found none."""
+        if self.view.node_of(uid) == node:
+            self.view.release(uid)
 
     async def _hold_for(self, order: BindingArgs, path: str, watch: Watch, holds: SharedHolds) -> None:
         """Hold a pod's place on its node, if it has a promise or a network function: as chosen, else judged now."""
@@ -410,6 +450,12 @@ class KubernetesRoom:
 
     def _is_current(self, judgement: Judged) -> bool:
         return all(number < len(self.judge.pieces) for number in judgement.mix)
+
+
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    """Take the fault of a task that nobody waits for any more: the pod ended, or the scheduler asked again."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:

@@ -305,4 +305,23 @@ class ControlPlane:
         try:
             return waited(f"{len(awaited)} pods bound", lambda: not waiting(), limit_s)
         except AssertionError as error:
-            raise AssertionError(f"{error}; waiting: {', '.join(waiting())}") from None
+            reasons = [f"{name}: {self.why_it_waits(name)}" for name in waiting()]
+            raise AssertionError(f"{error}; waiting: {'; '.join(reasons)}") from None
+
+    def wait_until_settled(self, names: Iterable[str], limit_s: float) -> tuple[float, list[str]]:
+        """Wait until each pod has a node or none keeps every SLO; return how long it took [s], and who has none."""
+        awaited = set(names)
+
+        def waiting() -> list[str]:
+            pods = self.pods()
+            return sorted(name for name in awaited if not pods[name][1])
+
+        def is_settled() -> bool:
+            return all("an SLO would break" in self.why_it_waits(name) for name in waiting())
+
+        return waited(f"{len(awaited)} pods bound or refused", is_settled, limit_s), waiting()
+
+    def why_it_waits(self, name: str) -> str:
+        """Return what the scheduler wrote on a pod that has no node."""
+        conditions = self.line.get(f"/api/v1/namespaces/default/pods/{name}").json()["status"].get("conditions", [])
+        return " ".join(item.get("message", "") for item in conditions if item["type"] == "PodScheduled")

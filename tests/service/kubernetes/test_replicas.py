@@ -13,7 +13,7 @@ import pytest
 from slomo.service.kubernetes.holds import HELD, LABEL, SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.leading import ACTS_S, LASTS_S, NAME, Leader
 from slomo.service.kubernetes.pods import MACHINE, MIN_SHARE, NF, need_of
-from slomo.service.kubernetes.service import KubernetesRoom, NotBound
+from slomo.service.kubernetes.service import UNDER_WAY, KubernetesRoom, NotBound
 from slomo.service.kubernetes.view import HOLD_S, ClusterView
 from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import BindingArgs, KubernetesNode, Lease, Metadata, Pod
@@ -145,6 +145,50 @@ def test_pods_for_one_node_share_writes_and_wait_for_them(start: Started) -> Non
     asyncio.run(run())
     assert set(api.bound) == {"u0", "u1", "u2", "u3"}
     assert api.version <= 102
+
+
+def test_a_slow_api_server_is_asked_for_few_pods_at_a_time(start: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While twelve places are being written the next pod waits, then is told to ask again; later it goes on."""
+    monkeypatch.setattr("slomo.service.kubernetes.service.FILTER_S", 0.05)
+    api = Leases()
+    room = replica(start, api, UNDER_WAY + 1)
+    names, answers = [f"n{number}" for number in range(UNDER_WAY + 1)], asyncio.Event()
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        await answers.wait()
+        return await api(request)
+
+    assert room.watch is not None
+    room.watch._writer = httpx.AsyncClient(transport=httpx.MockTransport(slow))
+
+    async def run() -> None:
+        for number in range(UNDER_WAY):
+            assert (await room.filter(pod(f"u{number}", share="0.9"), names, binds=True))[0]
+        with pytest.raises(NotBound, match="does not answer in time"):
+            await room.filter(pod("next", share="0.9"), names, binds=True)
+        answers.set()
+        assert (await room.filter(pod("next", share="0.9"), names, binds=True))[0]
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_is_not_bound_gives_its_place_up(start: Started) -> None:
+    """The scheduler then asks again for pods that found no place: one of them fits where the other was refused."""
+    api = Leases()
+    room = replica(start, api, 1)
+    full, next_one = pod("full", "nat", "1.0"), pod("next", "nat", "1.0")
+
+    async def run() -> None:
+        assert (await room.filter(full, ["n0"], binds=True))[0] == ["n0"]
+        assert (await room.filter(next_one, ["n0"], binds=True))[0] == []
+        await asyncio.sleep(0.01)
+        api.status = 500
+        with pytest.raises(NotBound, match="refuses the binding"):
+            await room.bind(order(full, "n0"))
+        api.status = 0
+        assert (await room.filter(next_one, ["n0"], binds=True))[0] == ["n0"]
+
+    asyncio.run(run())
 
 
 def test_a_pod_that_was_filtered_by_nobody_is_judged_before_it_is_bound(start: Started) -> None:

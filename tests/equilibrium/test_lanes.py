@@ -1,0 +1,28 @@
+"""Which threads may compile the loop over many servers."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from slomo.equilibrium import lanes
+
+
+def test_an_event_loop_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that never compiles solves in numpy until another thread has compiled the loop, then uses it."""
+    loop = SimpleNamespace(signatures=[])
+    monkeypatch.setattr(lanes, "compiled", lambda _: loop)
+    monkeypatch.setattr(lanes._Spent, "loop", None)
+    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    seen: list[object] = []
+    with lanes.never_compiling():
+        before = lanes.loop_for(1)
+        other = threading.Thread(target=lambda: seen.append(lanes.loop_for(1)))
+        other.start()
+        other.join()
+        meanwhile = lanes.loop_for(1)
+        loop.signatures.append("compiled")
+        after = lanes.loop_for(1)
+
+    assert seen == [loop]
+    assert (before, meanwhile, after) == (None, None, loop)
