@@ -7,6 +7,7 @@ import pytest
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.training.features import limited_by_ports, limited_in_mixes, subjects
+from slomo.training.plausibility import _by_throughput
 
 SHIPPED = "slomo-silver-4110"
 
@@ -47,3 +48,18 @@ def test_where_nothing_misses_there_is_no_latency_to_report() -> None:
 
     assert "LLCMISSLAT" in names(0.0)
     assert "LLCMISSLAT" not in names(1.0)
+
+
+def test_who_polls_behind_a_full_port_does_not_make_other_runs_implausible() -> None:
+    """Most runs of a function are at its port's line rate, with thrice the instructions: the others are sound."""
+    shipped = find_dataset(SHIPPED)
+    frame = shipped.frame[(shipped.frame["nf"] == "snort") & (shipped.frame["plan"] == "pressure")]
+    frame = frame[frame["offered_mpps"].isna()].reset_index(drop=True)
+    port = np.arange(len(frame)) % 3 > 0
+    line_rate = 1e3 * shipped.environment["machines"]["silver-4110"]["nic_gbps"] / (84 * 8)
+    frame["own.INST"] *= np.where(port, 3.0 * line_rate / frame["throughput_mpps"], 1.0)
+    frame.loc[port, "throughput_mpps"] = line_rate
+
+    found = _by_throughput(frame, frame["throughput_mpps"].to_numpy(), shipped.environment)
+
+    assert not any(rows.any() for rows in found.values())
