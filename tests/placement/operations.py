@@ -80,15 +80,18 @@ class RandomOperations:
     def step(self) -> list[str]:
         """Carry out one operation; return what is broken after it."""
         name = str(self._generator.choice([*OPERATIONS], p=self._odds))
-        before = self._homes()
+        before, seen = self._homes, self._seen()
         budgets = {request.id: request.max_disrupted for request in self.placer.requests}
         owner = self._act(name)
         self.done[name] += 1
         self._look()
-        after = self._homes()
+        after = self._homes
         self._degraded &= set(after)
         moved = {each for each, homes in after.items() if before.get(each) != homes}
-        broken = [f"{name}: {said}" for said in self._violations(moved, before)]
+        said = [f"{risk.request} is at risk: {risk.what}" for risk in self.placer.lifecycle.at_risk()]
+        if self._seen() != seen:  # what was held against every constraint before is not held against them again
+            said += self._violations(moved, before)
+        broken = [f"{name}: {each}" for each in said]
         if name not in ("remove", "fail", "fail_domain", "taint"):
             for each, most in budgets.items():
                 gone = sum((before[each] - after.get(each, Counter())).values())
@@ -101,13 +104,16 @@ class RandomOperations:
         state = self.placer._core.state
         self._closed = [state.servers[number].name for number, why in state.closed.items() if why != "removed"]
         self._pieces = {name: pieces(state, name) for name in state.requests}
-
-    def _homes(self) -> dict[str, Counter[str]]:
-        """Return how many instances of each request are on which server."""
-        return {
+        #: How many instances of each request are on which server.
+        self._homes = {
             name: Counter(piece["server"] for piece in pieces for _ in range(piece["instances"]))
             for name, pieces in self._pieces.items()
         }
+
+    def _seen(self) -> tuple[object, ...]:
+        """Return all that constraints are held against."""
+        placer = self.placer
+        return self._pieces, self._closed, placer.cluster.servers, placer.requests, frozenset(self._degraded)
 
     def _pick(self, items: Sequence[str]) -> str:
         return items[int(self._generator.integers(len(items)))]
@@ -211,15 +217,13 @@ class RandomOperations:
         placer = self.placer
         servers = {server.name: server for server in placer.cluster.servers}
         requests = {request.id: request for request in placer.requests}
-        homes = self._homes()
+        homes = self._homes
         everywhere = [piece for seen in self._pieces.values() for piece in seen]
         seats = Counter((piece["server"], piece["socket"], core) for piece in everywhere for core in piece["cores"])
         if max(seats.values(), default=1) > 1:
             yield "a core is given twice"
         if any(len(piece["cores"]) != len(piece["workloads"]) for piece in everywhere):
             yield "a function has no core"
-        for risk in placer.lifecycle.at_risk():
-            yield f"{risk.request} is at risk: {risk.what}"
         for name, request in requests.items():
             yield from self._always(request, homes[name], servers)
             if name in moved:
@@ -316,13 +320,12 @@ class RandomOperations:
     def _amounts(
         self, server: Server, homes: Mapping[str, Counter[str]], requests: Mapping[str, Request]
     ) -> Iterator[str]:
-        memory = sum(
-            homes[name][server.name] * dict(r.resources).get("memory_gib", 0.0) for name, r in requests.items()
-        )
+        here = [(homes[name][server.name], request) for name, request in requests.items() if server.name in homes[name]]
+        memory = sum(count * dict(request.resources).get("memory_gib", 0.0) for count, request in here)
         if memory > dict(server.resources).get("memory_gib", float("inf")) + 1e-6:
             yield f"memory of {server.name}: {memory:g}"
         if server.reserved is not None:
-            outside = [r for r in requests.values() if not set(server.reserved.labels) <= set(r.labels)]
-            cores = sum(homes[r.id][server.name] * len(r.chain) for r in outside)
+            outside = [(count, r) for count, r in here if not set(server.reserved.labels) <= set(r.labels)]
+            cores = sum(count * len(r.chain) for count, r in outside)
             if cores > server.cores * len(server.nics) - server.reserved.cores:
                 yield f"reserved cores of {server.name}"
