@@ -83,6 +83,7 @@ class History:
         end_s = self._clock()
         start_s, width_s = end_s - 3600.0 * hours, 3600.0 * hours / most
         points = [item for item in self._store.read(journal.points) if start_s <= item["at_s"] <= end_s]
+        points.sort(key=lambda item: item["at_s"])  # the clock may have been set back
         shown = [
             joined(list(part)) for _, part in groupby(points, lambda item: int((item["at_s"] - start_s) / width_s))
         ]

@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from slomo.service.api import cluster
-from slomo.service.history import EVERY_S
+from slomo.service.history import EVERY_S, History
 from slomo.service.state import journal
 from slomo.service.state.store import Store
 from tests.service.conftest import Running
@@ -172,6 +172,17 @@ def test_the_cluster_over_time_is_kept_told_and_drawn(client: TestClient) -> Non
     assert "lowest 100 % now, from 100 % to 100 %" in page
     assert page.count('<th scope="row"') == 3
     assert client.get("/history?hours=25").status_code == client.get("/v1/cluster/history?hours=x").status_code == 422
+
+
+def test_a_clock_that_is_set_back_does_not_tear_the_history(tmp_path: Path) -> None:
+    """Points are told in the order of their times; those of a time to come are not told yet."""
+    store = Store(tmp_path / "state.sqlite")
+    times = iter((1000.0, 4000.0, 900.0, 2000.0))
+    history = History(store, lambda: next(times, 2100.0))
+    for _ in range(4):
+        history.take([], {})
+    assert [item["at_s"] for item in history.told(1)["points"]] == [900.0, 1000.0, 2000.0]
+    store.close()
 
 
 def test_the_history_is_bounded_and_outlives_a_restart(tmp_path: Path) -> None:
