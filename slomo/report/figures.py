@@ -127,7 +127,7 @@ def predicted_against_measured(
     """
     measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
     figure, axes = axes_of(
-        title or "Mixes never trained on", "measured slowdown [%]", "predicted slowdown [%]", (4.8, 5.4), ax
+        title or "Predicted against measured", "measured slowdown [%]", "predicted slowdown [%]", (4.8, 5.4), ax
     )
     low, high = _limits(measured, predicted)
     line = np.array([low, high])
@@ -175,7 +175,7 @@ def error_cdf(errors_percent: Mapping[str, ArrayLike]) -> "Figure":
     >>> error_cdf({"slomo-xgb": [1, 2, 3], "dobrescu": [4, 9, 20]}).axes[0].get_ylabel()
     'share of predictions [%]'
     """
-    title = "Prediction error on mixes never trained on"
+    title = "Prediction error on mixes"
     figure, axes = axes_of(title, "absolute error of throughput [%]", "share of predictions [%]", (4.8, 5.2))
     nearest = np.inf
     for index, (name, values) in enumerate(errors_percent.items()):

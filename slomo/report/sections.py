@@ -87,7 +87,7 @@ def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
         Fact(
             f"{errors.mape:.1f} %",
             "off on average",
-            f"{errors.predictions} predictions of {evaluation.mixes} mixes never trained on; 95 % of them are at most "
+            f"{errors.predictions} predictions of {evaluation.mixes} mixes; 95 % of them are at most "
             f"{errors.p95:.1f} % off.",
         ),
         Fact(
@@ -112,7 +112,7 @@ def accuracy_section(evaluation: "Evaluation") -> Section:
     frame = evaluation.to_frame()
     errors = {name: frame.loc[frame["model"] == name, "error_percent"].abs().to_numpy() for name in evaluation.models}
     text = (
-        "All models were trained on the same runs and are judged on the same mixes, none of which was trained on. "
+        "All models were trained on the same runs and are judged on the same mixes. "
         "Baselines are a line or a falling curve over one metric, whichever was closer on these mixes."
     )
     shown = in_better_form(errors, {name: float(away.mean()) for name, away in errors.items()})
@@ -178,7 +178,7 @@ def scatter_section(evaluation: "Evaluation", model: str, *, ax: "Axes | None" =
     measured = 100.0 * (1.0 - frame["measured_mpps"].to_numpy() / solo)
     predicted = 100.0 * (1.0 - frame["predicted_mpps"].to_numpy() / solo)
     drawn = figures.predicted_against_measured(
-        measured, predicted, list(frame["target"]), title=f"{model}: mixes never trained on", ax=ax
+        measured, predicted, list(frame["target"]), title=f"{model}: predicted against measured", ax=ax
     )
     return Section(
         "Predicted against measured",
