@@ -40,6 +40,26 @@ def test_what_is_placed_survives_a_restart_with_cores(start: Started, tmp_path: 
     assert second.get("/v1/cluster").json() == before
 
 
+def test_the_order_of_requests_survives_a_restart(start: Started, tmp_path: Path) -> None:
+    """Also of those that were moved, taken off and put back: later changes begin from the same cluster."""
+    first = start(state=tmp_path / "state.sqlite")
+    first.post("/v1/cluster/servers", json={"servers": SERVERS})
+    wishes = [{"id": f"r{n}", "nf": ("lpm", "nat", "ids")[n % 3], "slo": {"min_share": 0.6}} for n in range(9)]
+    first.post("/v1/place", json={"requests": wishes[:6]})
+    first.post("/v1/place", json={"requests": wishes[6:]})
+    for server in ("s1", "s2"):
+        first.post("/v1/cluster/changes", json={"action": "drain", "server": server})
+        first.post("/v1/cluster/changes", json={"action": "uncordon", "server": server})
+    receipt = first.delete("/v1/cluster/requests/r2").json()["receipt"]
+    first.post("/v1/cluster/rebalance", json={"max_moves": 5})
+    assert first.post(f"/v1/receipts/{receipt}/undo").status_code == 200
+    before = placed(first)
+    first.__exit__(None, None, None)
+
+    assert placed(start(state=tmp_path / "state.sqlite")) == before
+    assert before != sorted(before)
+
+
 def test_old_decisions_and_receipts_are_deleted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables that only grow keep their newest rows; what is placed stays, also without its decision."""
     monkeypatch.setattr(journal, "PRUNE_EVERY", 1)

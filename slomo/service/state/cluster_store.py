@@ -142,6 +142,8 @@ class ClusterStore:
             fingerprint = self.model_store.answers.fingerprint
             after = {item.request: placer.entry(item.request) for item in decisions if item.accepted}
             journal.put_entries(connection, after)
+            if len(after) > 1:
+                journal.put_order(connection, [item.id for item in placer.requests])
             for item in decisions:
                 journal.add_decision(connection, "place", item.request, item.to_dict(), fingerprint)
             number = None
@@ -247,6 +249,7 @@ class ClusterStore:
         after: Mapping[str, Entry | None],
     ) -> int:
         journal.put_entries(connection, after)
+        journal.put_order(connection, [item.id for item in self.placer.requests])
         self._advance(connection)
         for name in after:
             journal.add_decision(connection, verb, name, {"entry": after[name]}, self.model_store.answers.fingerprint)

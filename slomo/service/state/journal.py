@@ -85,6 +85,16 @@ def put_entries(connection: sqlite3.Connection, changed: Mapping[str, Entry | No
         )
 
 
+def put_order(connection: sqlite3.Connection, requests: Sequence[str]) -> None:
+    """Store the order of all placements."""
+    stored = [row[0] for row in connection.execute("SELECT request FROM placed ORDER BY position")]
+    if stored == list(requests):
+        return
+    last = connection.execute("SELECT MAX(position) FROM placed").fetchone()[0] or 0
+    rows = [(last + place, request) for place, request in enumerate(requests, start=1)]
+    connection.executemany("UPDATE placed SET position = ? WHERE request = ?", rows)
+
+
 def add_decision(
     connection: sqlite3.Connection, verb: str, request: str, document: Mapping[str, Any], fingerprint: str
 ) -> None:
