@@ -41,7 +41,7 @@ class Evictor:
     Parameters
     ----------
     watch : Watch
-        The line to the API server.
+        Connection to the API server.
     view : ClusterView
         What runs where.
     mode : {"off", "dry-run", "on"}
