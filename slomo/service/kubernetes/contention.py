@@ -34,7 +34,7 @@ class ContentionWriter:
     Parameters
     ----------
     watch : Watch
-        The line to the API server.
+        Connection to the API server.
     clock : callable
         Returns the time [s].
     """

@@ -63,7 +63,7 @@ class SharedHolds:
     Parameters
     ----------
     watch : Watch
-        The line to the API server.
+        Connection to the API server.
     view : ClusterView
         What is known of nodes and pods.
     wall : callable

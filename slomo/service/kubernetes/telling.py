@@ -35,7 +35,7 @@ class Teller:
     Parameters
     ----------
     watch : Watch
-        The line to the API server.
+        Connection to the API server.
     view : ClusterView
         Conditions of the pods.
     told : Counter
