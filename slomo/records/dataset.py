@@ -122,7 +122,7 @@ class ProfileDataset:
         keep = np.ones(len(self), dtype=bool)
         if target is not None:
             by_key = self._frame[schema.TARGET] == target
-            keep &= (by_key if by_key.any() else self._matching(schema.NF, target, "target", self.targets)).to_numpy(
+            keep &= (by_key if by_key.any() else self._matching(schema.NF, target, "target", self.profiled_targets)).to_numpy(
                 dtype=bool
             )
         if machine is not None:
