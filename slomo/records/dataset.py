@@ -121,10 +121,10 @@ class ProfileDataset:
         """
         keep = np.ones(len(self), dtype=bool)
         if target is not None:
-            by_key = self._frame[schema.TARGET] == target
-            keep &= (by_key if by_key.any() else self._matching(schema.NF, target, "target", self.profiled_targets)).to_numpy(
-                dtype=bool
-            )
+            rows = self._frame[schema.TARGET] == target
+            if not rows.any():
+                rows = self._matching(schema.NF, target, "target", self.profiled_targets)
+            keep &= rows.to_numpy(dtype=bool)
         if machine is not None:
             keep &= self._matching(schema.MACHINE, machine, "machine", self.machines).to_numpy(dtype=bool)
         if plan is not None:
