@@ -12,8 +12,6 @@ from pathlib import Path
 
 from slomo.service.demo import ARCHIVE, trained
 
-FOLDER = Path(__file__).parent
-
 
 def pack(folder: Path, archive: Path) -> None:
     """Write a folder's files as an archive: the same bytes for the same files."""
@@ -26,5 +24,5 @@ def pack(folder: Path, archive: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         trained(lambda text: print(text, file=sys.stderr)).save(made)
-        pack(Path(made), FOLDER / ARCHIVE)
-    print(FOLDER / ARCHIVE)
+        pack(Path(made), ARCHIVE)
+    print(ARCHIVE)

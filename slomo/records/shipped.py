@@ -16,9 +16,14 @@ def shipped_folder() -> Path:
     >>> (shipped_folder() / "slomo-silver-4110").is_dir()
     True
     """
-    inside = _PACKAGE / "shipped"
     named = os.environ.get(VARIABLE)
-    return Path(named) if named else inside if inside.is_dir() else _PACKAGE.parent / "datasets"
+    return Path(named) if named else own_folder()
+
+
+def own_folder() -> Path:
+    """Return the folder that comes with slomo itself, whatever `SLOMO_DATASETS` names."""
+    inside = _PACKAGE / "shipped"
+    return inside if inside.is_dir() else _PACKAGE.parent / "datasets"
 
 
 def mapping_file(name: str | Path) -> Path:

@@ -19,7 +19,7 @@ import msgspec
 
 from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
-from slomo.records.shipped import shipped_folder
+from slomo.records.shipped import own_folder, shipped_folder
 from slomo.service.api.cluster import as_request
 from slomo.service.door.bodies import Observation, PlacementRequest
 from slomo.service.state import journal
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 #: Requests of the demonstration, and servers of each machine type.
 REQUESTS, SERVERS = 90, 14
-#: The shipped models, beside the shipped datasets.
-ARCHIVE = "demo-models.zip"
+#: The shipped models. No other archive is unpacked: `SLOMO_DATASETS` may name a stranger's folder.
+ARCHIVE = own_folder() / "demo-models.zip"
 Say = Callable[[str], None]
 
 
 def demo_folder() -> Path:
     """Return the folder of the demonstration's models, one per state of the shipped ones."""
-    archive = shipped_folder() / ARCHIVE
-    named = hashlib.sha256(archive.read_bytes()).hexdigest()[:12] if archive.is_file() else version("slomo")
-    return _cache() / f"demo-models-{named}"
+    archive = _archive()
+    state = archive.read_bytes() if archive else f"{version('slomo')} {shipped_folder().resolve()}".encode()
+    return _cache() / f"demo-models-{hashlib.sha256(state).hexdigest()[:12]}"
 
 
 def demo_models(say: Say) -> Path:
@@ -47,10 +47,10 @@ def demo_models(say: Say) -> Path:
 
     Raises ConfigurationError if the datasets are missing, too.
     """
-    folder, archive = demo_folder(), shipped_folder() / ARCHIVE
+    folder, archive = demo_folder(), _archive()
     if (folder / "library.json").is_file():
         return folder
-    if archive.is_file():
+    if archive:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made, zipfile.ZipFile(archive) as opened:
             opened.extractall(Path(made) / "models")
@@ -150,6 +150,11 @@ def _noted(
     return lambda connection: journal.add_observation(
         connection, machine, target, document, predicted_mpps, fingerprint
     )
+
+
+def _archive() -> Path | None:
+    """Return the archive of models of slomo's own datasets, or None where other datasets are named."""
+    return ARCHIVE if ARCHIVE.is_file() and shipped_folder() == ARCHIVE.parent else None
 
 
 def _cache() -> Path:

@@ -24,7 +24,7 @@ from slomo.errors import ConfigurationError, UsageError
 from slomo.models.library import ModelLibrary
 from slomo.placement.problem.request import SLO, Request
 from slomo.records.catalog import catalog
-from slomo.service.demo import demo_folder, demo_models
+from slomo.service.demo import ARCHIVE, demo_folder, demo_models
 from slomo.service.server import serve
 from slomo.service.settings import ServiceSettings
 from tests.service.conftest import Running
@@ -286,6 +286,18 @@ def test_the_demonstration_needs_no_training(tmp_path: Path, monkeypatch: pytest
     assert {key: library[key].solo_mpps for key in library} == pytest.approx(expected)
     assert said == []
     assert [path.name for path in tmp_path.glob("slomo/*")] == [folder.name]
+
+
+def test_the_demonstration_unpacks_no_stranger_s_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive in a folder that SLOMO_DATASETS names is left alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    own = demo_folder()
+    (tmp_path / "demo-models.zip").write_bytes(ARCHIVE.read_bytes())
+    monkeypatch.setenv("SLOMO_DATASETS", str(tmp_path))
+    assert demo_folder() != own
+    with pytest.raises(ConfigurationError, match="datasets are not here"):
+        demo_models(print)
+    assert not list(tmp_path.glob("slomo/*"))
 
 
 def test_models_that_cannot_be_made_end_the_service_with_the_reason(tmp_path: Path) -> None:
