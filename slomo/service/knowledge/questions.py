@@ -237,10 +237,13 @@ class ServiceAnswers:
         except Exception as fault:  # an internal error is reported to all callers of this batch, and to no others
             return [fault] * len(questions)
         self.batches, self.question_count = self.batches + 1, self.question_count + len(questions)
-        return [self._answer(machine, solved, row, question) for row, question in enumerate(questions)]
+        reasons = machine.reasons(solved, key[1])
+        return [
+            self._answer(machine, solved, row, question, reasons.get(row, [])) for row, question in enumerate(questions)
+        ]
 
     def _answer(
-        self, machine: "_PlainMachine", solved: "_Solved", row: int, question: QuestionBody
+        self, machine: "_PlainMachine", solved: "_Solved", row: int, question: QuestionBody, reasons: list[str]
     ) -> bytes | Exception:
         strictly = question.strict and solved.codes[row] >= 2
         if strictly or solved.of_library[row]:
@@ -248,7 +251,7 @@ class ServiceAnswers:
                 return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
             except SlomoError as error:
                 return error
-        return _encode({**machine.document(solved, row, question.coverage), "fingerprint": self.fingerprint})
+        return _encode({**machine.document(solved, row, question.coverage, reasons), "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
         """Answer with all of the library's options: loads, explanations, unprofiled traffic.
@@ -344,7 +347,7 @@ class _PlainMachine:
         self._memo(coverage).solve(members)
         return time.perf_counter() - begun
 
-    def document(self, solved: _Solved, row: int, coverage: float) -> dict[str, Any]:
+    def document(self, solved: _Solved, row: int, coverage: float, reasons: list[str]) -> dict[str, Any]:
         """Return one prediction in the library's format."""
         members = [number for number in solved.members[row].tolist() if number >= 0]
         joint, code, solo = solved.joint, int(solved.codes[row]), float(solved.solo_mpps[row])
@@ -364,7 +367,7 @@ class _PlainMachine:
             "noise": None if noise is None else noise.to_dict(),
             "coverage": coverage,
             "verdict": VERDICTS[code],
-            "reasons": list(self._reasons(members, solved, row, coverage)) if code else [],
+            "reasons": reasons,
             "evidence": None,
             "carrier": None,
             "explanation": None,
@@ -395,15 +398,22 @@ class _PlainMachine:
             self._memos[coverage] = JointMemo(self.models, coverage=coverage, most=MOST_MIXES)
         return self._memos[coverage]
 
-    def _reasons(self, members: list[int], solved: _Solved, row: int, coverage: float) -> tuple[str, ...]:
-        """Return why the answer about the first of some NFs is not supported."""
-        response, joint = self.models[members[0]].response, solved.joint
-        assert response is not None
-        point = FixedPoints(joint.pressure[[row]], joint.load[[row]], joint.waiting[[row]])
-        moved = moved_beside(moved_by_each(self.models, solved.members[[row]], point), 0)[0]
-        channel = channel_load(self.models, solved.members[[row]], point)[0]
-        why = doubted(self.models[members[0]], coverage)
-        kind = int(beside(solved.members[[row], 1:])[0])
-        error = usual_error(self.models[members[0]], float(joint.throughput_mpps[row, 0]), kind)
-        reasons = judged(response, joint.pressure[row, 0], moved.tolist(), float(channel), error)[1]
-        return reasons if why is None else (why, *reasons)
+    def reasons(self, solved: _Solved, coverage: float) -> dict[int, list[str]]:
+        """Return why answers are not supported, by row; rows of supported answers are left out."""
+        rows = np.flatnonzero(solved.codes)
+        if not len(rows):
+            return {}
+        joint, members = solved.joint, solved.members[rows]
+        point = FixedPoints(joint.pressure[rows], joint.load[rows], joint.waiting[rows])
+        moved = moved_beside(moved_by_each(self.models, members, point), 0).tolist()
+        channel, kinds = channel_load(self.models, members, point).tolist(), beside(members[:, 1:]).tolist()
+        possible = joint.throughput_mpps[rows, 0].tolist()
+        told: dict[int, list[str]] = {}
+        for at, (row, number) in enumerate(zip(rows.tolist(), members[:, 0].tolist(), strict=True)):
+            model = self.models[number]
+            assert model.response is not None
+            error = usual_error(model, possible[at], kinds[at])
+            why = judged(model.response, joint.pressure[row, 0], moved[at], channel[at], error)[1]
+            doubt = doubted(model, coverage)
+            told[row] = [*(() if doubt is None else (doubt,)), *why]
+        return told
