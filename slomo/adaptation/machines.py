@@ -39,27 +39,18 @@ _NEEDED = ("L2MISS", "L2HIT", "L3MISS", "L3OCC", "LMB")
 
 @dataclass(frozen=True, eq=False)
 class CarriedState:
-    """State of a function in many situations, arrays of shape ``(n,)``.
+    """State of a function in many situations, arrays of shape ``(n,)``."""
 
-    Attributes
-    ----------
-    time_ns : ndarray
-        Time of a packet.
-    l2_misses, l3_misses : ndarray
-        Lines per packet.
-    held_kib : ndarray
-        What it holds in its L2 and the LLC.
-    channel : ndarray
-        Share of the memory channel that is in use, its own traffic included.
-    own : ndarray, shape (n, metrics)
-        Its vector; of rates, what a packet moves.
-    """
-
+    #: Time of a packet.
     time_ns: Floats
+    #: Lines per packet.
     l2_misses: Floats
     l3_misses: Floats
+    #: What it holds in its L2 and the LLC.
     held_kib: Floats
+    #: Share of the memory channel that is in use, its own traffic included.
     channel: Floats
+    #: Its vector; of rates, what a packet moves, shape (n, metrics).
     own: Floats
 
     @property

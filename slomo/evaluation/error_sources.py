@@ -43,29 +43,19 @@ LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 @dataclass(frozen=True)
 class ErrorSources(Stored):
-    """Mean absolute errors of one model, by source, relative to the measured throughput [%].
+    """Mean absolute errors of one model, by source, relative to the measured throughput [%]."""
 
-    Attributes
-    ----------
-    model : str
-        Name of the model.
-    predictions : int
-        Rows whose competition was measured alone.
-    noise : float or None
-        Measured throughput against the simulator's truth, or the spread of replicates; None where neither is known.
-    sensitivity : float
-        Prediction from the measured vector of the competition against the measured throughput (noise included).
-    composition : float
-        Prediction from the composed vector against prediction from the measured one.
-    total : float
-        Prediction from the composed vector against the measured throughput; at most the sum of the two before.
-    """
-
+    #: Name of the model.
     model: str
+    #: Rows whose competition was measured alone.
     predictions: int
+    #: Measured throughput against the simulator's truth, or the spread of replicates; None where neither is known.
     noise: float | None
+    #: Prediction from the measured vector of the competition against the measured throughput (noise included).
     sensitivity: float
+    #: Prediction from the composed vector against prediction from the measured one.
     composition: float
+    #: Prediction from the composed vector against the measured throughput; at most the sum of the two before.
     total: float
 
 

@@ -24,28 +24,19 @@ _HALVINGS = 80
 
 @dataclass(frozen=True)
 class ProbePrediction:
-    """Performance of a target beside one competitor.
+    """Performance of a target beside one competitor."""
 
-    Attributes
-    ----------
-    target, competitor : str
-        Names.
-    performance : float
-        Speed over its speed alone, at most 1, beside the mixture of levels of most entropy.
-    low, high : float
-        Range that phases of the competitor leave open; measurement noise comes on top.
-    level : float
-        Level of the dial that the reporter takes the competitor for, in the dial's unit.
-    verdict : Verdict
-        Extrapolated where the competitor presses harder than the dial ever did.
-    """
-
+    #: Names.
     target: str
     competitor: str
+    #: Speed over its speed alone, at most 1, beside the mixture of levels of most entropy.
     performance: float
+    #: Range that phases of the competitor leave open; measurement noise comes on top.
     low: float
     high: float
+    #: Level of the dial that the reporter takes the competitor for, in the dial's unit.
     level: float
+    #: Extrapolated where the competitor presses harder than the dial ever did.
     verdict: Verdict
 
 

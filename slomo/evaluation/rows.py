@@ -40,39 +40,27 @@ _LEAST_MPPS = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class RowPredictions:
-    """Predictions of the rows of a table; all arrays of shape (n,).
+    """Predictions of the rows of a table; all arrays of shape (n,)."""
 
-    Attributes
-    ----------
-    model : str
-        Sensitivity model that answered for memory.
-    pattern : {"pipeline", "run-to-completion"}
-        How the resources were composed.
-    coverage : float
-        Nominal coverage of the intervals, 0 to 1.
-    throughput_mpps, low_mpps, high_mpps : ndarray
-        Prediction and interval [Mpps], with the errors of both resources in it (`slomo.compose.uncertain`).
-    memory_mpps, accelerator_mpps : ndarray
-        What each resource alone would allow [Mpps]; infinite where no accelerator is used.
-    verdicts : tuple of str
-        Whether what was measured supports each row, match densities and traffic included; ``unsupported``, and no
-        number, where a row lacks what is read.
-    reasons : tuple of tuple of str
-        Reasons against each row's answer.
-    measured_mpps : ndarray
-        Throughput of the row, where the table has one; else NaN.
-    """
-
+    #: Sensitivity model that answered for memory.
     model: str
+    #: How the resources were composed: "pipeline" or "run-to-completion".
     pattern: Pattern
+    #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
+    #: Prediction and interval [Mpps], with the errors of both resources in it (`slomo.compose.uncertain`).
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
+    #: What each resource alone would allow [Mpps]; infinite where no accelerator is used.
     memory_mpps: Floats
     accelerator_mpps: Floats
+    #: Whether what was measured supports each row, match densities and traffic included; ``unsupported``, and no
+    #: number, where a row lacks what is read.
     verdicts: tuple[str, ...]
+    #: Reasons against each row's answer.
     reasons: tuple[tuple[str, ...], ...]
+    #: Throughput of the row, where the table has one; else NaN.
     measured_mpps: Floats
 
     @property
@@ -90,27 +78,18 @@ class RowPredictions:
 
 @dataclass(frozen=True)
 class RowsOptions:
-    """How rows are predicted.
+    """How rows are predicted."""
 
-    Attributes
-    ----------
-    pattern : {"pipeline", "run-to-completion"}
-        The slower of both resources, or the sum of both times.
-    family : str, optional
-        Sensitivity model; by default the best in cross-validation on its own training rows.
-    base_density : float, optional
-        Run-to-completion only: match density at which the memory runs were made, whose time is part of them already;
-        None where they did not use the accelerator.
-    coverage : float
-        Nominal coverage of the intervals, above 0 and below 1.
-    strict : bool
-        Refuse a table with a row that what was measured does not support.
-    """
-
+    #: The slower of both resources, or the sum of both times: "pipeline" or "run-to-completion".
     pattern: Pattern = "pipeline"
+    #: Sensitivity model; by default the best in cross-validation on its own training rows.
     family: str | None = None
+    #: Run-to-completion only: match density at which the memory runs were made, whose time is part of them already;
+    #: None where they did not use the accelerator.
     base_density: float | None = None
+    #: Nominal coverage of the intervals, above 0 and below 1.
     coverage: float = 0.9
+    #: Refuse a table with a row that what was measured does not support.
     strict: bool = False
 
 

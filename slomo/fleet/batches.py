@@ -31,20 +31,13 @@ PREDICTED = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slowdown"
 
 @dataclass(frozen=True)
 class BulkQuestion:
-    """Options for predicting mixes; a small value that engines send to their workers.
+    """Options for predicting mixes; a small value that engines send to their workers."""
 
-    Attributes
-    ----------
-    models : str
-        Folder of a saved library, which every worker reads.
-    machine : str, optional
-        Needed where the library has models of several machines.
-    options : PredictionOptions
-        How the answers are made.
-    """
-
+    #: Folder of a saved library, which every worker reads.
     models: str
+    #: Needed where the library has models of several machines.
     machine: str | None = None
+    #: How the answers are made.
     options: PredictionOptions = field(default_factory=PredictionOptions)
 
 

@@ -38,18 +38,12 @@ _HINT = "name a parquet file of mixes"
 
 @dataclass(frozen=True)
 class BulkSummary:
-    """What a bulk prediction did.
+    """What a bulk prediction did."""
 
-    Attributes
-    ----------
-    mixes, row_groups : int
-        Predicted altogether.
-    kept : int
-        Row groups that an earlier call had finished.
-    """
-
+    #: Predicted altogether.
     mixes: int
     row_groups: int
+    #: Row groups that an earlier call had finished.
     kept: int
 
 

@@ -51,23 +51,15 @@ _COLLECTED = 1_000
 
 @dataclass(frozen=True)
 class HostShare(Stored):
-    """What one host did.
+    """What one host did."""
 
-    Attributes
-    ----------
-    name : str
-        Host.
-    runs : int
-        Finished there in this campaign.
-    busy_s : float
-        Time spent in them [s].
-    cost : float
-        What that time costs.
-    """
-
+    #: Host.
     name: str
+    #: Finished there in this campaign.
     runs: int
+    #: Time spent in them [s].
     busy_s: float
+    #: What that time costs.
     cost: float
 
 
@@ -221,23 +213,16 @@ class HostProgress:
 
 @dataclass(frozen=True)
 class FleetDescription(Stored):
-    """Description of a campaign over hosts.
+    """Description of a campaign over hosts."""
 
-    Attributes
-    ----------
-    hosts, runs, finished : int
-        Hosts there are; runs the plan is sure to need, and those in the store.
-    wall_s, cost : float
-        Expected of what is left, from what a run is estimated to take [s].
-    shares : tuple of HostShare
-        What each host would do of that.
-    """
-
+    #: Hosts there are; runs the plan is sure to need, and those in the store.
     hosts: int
     runs: int
     finished: int
+    #: Expected of what is left, from what a run is estimated to take [s].
     wall_s: float
     cost: float
+    #: What each host would do of that.
     shares: tuple[HostShare, ...] = ()
 
     def __str__(self) -> str:

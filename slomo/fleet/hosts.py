@@ -16,55 +16,36 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", descrip
 
 @dataclass(frozen=True)
 class FleetHost:
-    """One host.
+    """One host."""
 
-    Attributes
-    ----------
-    name : str
-        Name in the fleet; the name of its Dask worker.
-    ssh : str, optional
-        ``USER@HOST``; this machine if left out.
-    python : str
-        Python there, with slomo installed.
-    state : str
-        Folder on that host that keeps its runs until they are collected, its lock and its token.
-    host_file : str, optional
-        File on that host that describes it as testbed `host`.
-    cost_per_h : float
-        What an hour of it costs, in whatever currency.
-    """
-
+    #: Name in the fleet; the name of its Dask worker.
     name: Name
+    #: ``USER@HOST``; this machine if left out.
     ssh: str | None = None
+    #: Python there, with slomo installed.
     python: str = "python3"
+    #: Folder on that host that keeps its runs until they are collected, its lock and its token.
     state: str = "~/.cache/slomo/fleet"
+    #: File on that host that describes it as testbed `host`.
     host_file: str | None = None
+    #: What an hour of it costs, in whatever currency.
     cost_per_h: Annotated[float, Meta(ge=0.0)] = 0.0
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Hosts of one type.
+    """Hosts of one type."""
 
-    Attributes
-    ----------
-    hosts : list of FleetHost
-        At least one, names all different.
-    testbed : str
-        Where runs are made there: ``host`` or ``simulated``.
-    fingerprint : str
-        Fingerprint of the machine that every host must be; empty: they must agree.
-    listen : str
-        Address of this machine that the hosts reach.
-    functions : str
-        Folder of native network functions that every host gets; relative to the file. A `host:` section names it as
-        ``{functions}``.
-    """
-
+    #: At least one, names all different.
     hosts: Annotated[list[FleetHost], Meta(min_length=1, max_length=10_000)]
+    #: Where runs are made there: ``host`` or ``simulated``.
     testbed: str = "host"
+    #: Fingerprint of the machine that every host must be; empty: they must agree.
     fingerprint: str = ""
+    #: Address of this machine that the hosts reach.
     listen: str = "127.0.0.1"
+    #: Folder of native network functions that every host gets; relative to the file. A `host:` section names it as
+    #: ``{functions}``.
     functions: str = ""
 
     def __post_init__(self) -> None:

@@ -46,30 +46,20 @@ _MOMENT_S = 0.1
 
 @dataclass(frozen=True)
 class FleetWork:
-    """A coordinator's request to hosts; sent with every run, so it is small.
+    """A coordinator's request to hosts; sent with every run, so it is small."""
 
-    Attributes
-    ----------
-    plan : str
-        Fingerprint of the plan.
-    testbed, machine : str
-        Where runs are made there.
-    own : tuple of NetworkFunction
-        Additional network functions.
-    token : int
-        Grows with every coordinator.
-    coordinator : str
-        Its identity; of two coordinators with the same token one is refused.
-    functions : str
-        Digest of the native network functions that every host has.
-    """
-
+    #: Fingerprint of the plan.
     plan: str
+    #: Where runs are made there.
     testbed: str
     machine: str
+    #: Additional network functions.
     own: tuple[NetworkFunction, ...] = ()
+    #: Grows with every coordinator.
     token: int = 0
+    #: Its identity; of two coordinators with the same token one is refused.
     coordinator: str = ""
+    #: Digest of the native network functions that every host has.
     functions: str = ""
 
 

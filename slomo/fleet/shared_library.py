@@ -47,25 +47,17 @@ YOUNG_S = 86_400.0
 
 @dataclass(frozen=True)
 class SharedModel:
-    """One model of a shared library.
+    """One model of a shared library."""
 
-    Attributes
-    ----------
-    machine, workload, machine_fingerprint : str
-        What it is of.
-    folder : str
-        Its version's folder in a library on disk.
-    files : mapping of str to str
-        Name -> sha256.
-    lineage : mapping
-        What it was made from and how good it is: dataset, machine, code, errors, coverage.
-    """
-
+    #: What it is of.
     machine: str
     workload: str
     machine_fingerprint: str
+    #: Its version's folder in a library on disk.
     folder: str
+    #: Name -> sha256.
     files: dict[str, str]
+    #: What it was made from and how good it is: dataset, machine, code, errors, coverage.
     lineage: dict[str, Any] = field(default_factory=dict)
 
     @property

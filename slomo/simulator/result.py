@@ -24,69 +24,46 @@ QUEUED_NS, POSSIBLE_ROUNDING = 5000.0, 0.005
 
 @dataclass(frozen=True)
 class TenantResult:
-    """How one tenant fared.
+    """How one tenant fared."""
 
-    Attributes
-    ----------
-    throughput_mpps : float
-        Packets processed [Mpps]; of a given load the share that was processed of those that arrived.
-    loss : float
-        Share of the packets offered (for a saturating load: of the line rate) that were not processed, 0 to 1.
-    latency_us : mapping of str to float
-        ``p50``, ``p95``, ``p99`` of the time from arrival to departure [us]; empty below 5000 packets.
-    vector : MetricVector
-        Core-level metrics.
-    arrived_mpps : float
-        Packets that arrive, processed or not [Mpps]; for a saturating load the line rate.
-    instructions_per_packet, cycles_per_packet, l3_references_per_packet : float
-        As ResQ (NSDI'18) Table 1 reports them.
-    standard_errors : mapping of str to float
-        Of ``throughput_mpps``, ``loss``, ``latency_p50_us`` and so on, and of every metric of the vector.
-    effective_packets : float
-        Independent packets that would give the mean latency the standard error it has; 0 without latencies.
-    converged : bool
-        Whether the tenant's rate and occupancy stood still and its rate is known to the tolerance.
-    """
-
+    #: Packets processed [Mpps]; of a given load the share that was processed of those that arrived.
     throughput_mpps: float
+    #: Share of the packets offered (for a saturating load: of the line rate) that were not processed, 0 to 1.
     loss: float
+    #: ``p50``, ``p95``, ``p99`` of the time from arrival to departure [us]; empty below 5000 packets.
     latency_us: Mapping[str, float]
+    #: Core-level metrics.
     vector: MetricVector
+    #: Packets that arrive, processed or not [Mpps]; for a saturating load the line rate.
     arrived_mpps: float
+    #: As ResQ (NSDI'18) Table 1 reports them.
     instructions_per_packet: float
     cycles_per_packet: float
     l3_references_per_packet: float
+    #: Of ``throughput_mpps``, ``loss``, ``latency_p50_us`` and so on, and of every metric of the vector.
     standard_errors: Mapping[str, float]
+    #: Independent packets that would give the mean latency the standard error it has; 0 without latencies.
     effective_packets: float
+    #: Whether the tenant's rate and occupancy stood still and its rate is known to the tolerance.
     converged: bool
 
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """Result of a simulation of one machine.
+    """Result of a simulation of one machine."""
 
-    Attributes
-    ----------
-    tenants : tuple of TenantResult
-        In the order given.
-    sockets : tuple of MetricVector
-        One socket-level vector each.
-    system : MetricVector
-        The whole machine.
-    socket_errors : tuple of mapping
-        Standard errors of the sockets' metrics.
-    duration_us, warm_up_us : float
-        Simulated time measured, and left out before [us].
-    accesses : int
-        Line accesses simulated, warm-up included.
-    """
-
+    #: In the order given.
     tenants: tuple[TenantResult, ...]
+    #: One socket-level vector each.
     sockets: tuple[MetricVector, ...]
+    #: The whole machine.
     system: MetricVector
+    #: Standard errors of the sockets' metrics.
     socket_errors: tuple[Mapping[str, float], ...]
+    #: Simulated time measured, and left out before [us].
     duration_us: float
     warm_up_us: float
+    #: Line accesses simulated, warm-up included.
     accesses: int
 
     @property

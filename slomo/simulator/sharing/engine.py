@@ -29,23 +29,15 @@ _WORK_IPC = 2.0
 
 @dataclass(frozen=True)
 class StageTick:
-    """Observations of one stage at a tick.
+    """Observations of one stage at a tick."""
 
-    Attributes
-    ----------
-    name : str
-        Of the stage.
-    core : int
-        CPU it runs on.
-    arrivals : int
-        Packets that came to its ring since the simulation began, those dropped there included.
-    cost_cycles : float
-        What its latest packet cost [cycles]; 0 before the first.
-    """
-
+    #: Of the stage.
     name: str
+    #: CPU it runs on.
     core: int
+    #: Packets that came to its ring since the simulation began, those dropped there included.
     arrivals: int
+    #: What its latest packet cost [cycles]; 0 before the first.
     cost_cycles: float
 
 

@@ -15,94 +15,63 @@ from slomo.vocabulary.service_chains import ChainSystem
 
 @dataclass(frozen=True)
 class StageResult:
-    """How one stage fared.
+    """How one stage fared."""
 
-    Attributes
-    ----------
-    processed_mpps, arrived_mpps, dropped_mpps : float
-        Packets it worked on, that came to its ring, and that the full ring dropped [Mpps].
-    cpu_share : float
-        Share of its core's time it had, 0 to 1.
-    cycles_per_packet : float
-        CPU time per packet [cycles]; 0 if it had none.
-    voluntary_per_s, involuntary_per_s : float
-        Voluntary and involuntary context switches, per second.
-    l3_hit : float or None
-        Share of its accesses beyond L2 that the last-level cache served.
-    memory_gb_s : float
-        Its traffic to and from memory [GB/s].
-    llc_kib : float
-        What it holds of the last-level caches at the end, packets apart [KiB].
-    """
-
+    #: Packets it worked on, that came to its ring, and that the full ring dropped [Mpps].
     processed_mpps: float
     arrived_mpps: float
     dropped_mpps: float
+    #: Share of its core's time it had, 0 to 1.
     cpu_share: float
+    #: CPU time per packet [cycles]; 0 if it had none.
     cycles_per_packet: float
+    #: Voluntary and involuntary context switches, per second.
     voluntary_per_s: float
     involuntary_per_s: float
+    #: Share of its accesses beyond L2 that the last-level cache served.
     l3_hit: float | None
+    #: Its traffic to and from memory [GB/s].
     memory_gb_s: float
+    #: What it holds of the last-level caches at the end, packets apart [KiB].
     llc_kib: float
 
 
 @dataclass(frozen=True)
 class ChainResult:
-    """How one chain fared.
+    """How one chain fared."""
 
-    Attributes
-    ----------
-    offered_mpps, throughput_mpps : float
-        Packets sent to it and that left it [Mpps].
-    gbps : float
-        Rate at which it left, preamble and gap included [Gbit/s].
-    entry_dropped_mpps, queue_dropped_mpps : float
-        Dropped at its entry before any work, and where a ring was full [Mpps].
-    wasted_mpps : float
-        Those of the latter that a stage had worked on already [Mpps].
-    marked_mpps : float
-        Left with an ECN mark [Mpps].
-    latency_us : mapping of str to float
-        ``p50``, ``p95``, ``p99`` from arrival to departure [us]; empty if no packet left.
-    """
-
+    #: Packets sent to it and that left it [Mpps].
     offered_mpps: float
     throughput_mpps: float
+    #: Rate at which it left, preamble and gap included [Gbit/s].
     gbps: float
+    #: Dropped at its entry before any work, and where a ring was full [Mpps].
     entry_dropped_mpps: float
     queue_dropped_mpps: float
+    #: Those of the latter that a stage had worked on already [Mpps].
     wasted_mpps: float
+    #: Left with an ECN mark [Mpps].
     marked_mpps: float
+    #: ``p50``, ``p95``, ``p99`` from arrival to departure [us]; empty if no packet left.
     latency_us: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class ChainSimulation:
-    """Result of a simulation of chains.
+    """Result of a simulation of chains."""
 
-    Attributes
-    ----------
-    stages, chains : mapping
-        By name, in the order given.
-    idle : mapping of int to float
-        Core -> share of its time without work, 0 to 1.
-    switching : mapping of int to float
-        Core -> share of its time that went into context switches, 0 to 1.
-    memory_used : tuple of float
-        Share of each socket's memory bandwidth in use, 0 to 1.
-    link_used : float
-        Share of the link between sockets in use, 0 to 1.
-    duration_ms : float
-        Time counted over [ms].
-    """
-
+    #: By name, in the order given.
     stages: Mapping[str, StageResult]
     chains: Mapping[str, ChainResult]
+    #: Core -> share of its time without work, 0 to 1.
     idle: Mapping[int, float]
+    #: Core -> share of its time that went into context switches, 0 to 1.
     switching: Mapping[int, float]
+    #: Share of each socket's memory bandwidth in use, 0 to 1.
     memory_used: tuple[float, ...]
+    #: Share of the link between sockets in use, 0 to 1.
     link_used: float
+    #: Time counted over [ms].
     duration_ms: float
 
 

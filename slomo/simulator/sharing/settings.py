@@ -22,13 +22,6 @@ class SpanFields(TypedDict, total=False):
 class Span:
     """How long a simulation lasts.
 
-    Attributes
-    ----------
-    duration_ms, warm_ms : float
-        Time counted over, and before [ms].
-    seed : int
-        Of random accesses, arrivals and costs.
-
     Raises
     ------
     InvalidValueError
@@ -40,8 +33,10 @@ class Span:
     200.0
     """
 
+    #: Time counted over, and before [ms].
     duration_ms: float = 500.0
     warm_ms: float = 200.0
+    #: Of random accesses, arrivals and costs.
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -101,22 +96,6 @@ class Scheduler:
 class Manager:
     """Features of the chains' manager beside passing packets on.
 
-    Attributes
-    ----------
-    pressure : bool
-        Whether it presses back: drops at a chain's entry, flags upstream stages, blocks on full outputs, marks (ECN).
-    waiting_us : float
-        A stage is overloaded only if packets wait longer than this [us].
-    mark_between, smoothing : float
-        How far from a ring's low mark to its high one its smoothed length is when packets are marked, and the weight of
-        the latest length.
-    scan_us : float
-        Time between two looks at the rings [us]: OpenNetVM's wake thread sleeps for 1 us, which the kernel's timer
-        slack makes 51 (``PR_SET_TIMERSLACK``, 50 us by default).
-    carry_ns : float
-        Time it takes to bring a packet in and out, where the manager itself does so at its looks [ns]; 0 where the
-        network card does. Looks then also cost this time.
-
     Raises
     ------
     InvalidValueError
@@ -128,11 +107,19 @@ class Manager:
     51.0
     """
 
+    #: Whether it presses back: drops at a chain's entry, flags upstream stages, blocks on full outputs, marks (ECN).
     pressure: bool = False
+    #: A stage is overloaded only if packets wait longer than this [us].
     waiting_us: float = 100.0
+    #: How far from a ring's low mark to its high one its smoothed length is when packets are marked, and the weight of
+    #: the latest length.
     mark_between: float = 0.75
     smoothing: float = 0.1
+    #: Time between two looks at the rings [us]: OpenNetVM's wake thread sleeps for 1 us, which the kernel's timer slack
+    #: makes 51 (``PR_SET_TIMERSLACK``, 50 us by default).
     scan_us: float = 51.0
+    #: Time it takes to bring a packet in and out, where the manager itself does so at its looks [ns]; 0 where the
+    #: network card does. Looks then also cost this time.
     carry_ns: float = 0.0
 
     def __post_init__(self) -> None:

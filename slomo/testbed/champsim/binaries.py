@@ -44,20 +44,13 @@ _HINT = f"name a folder in {VARIABLE} with, for each number of cores, the binary
 
 @dataclass(frozen=True)
 class Binary:
-    """One ChampSim.
+    """One ChampSim."""
 
-    Attributes
-    ----------
-    path : Path
-        The program.
-    cores : int
-        How many traces it takes.
-    configuration : mapping
-        What it was built from.
-    """
-
+    #: The program.
     path: Path
+    #: How many traces it takes.
     cores: int
+    #: What it was built from.
     configuration: Mapping[str, Any] = field(repr=False)
 
     @property

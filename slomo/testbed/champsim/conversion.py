@@ -38,22 +38,15 @@ _LINE_B = 64
 
 @dataclass(frozen=True)
 class Instruction:
-    """Registers that one instruction reads and writes, as ChampSim's numbers.
+    """Registers that one instruction reads and writes, as ChampSim's numbers."""
 
-    Attributes
-    ----------
-    addressing, read, written : tuple of int
-        Registers of the address, read otherwise, written.
-    branch : str
-        ``""``, ``"direct"``, ``"indirect"``, ``"conditional"``, ``"call"``, ``"indirect-call"`` or ``"return"``.
-    moves : bool
-        Whether a load is all it does.
-    """
-
+    #: Registers of the address, read otherwise, written.
     addressing: tuple[int, ...]
     read: tuple[int, ...]
     written: tuple[int, ...]
+    #: ``""``, ``"direct"``, ``"indirect"``, ``"conditional"``, ``"call"``, ``"indirect-call"`` or ``"return"``.
     branch: str = ""
+    #: Whether a load is all it does.
     moves: bool = False
 
 

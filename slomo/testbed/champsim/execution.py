@@ -46,23 +46,15 @@ class _ChannelRows(Struct):
 
 @dataclass(frozen=True, eq=False)
 class Execution(Stored):
-    """Report of one ChampSim run on its measured phase.
+    """Report of one ChampSim run on its measured phase."""
 
-    Attributes
-    ----------
-    start : tuple of int
-        Records each core had retired when the phase began.
-    records : tuple of int
-        Records each core retired in it.
-    cycles : int
-        Its length.
-    counters : mapping
-        JSON statistics of the phase ("sim").
-    """
-
+    #: Records each core had retired when the phase began.
     start: tuple[int, ...]
+    #: Records each core retired in it.
     records: tuple[int, ...]
+    #: Its length.
     cycles: int
+    #: JSON statistics of the phase ("sim").
     counters: Mapping[str, Any]
 
 

@@ -26,26 +26,18 @@ _LINE_B = 64
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Instructions in order of execution, and their data references.
+    """Instructions in order of execution, and their data references."""
 
-    Attributes
-    ----------
-    ip, size : ndarray of shape (instructions,)
-        Address and length of each instruction [B].
-    owner, address, kind : ndarray of shape (references,)
-        Index of the instruction, address, and kind of each data reference.
-    history : ndarray of shape (lines,)
-        Cache lines referenced before, without repetition, the one referenced last at the end.
-    calls : int
-        Calls of the marker within.
-    """
-
+    #: Address and length of each instruction [B], shape (instructions,).
     ip: NDArray[np.uint64]
     size: NDArray[np.uint8]
+    #: Index of the instruction, address, and kind of each data reference, shape (references,).
     owner: NDArray[np.int64]
     address: NDArray[np.uint64]
     kind: NDArray[np.uint8]
+    #: Cache lines referenced before, without repetition, the one referenced last at the end, shape (lines,).
     history: NDArray[np.uint64]
+    #: Calls of the marker within.
     calls: int
 
 

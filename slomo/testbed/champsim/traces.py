@@ -41,20 +41,13 @@ _MOST_PER_CYCLE = 3.6  # records per cycle: an upper bound; surplus records are 
 
 @dataclass(frozen=True)
 class TraceWindow:
-    """Measured window of a run, in cycles of a solo run.
+    """Measured window of a run, in cycles of a solo run."""
 
-    Attributes
-    ----------
-    settle_cycles : int
-        From the warm-up's end to the window's begin: neighbours must fill the shared cache once.
-    cycles : int
-        Length of the window.
-    bursts : int
-        Bursts of packets that warm the function's tables before it is recorded.
-    """
-
+    #: From the warm-up's end to the window's begin: neighbours must fill the shared cache once.
     settle_cycles: int = 90_000
+    #: Length of the window.
     cycles: int = 130_000
+    #: Bursts of packets that warm the function's tables before it is recorded.
     bursts: int = 150
 
     def __post_init__(self) -> None:
@@ -65,25 +58,17 @@ class TraceWindow:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One workload's trace.
+    """One workload's trace."""
 
-    Attributes
-    ----------
-    whole, settling : Path
-        The trace up to the window's end, and up to its begin.
-    packets_per_record, instructions_per_record : float
-        On average over the recording.
-    alone : ndarray of shape (n, 2)
-        Records and cycles of its run alone.
-    working_set : ndarray of shape (m, 2)
-        Different lines referenced in so many records.
-    """
-
+    #: The trace up to the window's end, and up to its begin.
     whole: Path
     settling: Path
+    #: On average over the recording.
     packets_per_record: float
     instructions_per_record: float
+    #: Records and cycles of its run alone, shape (n, 2).
     alone: NDArray[np.float64]
+    #: Different lines referenced in so many records, shape (m, 2).
     working_set: NDArray[np.float64]
 
     def cycles_alone(self, start: float, end: float) -> float:

@@ -25,21 +25,14 @@ LINE_B = 64
 
 @dataclass(frozen=True)
 class TenantWindow:
-    """Counts of one core in the window.
+    """Counts of one core in the window."""
 
-    Attributes
-    ----------
-    records, cycles : int
-        Retired, and how long it took.
-    start : int
-        Records of its trace that were retired before.
-    counts : mapping of str to int
-        Accesses: `l2`, `l2_misses`, `llc`, `llc_misses` and lines written back to the LLC, `written`.
-    """
-
+    #: Retired, and how long it took.
     records: int
     cycles: int
+    #: Records of its trace that were retired before.
     start: int
+    #: Accesses: `l2`, `l2_misses`, `llc`, `llc_misses` and lines written back to the LLC, `written`.
     counts: dict[str, int]
 
 
