@@ -25,6 +25,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slomo.errors import SlomoError
+
 if TYPE_CHECKING:
     from papers_figures import Figure
     from phenomena_runs import Line
@@ -221,7 +223,7 @@ def main() -> int:
     if unknown:
         print(f"no figure {', '.join(unknown)} can be measured; there are: {' '.join(figures)}", file=sys.stderr)
         return 2
-    kept = read_kept()
+    kept, failed = read_kept(), []
     if not given.page:
         missing = [name for name, each in figures.items() if each.impossible is None and name not in kept]
         wanted = given.figure or missing
@@ -230,7 +232,13 @@ def main() -> int:
             if figures[name].takes_models and given.models is None:
                 print("  left out: it takes --models", file=sys.stderr)
                 continue
-            one = measure(figures[name], given.seeds, CAUSES, given.models, jobs=given.jobs, scheduler=given.scheduler)
+            how = {"jobs": given.jobs, "scheduler": given.scheduler}
+            try:
+                one = measure(figures[name], given.seeds, CAUSES, given.models, **how)
+            except SlomoError as problem:  # the next figure may need nothing that is missing here
+                print(f"  not measured: {problem}", file=sys.stderr, flush=True)
+                failed.append(name)
+                continue
             keep(one)
             for row in one.rows:
                 print(f"  {row.what}: paper {row.paper}, ours {row.ours} ({row.range}) {row.verdict}", flush=True)
@@ -239,7 +247,7 @@ def main() -> int:
         if (today := with_causes(one, CAUSES)) != one:
             keep(today)
     PAGE.write_text(page(read_kept(), FIGURES), encoding="utf-8")
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

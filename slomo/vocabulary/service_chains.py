@@ -6,7 +6,7 @@ NFs; before each NF is a ring of packets. The same values are simulated and run 
 
 from dataclasses import dataclass, field
 
-from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.vocabulary.chain_file import (
@@ -181,8 +181,7 @@ class ChainSystem:
 def load_chains(path: str) -> ChainSystem:
     """Read a document of service chains.
 
-    Raises ConfigurationError, with file, line and field, for an invalid file; UnknownNameError and InvalidValueError as
-    :class:`ChainSystem`.
+    Raises ConfigurationError, with file and field, for an invalid file, also for what :class:`ChainSystem` refuses.
     """
     return parse_chains(read_text(path), str(path))
 
@@ -190,7 +189,7 @@ def load_chains(path: str) -> ChainSystem:
 def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
     r"""Parse a document of service chains.
 
-    Raises ConfigurationError naming file, line and field.
+    Raises ConfigurationError naming file and field.
 
     Examples
     --------
@@ -201,17 +200,20 @@ def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
     document = parse(text, file)
     document.table()
     read = document.to(ChainsFile)
-    return ChainSystem(
-        stages=tuple(_stage(name, entry) for name, entry in read.stages.items()),
-        chains=tuple(_chain(name, entry) for name, entry in read.chains.items()),
-        machine=read.machine,
-        queue_capacity=read.queue.capacity,
-        high_water=read.queue.high_water,
-        low_water=read.queue.low_water,
-        buffer_b=read.buffer_b,
-        memory_socket=read.memory_socket,
-        storage=StorageDevice(read.storage.mb_per_s, read.storage.latency_us),
-    )
+    try:
+        return ChainSystem(
+            stages=tuple(_stage(name, entry) for name, entry in read.stages.items()),
+            chains=tuple(_chain(name, entry) for name, entry in read.chains.items()),
+            machine=read.machine,
+            queue_capacity=read.queue.capacity,
+            high_water=read.queue.high_water,
+            low_water=read.queue.low_water,
+            buffer_b=read.buffer_b,
+            memory_socket=read.memory_socket,
+            storage=StorageDevice(read.storage.mb_per_s, read.storage.latency_us),
+        )
+    except UsageError as problem:
+        raise ConfigurationError(f"{file}: {problem.message}", hint=problem.hint) from None
 
 
 def _stage(name: str, entry: StageEntry) -> ChainStage:

@@ -2,10 +2,13 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from slomo.errors import TestbedError
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -76,7 +79,30 @@ def test_a_figure_that_cannot_be_measured_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unknown name, and one that is not possible here, end with 2 and the names there are."""
-    for name in ("resq-fig99", "rmd-vsperf"):
+    for name in ("resq-fig99", "numasfp-migration"):
         monkeypatch.setattr(sys, "argv", ["papers.py", "--figure", name])
         assert papers.main() == 2
         assert f"no figure {name} can be measured" in capsys.readouterr().err
+
+
+def test_a_figure_that_fails_is_told_and_the_next_is_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a figure needs may be missing here: it ends with 1, and what follows is kept."""
+
+    def broken(seed: int) -> Iterator[Line]:
+        raise TestbedError(f"no generator for seed {seed}", hint="build one")
+
+    good = papers_figures.Figure(
+        "good", "P", "Fig. 2", "t", lambda seed: iter([Line("f", "a", "5", 5.0, 4.5, 7.5)]), here=True
+    )
+    bad = papers_figures.Figure("bad", "P", "Fig. 1", "t", broken, here=True)
+    monkeypatch.setattr(papers_figures, "FIGURES", (bad, good))
+    monkeypatch.setattr(papers, "KEPT", tmp_path)
+    monkeypatch.setattr(papers, "PAGE", tmp_path / "papers.md")
+    monkeypatch.setattr(papers.read_kept, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(sys, "argv", ["papers.py"])
+
+    assert papers.main() == 1
+    assert "bad: t\n  not measured: no generator for seed 1\nhint: build one" in capsys.readouterr().err
+    assert [path.stem for path in tmp_path.glob("*.json")] == ["good"]

@@ -349,6 +349,31 @@ def test_nothing_is_claimed_where_nobody_enforces(tmp_path: Path) -> None:
     assert "--enforce" in told["enforced"]["why"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (
+            "gold: {cache: {max: 16, min: 16}}",
+            r"policy.yaml: field 'gold.cache': max 16, but \[CachePool\] guarantee has 10",
+        ),
+        (
+            "gold: {cache: {max: 8, min: 2}}",
+            r"policy.yaml: field 'gold.cache': max 8, but \[CachePool\] besteffort has 7",
+        ),
+        ("gold: {cache: {max: 2, min: 9}}", "policy.yaml: field 'gold.cache': max 2 and min 9 are no pool"),
+        ("pools: {gold: {mask: 0x3f}}", "policy.yaml: is no policy file of RMD"),
+        ("gold: 1\ngold: 2", r"^\S+policy.yaml:2:1: field 'gold' occurs twice"),
+    ],
+)
+def test_policies_that_no_pool_holds_are_told_with_file_and_field(tmp_path: Path, policy: str, told: str) -> None:
+    """When they are read, not when the first workload asks for them."""
+    (tmp_path / "rmd.toml").write_text(PLAIN)
+    (tmp_path / "policy.yaml").write_text(policy)
+
+    with pytest.raises(ConfigurationError, match=told):
+        read_rmd_toml(tmp_path / "rmd.toml", tmp_path / "policy.yaml")
+
+
 def test_pools_that_overlap_are_told_with_file_and_fields(tmp_path: Path) -> None:
     """More ways than the cache has: the file, the fields and the sum; an infrastructure larger than the cache too."""
     path = tmp_path / "rmd.toml"

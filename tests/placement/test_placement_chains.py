@@ -140,6 +140,15 @@ def test_search_moves_only_for_more_than_moving_costs() -> None:
     assert after[0.75] == before
 
 
+def test_a_chain_with_more_stages_than_cores_says_how_many_it_has() -> None:
+    """A refusal names the chain, its stages, and the cores that the emptiest server has left."""
+    long = RatedChain(Request("long", ("l2fwd",) * 18), (1.0,))
+    placed = place_on_nodes(Cluster.uniform("e5-2620v4", 1), [chain("c0", 1.0), long], "node-first")
+
+    (told,) = (decision.reasons[0] for decision in placed.decisions() if not decision.accepted)
+    assert told == "cores of 'long' (chain) on e5-2620v4-1 (e5-2620v4): needed 18, at best 13"
+
+
 def test_too_many_chains_are_refused() -> None:
     """More stages than cores, and a policy there is none of, are errors."""
     many = [chain(f"c{i}", 1.0) for i in range(11)]
@@ -200,7 +209,7 @@ def test_chains_are_spread_over_servers_and_what_finds_no_core_is_named() -> Non
     plan = plan_chains("octans", servers, [chain(f"c{i}", 1.0 + i) for i in range(11)], dict.fromkeys(servers, JUDGES))
 
     assert {name: len(chains) for name, chains in plan.servers.items()} == {"one": 5, "two": 5}
-    assert plan.unplaced == ("c10",)
+    assert plan.unplaced == {"c10": 3}
     assert len(plan.seats) == 1
     assert plan.migrations == 0
 

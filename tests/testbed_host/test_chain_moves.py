@@ -37,6 +37,7 @@ def test_a_stage_moves_back_and_forth_without_loss_and_one_that_cannot_stays() -
     assert all(sum(move.pages.values()) > 10 for move in result.moves if move.pages)
     assert all(stage.processor_share > 0.0 for stage in result.stages)
     assert [note for note in result.notes if "'fw' stayed where it was: it could not start on core" in note]
+    assert [note for note in result.notes if "node 900 (nodes with memory: " in note]
 
 
 @pytest.mark.parametrize("text", ["fs", "fs=1", "fs=x@1", "fs=1@-1", "=1@1", "fs=1:2:3@1"])

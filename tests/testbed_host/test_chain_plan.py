@@ -21,6 +21,7 @@ from slomo.testbed.host.chains.run import scheduler_notes
 from slomo.testbed.host.chains.stage_flags import stage_flags
 from slomo.vocabulary.service_chains import ChainStage, ServiceChain, parse_chains
 from slomo.vocabulary.workload import Workload
+from slomo.workflow.chains.on_host import run_chains_on_host
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -74,7 +75,7 @@ def test_flags_come_from_the_description() -> None:
     ("stage", "chain", "kind", "message"),
     [
         ("{nf: nothing, core: CORE}", "{stages: [nat], mpps: 1}", UnknownNameError, "network function of stage 'nat'"),
-        ("{cycles: 9, core: 4000}", "{stages: [nat], mpps: 1}", InvalidValueError, "stage 'nat' is on core 4000"),
+        ("{cycles: 9, core: 4000}", "{stages: [nat], mpps: 1}", InvalidValueError, "stages.nat.core is 4000"),
         ("{cycles: 9, core: CORE}", "{stages: [nat], kind: tcp, mpps: 1}", InvalidValueError, "needed 590 B"),
         (
             "{nf: nat, core: CORE}",
@@ -88,14 +89,19 @@ def test_flags_come_from_the_description() -> None:
             InvalidValueError,
             "tcp and has a time to send from",
         ),
-        ("{nf: nat, core: CORE, cycles_from: {1: 5}}", "{stages: [nat], mpps: 1}", InvalidValueError, "to begin with"),
-        ("{cycles: 9, core: CORE}", "{stages: [nat, nat], mpps: 1}", InvalidValueError, "comes back to nat"),
-        ("{cycles: 9, core: CORE}", "{stages: [net], mpps: 1}", UnknownNameError, "did you mean 'nat'"),
-        ("{cycles: 9, core: CORE, shares: 300000}", "{stages: [nat], mpps: 1}", InvalidValueError, "2 to 262144"),
+        ("{nf: nat, core: CORE, cycles_from: {1: 5}}", "{stages: [nat], mpps: 1}", ConfigurationError, "to begin with"),
+        ("{cycles: 9, core: CORE}", "{stages: [nat, nat], mpps: 1}", ConfigurationError, "comes back to nat"),
+        ("{cycles: 9, core: CORE}", "{stages: [net], mpps: 1}", ConfigurationError, "did you mean 'nat'"),
+        (
+            "{cycles: 9, core: CORE, shares: 300000}",
+            "{stages: [nat], mpps: 1}",
+            ConfigurationError,
+            "chains.yaml: stage 'nat': 300000",
+        ),
         (
             "{cycles: 9, core: CORE}",
             "{stages: [nat], mpps: 1, packet_size_b: 4000}",
-            InvalidValueError,
+            ConfigurationError,
             "a buffer holds 2048 B",
         ),
     ],
@@ -105,6 +111,14 @@ def test_what_no_host_runs_is_refused(stage: str, chain: str, kind: type[Excepti
     with pytest.raises(kind) as refused:
         render_plan(parse_chains(document(stage, chain)), ChainRunSettings(manager_core=CORE))
     assert message in str(refused.value)
+
+
+def test_a_chain_with_more_stages_than_cores_is_told_with_file_and_field(tmp_path: Path) -> None:
+    """A stage on a core that this process may not use, in a document."""
+    file = tmp_path / "web.yaml"
+    file.write_text("stages: {nat: {cycles: 9, core: 4000}}\nchains: {web: {stages: [nat], mpps: 1}}")
+    with pytest.raises(ConfigurationError, match=r"web\.yaml: stages\.nat\.core is 4000, this process may use"):
+        run_chains_on_host(str(file), "cfs")
 
 
 def test_a_function_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -119,7 +133,7 @@ def test_a_function_of_another_program_is_refused(tmp_path: Path) -> None:
 
 def test_odd_rings_and_long_names_are_refused() -> None:
     """A ring is a power of two, a name fits the program's tables."""
-    with pytest.raises(InvalidValueError, match="a ring of 1000 packets, needed a power of two"):
+    with pytest.raises(ConfigurationError, match="a ring of 1000 packets, needed a power of two"):
         parse_chains("queue: {capacity: 1000}\n" + document())
     system = parse_chains(document())
     long = type(system)(system.stages, (ServiceChain("w" * 40, ("nat",), mpps=1.0),))

@@ -126,14 +126,35 @@ def read_rmd_toml(
         For a file that is not an RMD configuration.
     """
     data = parse_toml(read_text(path), str(path))
+    named = _policies(policies) if policies is not None else None
     try:
-        named = _policies(policies) if policies is not None else None
         configuration = configuration_from(data, named, way_mib=way_mib)
         if cache_ways is not None:
             require_fits(configuration, cache_ways)
-        return configuration
     except ConfigurationError as problem:
         raise ConfigurationError(f"{path}: {problem.message}", hint=problem.hint) from None
+    for policy in (named or {}).values():
+        _require_pool(policy, configuration, f"{policies}: field '{policy.name}.cache'")
+    return configuration
+
+
+def _require_pool(policy: PoolPolicy, configuration: PoolConfiguration, where: str) -> None:
+    """Raise ConfigurationError for a policy that belongs to no pool, or needs more ways than its pool has.
+
+    A pool without ways is taken as left out on purpose: a workload of it is refused when it asks.
+    """
+    highest, lowest = policy.max_ways, policy.min_ways
+    if not 0 <= lowest <= highest or lowest == 0 < highest:
+        raise ConfigurationError(
+            f"{where}: max {highest} and min {lowest} are no pool",
+            hint="max = min > 0: guaranteed; max > min > 0: burstable; both 0: shared",
+        )
+    name = "guarantee" if highest == lowest else "besteffort"
+    ways = getattr(configuration, name)
+    if highest and 0 < ways < highest:
+        raise ConfigurationError(
+            f"{where}: max {highest}, but [CachePool] {name} has {ways} ways", hint="lower it, or enlarge the pool"
+        )
 
 
 def configuration_from(
@@ -208,6 +229,8 @@ def _policy(name: str, entry: Any) -> PoolPolicy:
         words |= part
     words |= words.get("rdt", {})
     cache = words.get("cache", words)
+    if not {"max", "MaxCache", "min", "MinCache"} & set(cache):
+        raise KeyError(name)
     highest = cache.get("max", cache.get("MaxCache", 0))
     lowest = cache.get("min", cache.get("MinCache", 0))
     mba = words.get("mba") or {}

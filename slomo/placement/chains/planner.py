@@ -5,7 +5,7 @@ node-balance keep their first choice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.allocation import Parts, allocated
@@ -65,8 +65,8 @@ class ChainPlan:
     servers: Mapping[str, tuple[RatedChain, ...]]
     #: Per interval, the node of each stage of each chain.
     seats: tuple[Nodes, ...]
-    #: Chains for which no server has enough cores.
-    unplaced: tuple[str, ...] = ()
+    #: Chains for which no server has enough cores, and how many stages they have.
+    unplaced: Mapping[str, int] = field(default_factory=dict)
     #: Exclusive cache ways and memory bandwidth of chains per interval, under policies that allocate them.
     parts: tuple[Parts, ...] = ()
 
@@ -127,15 +127,15 @@ def plan_chains(
 
 def _spread(
     servers: Mapping[str, Sequence[Node]], chains: Sequence[RatedChain]
-) -> tuple[dict[str, list[RatedChain]], tuple[str, ...]]:
+) -> tuple[dict[str, list[RatedChain]], dict[str, int]]:
     free = {name: sum(node.cores for node in nodes) for name, nodes in servers.items()}
     shares: dict[str, list[RatedChain]] = {}
-    unplaced = []
+    unplaced = {}
     for item in chains:
         name = next((name for name, cores in free.items() if cores >= len(item.request.chain)), None)
         if name is None:
-            unplaced.append(item.request.id)
+            unplaced[item.request.id] = len(item.request.chain)
             continue
         free[name] -= len(item.request.chain)
         shares.setdefault(name, []).append(item)
-    return shares, tuple(unplaced)
+    return shares, unplaced

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from slomo.control.cpu_shares import NFObservation, cpu_shares, cpu_weights
-from slomo.errors import UnknownNameError
-from slomo.testbed.host.chains.plan import ChainRunSettings
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.testbed.host.chains.plan import ChainRunSettings, require_runnable
 from slomo.testbed.host.chains.run import run_on_host
 from slomo.vocabulary.service_chains import load_chains
 
@@ -37,8 +37,9 @@ def run_chains_on_host(
 ) -> "HostChainResult":
     """Run chains of processes on this machine under a policy.
 
-    Raises UnknownNameError for an unknown policy, scheduler or part; InvalidValueError for chains that no host can run;
-    TestbedError if a stage does not start or ends early.
+    Raises UnknownNameError for an unknown policy, scheduler or part; InvalidValueError for chains that no host can run,
+    ConfigurationError, with file and field, if they are in a document; TestbedError if a stage does not start or ends
+    early.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def run_chains_on_host(
         if name not in names:
             raise UnknownNameError(kind, name, names)
     if isinstance(system, str):
-        system = load_chains(system)
+        system = _runnable(system)
     nice = policy == "nfvnice"
     chosen = replace(
         settings or ChainRunSettings(),
@@ -78,6 +79,16 @@ def run_chains_on_host(
     )
     watch = shares_loop(system) if nice and "shares" not in without else None
     return run_on_host(system, chosen, watch)
+
+
+def _runnable(file: str) -> "ChainSystem":
+    """Return the chains of a file; ConfigurationError, with file and field, for what this machine cannot run."""
+    system = load_chains(file)
+    try:
+        require_runnable(system)
+    except InvalidValueError as problem:
+        raise ConfigurationError(f"{file}: {problem.message}", hint=problem.hint) from None
+    return system
 
 
 def shares_loop(system: "ChainSystem") -> "Callable[[ChainLook, GroupWeights | None], None]":

@@ -75,8 +75,15 @@ class PlacedChains:
                     for workload, (socket, core), apart in places
                 )
                 decisions.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
-        for name in self.plan.unplaced:
-            refused = Refusal(name, "chain", self.cluster.servers[0].machine_type.name, "cores")
+        free = {
+            name: server.cores * server.machine_type.sockets
+            - sum(len(item.request.chain) for item in self.plan.servers.get(name, ()))
+            for name, server in servers.items()
+        }
+        best = max(free, key=lambda name: free[name])
+        for name, stages in self.plan.unplaced.items():
+            machine = servers[best].machine_type.name
+            refused = Refusal(name, "chain", machine, "cores", stages, free[best], best)
             decisions.append(Decision(name, False, self.plan.policy, "", (), (refused.text,), refused))
         return tuple(decisions)
 

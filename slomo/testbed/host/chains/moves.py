@@ -97,6 +97,14 @@ def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int,
     return pages
 
 
+def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> str:
+    """Return the nodes that have memory, as the kernel lists them."""
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
+
+
 def outcome_of(line: dict[str, Any]) -> MoveOutcome:
     """Return the manager's report of a move, with the present nodes of the process's pages."""
     return MoveOutcome(

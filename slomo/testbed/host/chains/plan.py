@@ -165,8 +165,8 @@ def require_runnable(system: ChainSystem) -> None:
     for stage in system.stages:
         if stage.core not in cores:
             raise InvalidValueError(
-                f"stage '{stage.name}' is on core {stage.core}, this process may use {', '.join(map(str, cores))}",
-                hint="change core: in the document, or see taskset -p $$",
+                f"stages.{stage.name}.core is {stage.core}, this process may use {', '.join(map(str, cores))}",
+                hint="stages may share a core; which ones this process may use, taskset -p $$ says",
             )
     for chain in system.chains:
         if chain.responsive:

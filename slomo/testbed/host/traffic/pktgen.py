@@ -94,8 +94,11 @@ class PktgenGenerator:
             assert self._socket is not None
             time.sleep(seconds)
             self._socket.ask(f"pktgen.stop('{self.sends}')")
-            time.sleep(_COUNTED_S)
-            return self.statistics()
+            deadline_s, counts = time.monotonic() + _COUNTED_S, self.statistics()
+            while (packets == 0 or counts.received_packets < packets) and time.monotonic() < deadline_s:
+                time.sleep(_LOOK_S)
+                counts = self.statistics()
+            return counts
         finally:
             self.stop()
 
