@@ -249,18 +249,18 @@ class Client(_Connection):
 
     def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Send measured outcomes, as ``POST /v1/observations`` takes them; return each one's comparison."""
-        said: dict[str, Any] = self._send(_observe(observations))
-        return said
+        answer: dict[str, Any] = self._send(_observe(observations))
+        return answer
 
     def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
         """Send the report of a node's agent, as ``POST /v1/agents/{node}`` takes it."""
-        said: dict[str, Any] = self._send(_report(node, report))
-        return said
+        answer: dict[str, Any] = self._send(_report(node, report))
+        return answer
 
     def plan(self, node: str) -> dict[str, Any] | None:
         """Return the plan that the agent of a node carries out; None without one."""
-        said: dict[str, Any] = self._send(_plan(node))
-        return None if said["plan"] is None else dict(said["plan"])
+        answer: dict[str, Any] = self._send(_plan(node))
+        return None if answer["plan"] is None else dict(answer["plan"])
 
     def get(self, path: str) -> Any:
         """Read anything the API offers."""
@@ -320,18 +320,18 @@ class AsyncClient(_Connection):
 
     async def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Send outcomes, as :meth:`Client.observe`."""
-        said: dict[str, Any] = await self._send(_observe(observations))
-        return said
+        answer: dict[str, Any] = await self._send(_observe(observations))
+        return answer
 
     async def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
         """Send the report of a node's agent, as :meth:`Client.report`."""
-        said: dict[str, Any] = await self._send(_report(node, report))
-        return said
+        answer: dict[str, Any] = await self._send(_report(node, report))
+        return answer
 
     async def plan(self, node: str) -> dict[str, Any] | None:
         """Return a node's plan, as :meth:`Client.plan`."""
-        said: dict[str, Any] = await self._send(_plan(node))
-        return None if said["plan"] is None else dict(said["plan"])
+        answer: dict[str, Any] = await self._send(_plan(node))
+        return None if answer["plan"] is None else dict(answer["plan"])
 
     async def get(self, path: str) -> Any:
         """Read anything the API offers."""

@@ -72,7 +72,7 @@ SETTINGS: dict[str, type] = {item.name: type(item.default) for item in fields(Se
 
 
 def load_settings(
-    given: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     *,
     environment: Mapping[str, str] | None = None,
     file: str | Path | None = None,
@@ -83,7 +83,7 @@ def load_settings(
 
     Parameters
     ----------
-    given : mapping, optional
+    options : mapping, optional
         Settings from the command line; ``None`` values count as not given.
     environment : mapping, optional
         Environment variables, ``SLOMO_MACHINE`` and so on; the process's own by default.
@@ -102,7 +102,7 @@ def load_settings(
         variable = PREFIX + name.upper()
         if environment.get(variable):
             values[name] = _converted(name, environment[variable], f"environment variable {variable}")
-    for name, value in (given or {}).items():
+    for name, value in (options or {}).items():
         if name not in SETTINGS:
             raise UnknownNameError("setting", name, SETTINGS)
         if value is not None:

@@ -102,9 +102,11 @@ def _as_asked(model: NFModel, requested: Workload) -> NFModel:
     Only traffic features that it reads can be set; the verdict says whether they were measured.
     """
     own = model.workload
-    given: dict[str, Setting] = {**requested.configuration, **_attributes(requested)}
+    requested_settings: dict[str, Setting] = {**requested.configuration, **_attributes(requested)}
     measured: dict[str, Setting] = {**own.configuration, **_attributes(own)}
-    changed = {TRAFFIC_PREFIX + name: value for name, value in given.items() if measured.get(name) != value}
+    changed = {
+        TRAFFIC_PREFIX + name: value for name, value in requested_settings.items() if measured.get(name) != value
+    }
     unread = [name.removeprefix(TRAFFIC_PREFIX) for name in changed if name not in model.traffic]
     if unread or requested.traffic.flow_distribution != own.traffic.flow_distribution:
         raise UnsupportedPredictionError(

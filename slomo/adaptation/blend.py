@@ -101,9 +101,9 @@ def _alike(models: Sequence[NFModel], name: str) -> tuple[SensitivityModel, ...]
     return families if same else ()
 
 
-def _response(given: Sequence[ServerResponse | None], way: InterpolationPath) -> ServerResponse | None:
-    responses = [response for response in given if response is not None]
-    if len(responses) < len(given) or len({response.sensitivity.feature_names for response in responses}) > 1:
+def _response(profiled: Sequence[ServerResponse | None], way: InterpolationPath) -> ServerResponse | None:
+    responses = [response for response in profiled if response is not None]
+    if len(responses) < len(profiled) or len({response.sensitivity.feature_names for response in responses}) > 1:
         return None
     one, other = responses[way.below], responses[way.below + 1]
     profile = one.profile.blended_with(other.profile, way.share)

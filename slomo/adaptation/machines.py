@@ -16,6 +16,7 @@ import numpy as np
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import Floats
+from slomo.models.functions.regression import rising
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MostMoved
 from slomo.models.responses.server_response import ServerResponse
@@ -107,9 +108,9 @@ class Carried:
         held, missed = self._seen.held_kib[order], self._seen.l3_misses[order]
         parts = np.array_split(np.arange(len(held)), 40)
         at = np.array([held[part].mean() for part in parts])
-        falling = _falling(np.array([missed[part].mean() for part in parts]))
-        kept = np.concatenate([[True], np.diff(at) > 1e-6])
-        return at[kept], falling[kept]
+        falling = -rising([-missed[part].mean() for part in parts])  # pool adjacent violators
+        increasing = np.concatenate([[True], np.diff(at) > 1e-6])
+        return at[increasing], falling[increasing]
 
     def state(self, pressure: Floats, neighbours: Floats) -> CarriedState:
         """Return the function's state on the new machine under pressures there, shape ``(n, pressures)``."""
@@ -132,8 +133,8 @@ class Carried:
         for _ in range(_ROUNDS):
             channel = beside + traffic * after.mpps / _channel(self.machine)
             after = CarriedState(after.time_ns, beyond, missed, held, channel, own)
-            wanted = np.maximum(known + self._terms(self.machine, after) @ self.costs, 0.1 * before.time_ns)
-            time_ns = np.sqrt(after.time_ns * wanted)
+            target_ns = np.maximum(known + self._terms(self.machine, after) @ self.costs, 0.1 * before.time_ns)
+            time_ns = np.sqrt(after.time_ns * target_ns)
             after = CarriedState(time_ns, beyond, missed, held, channel, own)
         return self._with_rates(before, after)
 
@@ -242,14 +243,14 @@ class Carried:
         for number, name in enumerate(self.response.profile.metric_names):
             if name in self._per_miss:
                 own[:, number] = np.maximum(own[:, number] + self._per_miss[name] * (missed - before.l3_misses), 0.0)
-        given = {
+        known = {
             "L3MISS": missed,
             "L2MISS": np.full(len(missed), self._l2_misses),
             "L3HIT": 1.0 - missed / max(self._l2_misses, 1e-9),
             "L2HIT": np.full(len(missed), 1.0 - self._l2_misses / max(self._references, 1e-9)),
             "L3OCC": np.maximum(held_kib - _own_l2_kib(self.machine), 0.0),
         }
-        for name, values in given.items():
+        for name, values in known.items():
             if name in self.response.profile.metric_names:
                 own[:, self.response.profile.metric_names.index(name)] = values
         return own
@@ -305,24 +306,6 @@ def _beyond_l2(missed: float, references: float, doublings: float) -> float:
     return max(other, min(1.0, missed))
 
 
-def _falling(values: Floats) -> Floats:
-    """Return the nearest non-increasing values (pool adjacent violators).
-
-    Examples
-    --------
-    >>> _falling(np.array([3.0, 1.0, 2.0, 0.0])).tolist()
-    [3.0, 1.5, 1.5, 0.0]
-    """
-    blocks: list[tuple[float, int]] = []
-    for value in values.tolist():
-        mean, count = value, 1
-        while blocks and blocks[-1][0] < mean:
-            before, many = blocks.pop()
-            mean, count = (mean * count + before * many) / (count + many), count + many
-        blocks.append((mean, count))
-    return np.concatenate([np.full(count, mean) for mean, count in blocks])
-
-
 def _positive(terms: Floats, response: Floats) -> Floats:
     """Return least-squares weights, none below 0: the best of all subsets of the few terms.
 
@@ -332,13 +315,13 @@ def _positive(terms: Floats, response: Floats) -> Floats:
     [1.5, 0.0]
     """
     count = terms.shape[1]
-    best, found = np.inf, np.zeros(count)
+    best, best_weights = np.inf, np.zeros(count)
     for size in range(1, count + 1):
         for chosen in combinations(range(count), size):
             columns = list(chosen)
             weights = np.linalg.lstsq(terms[:, columns], response, rcond=None)[0]
             error = float(np.square(terms[:, columns] @ weights - response).sum())
             if (weights >= 0.0).all() and error < best * (1.0 - 1e-9):
-                best, found = error, np.zeros(count)
-                found[columns] = weights
-    return found
+                best, best_weights = error, np.zeros(count)
+                best_weights[columns] = weights
+    return best_weights

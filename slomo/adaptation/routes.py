@@ -200,14 +200,14 @@ def _beyond(profiles: Sequence[ProfiledPoint], position: Position) -> PointBeyon
     fitting = [each for each in profiles if each.knows_pressure and set(each.position.differs_in(position)) <= {FLOWS}]
     if not fitting:
         return None
-    wanted = position.numbers[FLOWS]
-    nearest = min(fitting, key=lambda each: abs(each.position.numbers[FLOWS] / wanted - 1.0))
+    flows = position.numbers[FLOWS]
+    nearest = min(fitting, key=lambda each: abs(each.position.numbers[FLOWS] / flows - 1.0))
     base = nearest.position.numbers[FLOWS]
-    away = wanted / base - 1.0
+    away = flows / base - 1.0
     if abs(away) > REACH + 1e-9:
         return None
     reason = (
-        f"flow_count {wanted:.0f} extrapolated from a profile at {base:.0f}, {100 * away:+.0f} % away "
+        f"flow_count {flows:.0f} extrapolated from a profile at {base:.0f}, {100 * away:+.0f} % away "
         f"(reach {100 * REACH:g} %)"
     )
     return PointBeyond(nearest, (reason,))

@@ -46,13 +46,13 @@ def refuse_others(service: str, *forwarded: str) -> None:
     context = click.get_current_context()
     for item in context.command.params:
         name = item.name or ""
-        said = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if said and name not in (*forwarded, "service", "as_json"):
+        source = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if source and name not in (*forwarded, "service", "as_json"):
             spelled = item.opts[-1] if item.opts else name
             raise UsageError(f"{spelled} was given with --server {service}", hint=f"leave {spelled} out")
 
 
-def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Prediction":
+def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Prediction":
     """Return a service's answer to `slomo predict`.
 
     Raises
@@ -67,22 +67,23 @@ def predicted(service: str, *, explain: bool, given: dict[str, Any]) -> "Predict
     forwarded = ("target", "beside", "partners", "machine", "model", "method", "offered", "port_gbps", "window_s")
     refuse_others(service, *forwarded, "coverage", "explain", "strict", "figure")
     beside, partners = (
-        [item if isinstance(item, str) else item.key for item in named(given[name])] for name in ("beside", "partners")
+        [item if isinstance(item, str) else item.key for item in named(options[name])]
+        for name in ("beside", "partners")
     )
-    options = {
-        "machine": given["machine"],
-        "model": given["model"],
-        "method": given["method"],
-        "offered_mpps": given["offered"],
+    question = {
+        "machine": options["machine"],
+        "model": options["model"],
+        "method": options["method"],
+        "offered_mpps": options["offered"],
         "shares_core_with": partners,
-        "port_gbps": given["port_gbps"],
-        "window_s": given["window_s"],
-        "coverage": given["coverage"],
+        "port_gbps": options["port_gbps"],
+        "window_s": options["window_s"],
+        "coverage": options["coverage"],
         "explain": explain,
-        "strict": given["strict"],
+        "strict": options["strict"],
     }
     with client(service) as line:
-        return line.predict(given["target"], beside, **options)
+        return line.predict(options["target"], beside, **question)
 
 
 def placed(

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def settings(**given: Any) -> Settings:
+def settings(**options: Any) -> Settings:
     """Return the settings in force, overridden by this command line."""
-    return load_settings(given, file=click.get_current_context().find_root().params.get("config"))
+    return load_settings(options, file=click.get_current_context().find_root().params.get("config"))
 
 
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":

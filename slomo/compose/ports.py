@@ -41,8 +41,8 @@ def port_shares_mpps(
     """
     check_port(port_gbps)
     bits = [wire_gbps(size, 1.0) for size in frames_b]
-    wanted = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
-    most, left, waiting = math.inf, port_gbps, sorted(wanted)
+    offered_gbps = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
+    most, left, waiting = math.inf, port_gbps, sorted(offered_gbps)
     for rank, each in enumerate(waiting):
         if each > left / (len(waiting) - rank):
             most = left / (len(waiting) - rank)  # the same for all that want more, in any order of arrival
@@ -50,7 +50,7 @@ def port_shares_mpps(
         left -= each
     return tuple(
         _spelled_mpps(min(gbps, most) / gbit) if mpps is None or gbps > most else mpps
-        for gbps, gbit, mpps in zip(wanted, bits, offered_mpps, strict=True)
+        for gbps, gbit, mpps in zip(offered_gbps, bits, offered_mpps, strict=True)
     )
 
 

@@ -82,11 +82,11 @@ def _require_each_once(plan: EnforcementPlan, wishes: Sequence[Wish]) -> None:
                 raise InvalidValueError(
                     f"{kind} {name} belongs to '{owners[kind, name]}' and to '{tenant.tenant}'", hint="name it once"
                 )
-    wanted: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for wish in wishes:
-        if not wish.give_back and wanted.setdefault(wish.knob, wish.value) != wish.value:
+        if not wish.give_back and values.setdefault(wish.knob, wish.value) != wish.value:
             raise InvalidValueError(
-                f"'{wish.knob}' is to be {wanted[wish.knob]!r} for one tenant and {wish.value!r} for another",
+                f"'{wish.knob}' is to be {values[wish.knob]!r} for one tenant and {wish.value!r} for another",
                 hint="give a core or a process to one tenant",
             )
 

@@ -80,7 +80,7 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
     """
     mixes = judged_mixes(library, dataset)
     frame = mixes.frame
-    measured, direct, composed, kept = [], [], [], []
+    measured, direct, composed, rows = [], [], [], []
     for row, key in enumerate(frame["target"].astype(str)):
         workload = mixes.workload(key)
         subject = library.find(workload, str(frame["machine"].iloc[row]))
@@ -97,29 +97,29 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
         composed.append(predictor.predict_batch([workload], [mixes.competitors(row)]).throughput_mpps[0])
         direct.append(fitted.predict_mpps(vector[np.newaxis])[0])
         measured.append(float(frame["throughput_mpps"].iloc[row]))
-        kept.append(row)
-    if not kept:
+        rows.append(row)
+    if not rows:
         raise MissingMetricError(
             f"no mix reports every metric that model '{model}' reads of the competition alone",
             hint="run mixes whose competition is measured before the target starts",
         )
-    actual, given, whole = np.array(measured), np.array(direct), np.array(composed)
+    actual, sensitivity, whole = np.array(measured), np.array(direct), np.array(composed)
     return ErrorSources(
         model=model,
-        predictions=len(kept),
-        noise=_noise(frame["truth_mpps"], frame["throughput_cv"], frame["replicates"], actual, kept),
-        sensitivity=_percent(given - actual, actual),
-        composition=_percent(whole - given, actual),
+        predictions=len(rows),
+        noise=_noise(frame["truth_mpps"], frame["throughput_cv"], frame["replicates"], actual, rows),
+        sensitivity=_percent(sensitivity - actual, actual),
+        composition=_percent(whole - sensitivity, actual),
         total=_percent(whole - actual, actual),
     )
 
 
-def _noise(truth: object, spread: object, replicates: object, actual: Floats, kept: Sequence[int]) -> float | None:
-    true_mpps = np.asarray(truth, dtype=float)[kept]
+def _noise(truth: object, spread: object, replicates: object, actual: Floats, rows: Sequence[int]) -> float | None:
+    true_mpps = np.asarray(truth, dtype=float)[rows]
     if np.isfinite(true_mpps).all():
         return _percent(actual - true_mpps, true_mpps)
-    several = np.asarray(replicates, dtype=float)[kept] > 1
-    return float(100.0 * np.asarray(spread, dtype=float)[kept][several].mean()) if several.any() else None
+    several = np.asarray(replicates, dtype=float)[rows] > 1
+    return float(100.0 * np.asarray(spread, dtype=float)[rows][several].mean()) if several.any() else None
 
 
 def _percent(difference: Floats, reference: Floats) -> float:
@@ -229,14 +229,14 @@ def learning_curves(
 
 def _families(models: Sequence[str]) -> list[str]:
     """Return the families to train for these models, each once; for the default, those it is chosen from."""
-    wanted: list[str] = []
+    families: list[str] = []
     for name in models:
-        wanted += (
+        families += (
             ORDER
             if name in (DEFAULT_MODEL, COMPOSED, EQUILIBRIUM)
             else [PUBLISHED_MODEL if name == PUBLISHED else name]
         )
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(families))
 
 
 def _mean_error(library: ModelLibrary, mixes: ProfileDataset, name: str) -> float:

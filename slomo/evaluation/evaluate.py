@@ -238,11 +238,11 @@ def evaluate(
     frame = mixes.frame
     targets = [mixes.workload(key) for key in mixes.targets]
     by_key = {workload.key: workload for workload in targets}
-    wanted = [by_key[str(key)] for key in frame[schema.TARGET]]
+    workloads = [by_key[str(key)] for key in frame[schema.TARGET]]
     competitors = [mixes.competitors(row) for row in range(len(frame))]
     names = _models_of(library, targets, machine, compat) if models is None else tuple(models)
     parts = [
-        _rows_of(predictor_of(library, machine, name, compat), name, wanted, competitors, mixes.throughput, coverage)
+        _rows_of(predictor_of(library, machine, name, compat), name, workloads, competitors, mixes.throughput, coverage)
         for name in names
     ]
     rows = {column: np.concatenate([part[column] for part in parts]).tolist() for column in parts[0]}
@@ -282,15 +282,15 @@ def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDatas
     """
     mixes = dataset.select(plan="mix")
     frame = mixes.frame
-    kept = _as_profiled(library, mixes)
-    if kept.all():
+    profiled = _as_profiled(library, mixes)
+    if profiled.all():
         return mixes
-    if not kept.any():
+    if not profiled.any():
         raise InvalidValueError(
             f"evaluation needs mixes at full load, all {frame['run_key'].nunique()} of the dataset are at reduced load",
             hint="run the 'mixes' plan; solve_server predicts tenants at reduced load",
         )
-    return ProfileDataset(frame[kept].reset_index(drop=True), mixes.environment)
+    return ProfileDataset(frame[profiled].reset_index(drop=True), mixes.environment)
 
 
 def _as_profiled(library: ModelLibrary, mixes: ProfileDataset) -> NDArray[np.bool_]:

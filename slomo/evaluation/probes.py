@@ -130,11 +130,11 @@ def likeliest(x: Floats, y: Floats, at: float) -> float:
     if at in (x.min(), x.max()):
         return float(y[x == at].mean())
     place = (x - x.min()) / (x.max() - x.min())
-    wanted = (at - x.min()) / (x.max() - x.min())
+    share = (at - x.min()) / (x.max() - x.min())
     low, high = -_STEEPEST, _STEEPEST
     for _ in range(_HALVINGS):
         steepness = 0.5 * (low + high)
-        if _weights(place, steepness) @ place < wanted:
+        if _weights(place, steepness) @ place < share:
             low = steepness
         else:
             high = steepness
@@ -150,5 +150,5 @@ def _weights(place: Floats, steepness: float) -> Floats:
 
 def _level(reporter: Floats, levels: Floats, felt: float) -> float:
     """Return the lowest level at which the reporter takes as long, linearly interpolated."""
-    kept = np.concatenate([[True], np.diff(reporter) > 0.0])
-    return float(np.interp(felt, reporter[kept], levels[kept]))
+    increasing = np.concatenate([[True], np.diff(reporter) > 0.0])
+    return float(np.interp(felt, reporter[increasing], levels[increasing]))

@@ -72,8 +72,10 @@ class RowPredictions:
         """Return one row per prediction."""
         names = ("throughput_mpps", "low_mpps", "high_mpps", "memory_mpps", "accelerator_mpps", "measured_mpps")
         columns: dict[str, Any] = {name: getattr(self, name) for name in names}
-        said = ["; ".join(each) for each in self.reasons]
-        return pd.DataFrame({**columns, "error_percent": self.error_percent, "verdict": self.verdicts, "reasons": said})
+        reasons = ["; ".join(each) for each in self.reasons]
+        return pd.DataFrame(
+            {**columns, "error_percent": self.error_percent, "verdict": self.verdicts, "reasons": reasons}
+        )
 
 
 @dataclass(frozen=True)
@@ -237,12 +239,12 @@ def _judged(
     """Return the verdict on every row, with reasons: pressures, traffic, match densities."""
     checked = model.applicability.feature_names
     verdicts, reasons = model.applicability.check(np.column_stack([_column(model, rows, name) for name in checked]))
-    verdict, said = list(verdicts), [list(each) for each in reasons]
+    verdict, reasons_by_row = list(verdicts), [list(each) for each in reasons]
     for check in (*_of_traffic(model, rows), *_of_densities(rows, accelerator), *_unread(model, rows, accelerator)):
         for row in np.flatnonzero(check.code).tolist():
             verdict[row] = worst((verdict[row], VERDICTS[check.code[row]]))
-            said[row].append(f"{check.name} {check.values[row]:g}; {check.covered}")
-    return verdict, tuple(tuple(each) for each in said)
+            reasons_by_row[row].append(f"{check.name} {check.values[row]:g}; {check.covered}")
+    return verdict, tuple(tuple(each) for each in reasons_by_row)
 
 
 def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
@@ -284,8 +286,8 @@ def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | Non
     for column in (str(name) for name in rows.frame.columns if str(name).startswith(TRAFFIC_PREFIX)):
         if column not in read:
             values = np.asarray(rows.frame[column].to_numpy(dtype=float))
-            given = np.where(np.isnan(values), 0, 1)
-            yield _Check(column.removeprefix(TRAFFIC_PREFIX), values, given, "no resource was measured over it")
+            code = np.where(np.isnan(values), 0, 1)
+            yield _Check(column.removeprefix(TRAFFIC_PREFIX), values, code, "no resource was measured over it")
 
 
 def _require_supported(model: NFModel, predictions: RowPredictions) -> None:

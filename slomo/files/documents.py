@@ -278,8 +278,8 @@ def _place(problem: str, data: Any, kind: Any) -> Position:
     place = problem.partition(" - at `")[2].rstrip("`")
     place += "[...]" if place.startswith("key`") else ""
     position: Position = ()
-    for found in _PLACE.finditer(place):
-        name, number, entry = found.groups()
+    for part in _PLACE.finditer(place):
+        name, number, entry = part.groups()
         if not entry:
             position = (*position, name or int(number))
             continue
@@ -365,9 +365,9 @@ def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | 
     return f"{what}, needed {needed}", position, described
 
 
-def _type_in_words(found: re.Match[str]) -> str:
-    kinds = found[1].split(" | ")
-    return " or ".join(_WORDS[each] for each in kinds) if _WORDS.keys() >= set(kinds) else found[0]
+def _type_in_words(match: re.Match[str]) -> str:
+    kinds = match[1].split(" | ")
+    return " or ".join(_WORDS[each] for each in kinds) if _WORDS.keys() >= set(kinds) else match[0]
 
 
 def _dotted(position: Position) -> str:

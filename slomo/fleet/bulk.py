@@ -92,7 +92,7 @@ def predict_file(
     parts = Path(f"{target}.parts")
     with _held(parts):
         job = _begun(parts, source, question)
-        kept = sum(_part(parts, group).is_file() for group in range(groups))
+        resumed = sum(_part(parts, group).is_file() for group in range(groups))
         done = spread(
             partial(predict_group, str(source), str(parts), question), range(groups), jobs=jobs, scheduler=scheduler
         )
@@ -101,7 +101,7 @@ def predict_file(
         finally:
             done.close()  # type: ignore[attr-defined]
         shutil.rmtree(parts, ignore_errors=True)
-    return BulkSummary(mixes, groups, kept)
+    return BulkSummary(mixes, groups, resumed)
 
 
 def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -> int:

@@ -188,10 +188,10 @@ class HostProgress:
 
     def advance(self, run: PlannedRun) -> None:
         """Forward progress, with each host's number of runs and the cost of the remaining ones."""
-        if (found := self._store.find((run.colocation.key, run.replicate))) is not None:
-            host = str(found[0].provenance.get("fleet", {}).get("host"))
+        if (record := self._store.find((run.colocation.key, run.replicate))) is not None:
+            host = str(record[0].provenance.get("fleet", {}).get("host"))
             self._runs[host] = self._runs.get(host, 0) + 1
-            self._busy_s[host] = self._busy_s.get(host, 0.0) + found[1]
+            self._busy_s[host] = self._busy_s.get(host, 0.0) + record[1]
             self._made += 1
         often = max(1, len(self._runs) // _NAMED)  # the text of ten thousand hosts takes longer than their runs
         if (remark := getattr(self._listener, "remark", None)) and self._made % often == 0:

@@ -38,10 +38,10 @@ def require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan
                 f"host '{host}' has slomo {each.versions.get('slomo')}, this machine has {ours.get('slomo')}",
                 hint="install the same version on all hosts",
             )
-        wanted = fingerprint or first.fingerprint
-        if each.fingerprint != wanted:
+        expected = fingerprint or first.fingerprint
+        if each.fingerprint != expected:
             raise TestbedError(
-                f"host '{host}' is not the machine '{plan.machine}': fingerprint {each.fingerprint}, needed {wanted}",
+                f"host '{host}' is not the machine '{plan.machine}': fingerprint {each.fingerprint}, needed {expected}",
                 hint="hosts of one fleet are of one type; make a file of hosts for each type",
             )
         if lines := difference(shared_environment(first.environment), shared_environment(each.environment)):

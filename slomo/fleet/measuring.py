@@ -120,14 +120,14 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
             return  # a full disk: no runs are written there, the coordinator keeps them
 
 
-def collect_runs(host: FleetHost, work: FleetWork, wanted: Collection[Key]) -> list[FinishedRun]:
-    """Return the finished runs `wanted` of a plan, as far as a host stores them."""
-    kept = {run.key: run for run in _room(host).runs(work.plan)}
+def collect_runs(host: FleetHost, work: FleetWork, keys: Collection[Key]) -> list[FinishedRun]:
+    """Return the finished runs `keys` of a plan, as far as a host stores them."""
+    stored = {run.key: run for run in _room(host).runs(work.plan)}
     with _store(host, work) as store:
-        for key in wanted:
-            if key not in kept and (run := store.find(key)) is not None:
-                kept[key] = FinishedRun(*key, run[0].to_dict(), run[1])
-    return [kept[key] for key in wanted if key in kept]
+        for key in keys:
+            if key not in stored and (run := store.find(key)) is not None:
+                stored[key] = FinishedRun(*key, run[0].to_dict(), run[1])
+    return [stored[key] for key in keys if key in stored]
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,10 @@ class Taken:
 def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Taken:
     """Claim a host and list its runs in one round trip, while all hosts wait for each other."""
     claim_host(host, work)
-    kept = _kept_run(host, _apart(host, work), compared_by)
+    stored = _kept_run(host, _apart(host, work), compared_by)
     with _store(host, work) as store:
         finished = store.finished() | {run.key for run in _room(host).runs(work.plan)}
-    return Taken(sorted(finished), RunOutcome(kept[0], (), kept[1]) if kept else None)
+    return Taken(sorted(finished), RunOutcome(stored[0], (), stored[1]) if stored else None)
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
@@ -186,9 +186,9 @@ def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = 
 
 def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRecord, float] | None:
     key = (run.colocation.key, run.replicate)
-    for kept in _room(host).runs(work.plan):
-        if kept.key == key:
-            return RunRecord.from_dict(kept.record), kept.wall_s
+    for stored in _room(host).runs(work.plan):
+        if stored.key == key:
+            return RunRecord.from_dict(stored.record), stored.wall_s
     try:
         with _store(host, work) as store:
             return store.find(key)

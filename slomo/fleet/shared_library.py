@@ -116,13 +116,13 @@ class SharedLibrary:
 
         self.url, self.allowed_signers = url, allowed_signers
         try:
-            found = url_to_fs(url)
+            filesystem_and_path = url_to_fs(url)
         except (ValueError, ImportError) as error:
             raise ConfigurationError(
                 f"'{url}': {error}", hint="a folder, or s3://BUCKET/PATH with s3fs installed"
             ) from None
-        self._store: AbstractFileSystem = found[0]
-        self._root: str = found[1].rstrip("/")
+        self._store: AbstractFileSystem = filesystem_and_path[0]
+        self._root: str = filesystem_and_path[1].rstrip("/")
 
     @property
     def models(self) -> tuple[SharedModel, ...]:
@@ -204,21 +204,21 @@ class SharedLibrary:
         there = {}
         if (Path(directory) / LIBRARY_INDEX).exists():
             there = {(entry.machine, entry.workload): entry.folder.name for entry in read_index(Path(directory))}
-        wanted = [model for model in self.models if there.get(model.key) != model.folder]
-        if wanted:
+        missing_models = [model for model in self.models if there.get(model.key) != model.folder]
+        if missing_models:
             with tempfile.TemporaryDirectory(prefix="slomo-pull-") as folder:
-                for model in wanted:
+                for model in missing_models:
                     for name, digest in model.files.items():
                         place = Path(folder, plain_name(model.folder, Path(INDEX)), plain_name(name, Path(INDEX)))
                         write_durably(place, self._object(digest, f"{name} of {model.workload} on {model.machine}"))
                 rows = [
                     {name: value for name, value in asdict(model).items() if name not in ("files", "lineage")}
-                    for model in wanted
+                    for model in missing_models
                 ]
                 index = {"schema_version": MODEL_VERSION, "models": rows}
                 write_durably(Path(folder, LIBRARY_INDEX), json.dumps(index))
                 ModelLibrary.load(folder).save(directory)
-        return len(wanted)
+        return len(missing_models)
 
     def verify(self) -> int:
         """Compare every object with its digest, and the index with its signature; return the number compared.
@@ -334,14 +334,14 @@ def _described(entry: Entry, dataset: str) -> SharedModel:
         "testbed": (manifest.get("environment") or {}).get("testbed"),
         **{name: manifest.get(name) for name in _LINEAGE},
     }
-    kept = {name: value for name, value in lineage.items() if value not in (None, "", {})}
+    stated = {name: value for name, value in lineage.items() if value not in (None, "", {})}
     return SharedModel(
         entry.machine,
         entry.workload,
         entry.machine_fingerprint,
         entry.folder.name,
         {**files, MANIFEST: hashlib.sha256(written).hexdigest()},
-        kept,
+        stated,
     )
 
 

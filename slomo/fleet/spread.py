@@ -163,8 +163,8 @@ def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) 
                 pool = fresh()
                 finished = [future.done() and future.exception() is None for _, future in waiting]
                 waiting = deque(
-                    (item, future if kept else pool.submit(function, item))
-                    for (item, future), kept in zip(waiting, finished, strict=True)
+                    (item, future if slot else pool.submit(function, item))
+                    for (item, future), slot in zip(waiting, finished, strict=True)
                 )
                 continue
             waiting.popleft()

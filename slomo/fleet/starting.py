@@ -147,7 +147,7 @@ class Starter:
         return lines[-1] if lines else f"its worker ended with code {self._processes[host].returncode}"
 
 
-def free_port(host: str, wanted: int) -> int:
+def free_port(host: str, port: int) -> int:
     """Return a port if it is free, else 0 for any.
 
     Examples
@@ -158,7 +158,7 @@ def free_port(host: str, wanted: int) -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, wanted))
+            probe.bind((host, port))
         except OSError:
             return 0
-    return wanted
+    return port

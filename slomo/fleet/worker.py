@@ -107,8 +107,8 @@ def main() -> int:
     parser.add_argument("scheduler", metavar="ADDRESS", help="of the coordinator's Dask scheduler")
     parser.add_argument("--name", required=True, help="of the host in the file of hosts")
     parser.add_argument("--state", default=FleetHost.state, help="folder of its lock, its token and its runs")
-    given = parser.parse_args()
-    return keep_worker(given.scheduler, FleetHost(given.name, state=given.state))
+    arguments = parser.parse_args()
+    return keep_worker(arguments.scheduler, FleetHost(arguments.name, state=arguments.state))
 
 
 if __name__ == "__main__":

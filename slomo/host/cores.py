@@ -81,7 +81,7 @@ def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(cores)
 
 
-def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list[tuple[int, ...]]:
+def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list[tuple[int, ...]]:
     """Give every tenant its own CPUs, in order.
 
     Raises InvalidValueError if there are too few.
@@ -90,7 +90,7 @@ def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list
     ----------
     cores : sequence of int
         CPUs there are; the first ones go to the first tenant.
-    wanted : sequence of int
+    counts : sequence of int
         How many CPUs each tenant needs.
     what : str
         The co-location, for the error.
@@ -100,17 +100,17 @@ def assign_cores(cores: Sequence[int], wanted: Sequence[int], what: str) -> list
     >>> assign_cores((0, 1, 4), (1, 2), "x")
     [(0,), (1, 4)]
     """
-    if sum(wanted) > len(cores):
+    if sum(counts) > len(cores):
         raise InvalidValueError(
-            f"{what} needs {sum(wanted)} cores for {len(wanted)} tenants, "
+            f"{what} needs {sum(counts)} cores for {len(counts)} tenants, "
             f"this host offers {len(cores)} ({_ranges(cores)})",
             hint="use fewer competitors, or give the testbed more cores of this socket",
         )
-    given, position = [], 0
-    for count in wanted:
-        given.append(tuple(cores[position : position + count]))
+    assigned, position = [], 0
+    for count in counts:
+        assigned.append(tuple(cores[position : position + count]))
         position += count
-    return given
+    return assigned
 
 
 def _ranges(cores: Sequence[int]) -> str:

@@ -73,10 +73,10 @@ def end_group(folder: Path) -> bool:
 
 def left_groups() -> list[Path]:
     """Return the groups whose runs have ended."""
-    place, found = place_of_groups(), []
+    place, groups = place_of_groups(), []
     with contextlib.suppress(OSError):
         for folder in () if place is None else place.iterdir():
             mark = RunMark.parse(folder.name)
             if mark is not None and not mark.owner_is_alive() and (folder / "cgroup.kill").exists():
-                found.append(folder)
-    return found
+                groups.append(folder)
+    return groups

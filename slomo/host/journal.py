@@ -158,16 +158,16 @@ class Journal:
 
     def receipts(self, *, still_open: bool = False) -> tuple["Receipt", ...]:
         """Return all receipts, oldest first; StoreError if the file is no journal."""
-        found = []
+        receipts_found = []
         for number, identifier, whole in self._rows(_OPEN if still_open else _ALL):
             if whole:
-                found.append(Receipt(self, number, identifier))
+                receipts_found.append(Receipt(self, number, identifier))
             else:
                 warnings.warn(
                     f"journal '{self.path}': receipt {number} ('{identifier}') is not what was written and is left out",
                     stacklevel=2,
                 )
-        return tuple(found)
+        return tuple(receipts_found)
 
     def layers(self, receipt: "Receipt") -> list[Layer]:
         """Return the layers of one receipt, in the order in which they were set."""
@@ -282,8 +282,8 @@ class Journal:
                 if not any(row[1] == "digest" for row in self._connection.execute(f"PRAGMA table_info({table})")):
                     self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest TEXT")
             self._connection.executescript(_DIGESTS)
-            if (found := self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
-                raise sqlite3.DatabaseError(f"is damaged: {found}")
+            if (integrity := self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(f"is damaged: {integrity}")
         return self._connection
 
     @contextlib.contextmanager
@@ -291,13 +291,13 @@ class Journal:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as problem:  # the last where names are damaged, or no text
-            said = problem.strerror if isinstance(problem, OSError) else str(problem)
+            reason = problem.strerror if isinstance(problem, OSError) else str(problem)
             if not isinstance(problem, OSError) and self._connection is not None and self._process == os.getpid():
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.close()
                 self._connection = None
             raise StoreError(
-                f"journal '{self.path}': {said}",
+                f"journal '{self.path}': {reason}",
                 hint="name a folder with room that you may write to: --receipts FOLDER",
             ) from None
 

@@ -189,14 +189,14 @@ class _Session:
             return False
         if mine is not None and mine.value == wish.value == held:
             return True
-        found = Layer(0, place, knob, wish.knob, None, held, held)
+        new_layer = Layer(0, place, knob, wish.knob, None, held, held)
         top = stack[-1] if stack else None
         if top is None or not (top.explains(held) or wish.knob in self.following):
             beneath = stack[-2] if mine is not None else None
             if beneath is not None and beneath.receipt is None:
                 self.journal.update(beneath, held, held)
             else:
-                self.journal.add(found)
+                self.journal.add(new_layer)
         if mine is not None:
             self.journal.drop(mine)
         self.journal.add(Layer(0, place, knob, wish.knob, self.receipt.number, wish.value, held))
@@ -243,9 +243,10 @@ class _Session:
         self.made += pending
         restored, gone, in_use, failed = self._restored(pending, steady)
         heirs = {label: self._holder(label) or self.heir for label in failed}
-        for label, said in failed.items():  # what another receipt holds forbids it: it is given back together with that
+        # what another receipt holds forbids it: it is given back together with that
+        for label, reason in failed.items():
             told["covered"] += [label] if heirs[label] is not None else []
-            refused += [said] if heirs[label] is None else []
+            refused += [reason] if heirs[label] is None else []
         remains = {label: self._read(label) for label in heirs}
         with contextlib.suppress(StoreError), self.journal.transaction():
             ours = {change.knob for change in (*pending, *steady)}
@@ -361,17 +362,19 @@ class _Session:
         steady = [change for change in back if self._holds(change)]
         _, _, _, failed = self._restored([change for change in back if change not in steady], steady)
         if failed:
-            said = f"; {len(failed)} of its {len(first)} changes could not be taken back: {next(iter(failed.values()))}"
+            consequence = (
+                f"; {len(failed)} of its {len(first)} changes could not be taken back: {next(iter(failed.values()))}"
+            )
             hint = f"slomo enforce undo {self.receipt.identifier}"
         else:
-            said = "; what was changed before is taken back" if first else ""
+            consequence = "; what was changed before is taken back" if first else ""
             hint = problem.hint or "see `slomo enforce diff`"
             with contextlib.suppress(StoreError):  # a full disk: undo finds these knobs as they were
                 self.journal.rewrite(self.receipt, before)
                 if not before:
                     self.journal.mark(self.receipt, "undone")
         kind = type(problem) if isinstance(problem, TestbedError) or not first else TestbedError
-        return kind(f"{problem.message}{said}", hint=hint)
+        return kind(f"{problem.message}{consequence}", hint=hint)
 
     def _holds(self, change: Change) -> bool:
         try:

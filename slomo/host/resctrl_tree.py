@@ -189,10 +189,10 @@ class ResctrlTree:
 
     def _fault(self, what: str, problem: OSError) -> TestbedError:
         try:
-            said = self.files.read("info/last_cmd_status", 500).decode("ascii", "replace").strip()
+            reason = self.files.read("info/last_cmd_status", 500).decode("ascii", "replace").strip()
         except OSError:
-            said = ""
-        told = f" ({said})" if said and said != "ok" else ""
+            reason = ""
+        told = f" ({reason})" if reason and reason != "ok" else ""
         hint = "run as root" if isinstance(problem, PermissionError) else "see `slomo doctor`"
         return TestbedError(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint)
 

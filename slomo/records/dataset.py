@@ -128,11 +128,11 @@ class ProfileDataset:
         if machine is not None:
             keep &= self._matching(schema.MACHINE, machine, "machine", self.machines).to_numpy(dtype=bool)
         if plan is not None:
-            wanted = [plan] if isinstance(plan, str) else list(plan)
-            for name in wanted:
+            plans = [plan] if isinstance(plan, str) else list(plan)
+            for name in plans:
                 if name not in list(Plan):
                     raise UnknownNameError("plan", name, Plan)
-            keep &= self._frame[schema.PLAN].isin(wanted).to_numpy(dtype=bool)
+            keep &= self._frame[schema.PLAN].isin(plans).to_numpy(dtype=bool)
         return self._with(self._frame[keep])
 
     def converged(self) -> "ProfileDataset":
@@ -160,9 +160,9 @@ class ProfileDataset:
         MissingMetricError
             For a metric no row reports.
         """
-        wanted = self.metric_names(prefix) if names is None else tuple(canonical_names([name])[0] for name in names)
+        metrics = self.metric_names(prefix) if names is None else tuple(canonical_names([name])[0] for name in names)
         lacking = [
-            name for name in wanted if len(self) and self._frame[schema.metric_column(prefix, name)].isna().all()
+            name for name in metrics if len(self) and self._frame[schema.metric_column(prefix, name)].isna().all()
         ]
         if lacking:
             there = ", ".join(self.metric_names(prefix)) or "none"
@@ -170,7 +170,7 @@ class ProfileDataset:
                 f"no row of this dataset reports {prefix}.{', '.join(lacking)}; it has: {there}",
                 hint="missing is unknown, not zero; measure these counters too, or use a model that does without",
             )
-        return self._frame[[schema.metric_column(prefix, name) for name in wanted]].set_axis(list(wanted), axis=1)
+        return self._frame[[schema.metric_column(prefix, name) for name in metrics]].set_axis(list(metrics), axis=1)
 
     def metric_names(self, prefix: str) -> tuple[str, ...]:
         """Return the measured metrics of a family, in table order.

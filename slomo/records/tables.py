@@ -206,9 +206,9 @@ def _stored(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _head(environment: Mapping[str, Any], digests: Sequence[str]) -> str:
     """Return a file's header: version, environment, their digest, and digests of rows or row groups."""
-    said = {name: value for name, value in environment.items() if name != "damaged"}
-    head: dict[str, Any] = {"schema_version": schema.SCHEMA_VERSION, "environment": said}
-    return canonical_json({**head, "digest": _short(canonical_json(said)), "rows": "".join(digests)})
+    known = {name: value for name, value in environment.items() if name != "damaged"}
+    head: dict[str, Any] = {"schema_version": schema.SCHEMA_VERSION, "environment": known}
+    return canonical_json({**head, "digest": _short(canonical_json(known)), "rows": "".join(digests)})
 
 
 def _environment(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:

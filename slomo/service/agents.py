@@ -54,17 +54,17 @@ class Agents:
         """Forget old reports; return the others."""
         with self._lock:
             now_s = self._clock()
-            self._reports = {key: kept for key, kept in self._reports.items() if now_s - kept[0] < FORGOTTEN_S}
+            self._reports = {key: entry for key, entry in self._reports.items() if now_s - entry[0] < FORGOTTEN_S}
             return dict(self._reports)
 
     def of(self, node: str) -> dict[str, Any] | None:
         """Return a node's latest report and its age [s]; None without one."""
-        kept = self._fresh().get(node)
-        return None if kept is None else _told(node, kept, self._clock())
+        entry = self._fresh().get(node)
+        return None if entry is None else _told(node, entry, self._clock())
 
     def all(self) -> list[dict[str, Any]]:
         """Return the latest report of every node."""
-        return [_told(node, kept, self._clock()) for node, kept in sorted(self._fresh().items())]
+        return [_told(node, entry, self._clock()) for node, entry in sorted(self._fresh().items())]
 
     def gauges(self) -> Iterable[Gauge]:
         """Yield ages, counters up to a limit, and numbers of what is not counted and of what was refused."""
@@ -91,5 +91,5 @@ class Agents:
         yield "slomo_agent_refusals", text, (), {(): float(refusals)}
 
 
-def _told(node: str, kept: tuple[float, AgentReport], now_s: float) -> dict[str, Any]:
-    return {"node": node, "age_s": round(now_s - kept[0], 1), **msgspec.to_builtins(kept[1])}
+def _told(node: str, entry: tuple[float, AgentReport], now_s: float) -> dict[str, Any]:
+    return {"node": node, "age_s": round(now_s - entry[0], 1), **msgspec.to_builtins(entry[1])}

@@ -163,8 +163,8 @@ class Service:
         """Return the cached rendering of a value, rendered anew if it has changed."""
         if self._rendered is None or self._rendered[0] != key:
             self._rendered = (key, render())
-        kept: Result = self._rendered[1]
-        return kept
+        result: Result = self._rendered[1]
+        return result
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
         """Log who changed, or tried to change, what, and every refused token."""
@@ -231,11 +231,11 @@ class Service:
 
     async def learn_from_outcomes(self) -> None:
         """Update placement's and the scheduler's correction factors, once one has changed by a percent."""
-        wanted = self.outcomes.factors() if self.settings.correct else {}
-        if not _moved(wanted, self.cluster_store.factors):
+        factors = self.outcomes.factors() if self.settings.correct else {}
+        if not _moved(factors, self.cluster_store.factors):
             return
-        await self.writing(lambda: self.cluster_store.exchange_models(wanted))
-        self.kubernetes.exchange_models(wanted)
+        await self.writing(lambda: self.cluster_store.exchange_models(factors))
+        self.kubernetes.exchange_models(factors)
 
     async def close(self) -> None:
         """Stop jobs and watches, then close the state."""
@@ -290,11 +290,11 @@ class Service:
         return [*faults, *self.kubernetes.faults()]
 
 
-def _moved(wanted: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> bool:
+def _moved(after: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> bool:
     """Return whether a factor differs by a percent or more."""
     return any(
         abs(factor - before.get(machine, {}).get(target, 1.0)) > LEAST_MOVE
-        for machine, own in wanted.items()
+        for machine, own in after.items()
         for target, factor in own.items()
     )
 

@@ -99,9 +99,9 @@ def _serve(
 def _connections() -> int:
     """Return the possible number of connections; raises the soft limit of open files as needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited, wanted = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
-    if soft != unlimited and soft < wanted:
-        soft = wanted if hard == unlimited else min(wanted, hard)
+    unlimited, needed = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
+    if soft != unlimited and soft < needed:
+        soft = needed if hard == unlimited else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return MOST_CONNECTIONS if soft == unlimited else max(min(MOST_CONNECTIONS, soft - OTHER_FILES), 16)
 

@@ -240,9 +240,9 @@ class Series:
     def precise(self, first: int) -> s.Bools:
         """Return which tenants' rates are known to the tolerance from batch `first` on."""
         packets, wholes = self.rates(self.batches[first:])
-        found = ratio(packets, wholes)
+        estimate = ratio(packets, wholes)
         enough = ~self._timed | (packets.sum(axis=0) >= PERCENTILE_PACKETS)
-        return np.asarray((DEVIATIONS * found.error <= self._tolerance * found.value) & enough)
+        return np.asarray((DEVIATIONS * estimate.error <= self._tolerance * estimate.value) & enough)
 
     def accesses(self, first: int = 0) -> int:
         """Return the simulated line accesses from batch `first` on."""

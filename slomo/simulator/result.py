@@ -317,11 +317,11 @@ def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float
     if not arrived.any():
         return 1.0, 0.0, float("nan")
     expected = readings.own_ns[:, tenant] * arrived_mpps / 1e3
-    found = ratio(served(readings.packets[1:, tenant], arrived, expected), expected)
-    share = min(1.0, float(found.value))
+    served_share = ratio(served(readings.packets[1:, tenant], arrived, expected), expected)
+    share = min(1.0, float(served_share.value))
     dropped = max(0.0, float(ratio(served(lost, arrived, expected), expected).value))
-    growing = 1.0 - share > dropped + DRIFT_DEVIATIONS * float(found.error)
-    return share, 1.0 - share if growing else dropped, float(found.error)
+    growing = 1.0 - share > dropped + DRIFT_DEVIATIONS * float(served_share.error)
+    return share, 1.0 - share if growing else dropped, float(served_share.error)
 
 
 def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, float], float]:

@@ -76,7 +76,7 @@ class Result:
         return drawn("throughputs", self.columns(), self.row_labels(), ax)
 
 
-def drawn(drawing: str, *given: object) -> "Axes":
+def drawn(drawing: str, *arguments: object) -> "Axes":
     """Return the axes drawn by a function of `slomo.report.results`, which is found by name.
 
     Raises
@@ -85,5 +85,5 @@ def drawn(drawing: str, *given: object) -> "Axes":
         Without matplotlib.
     """
     need("matplotlib")
-    axes: Axes = getattr(import_module("slomo.report.results"), drawing)(*given)
+    axes: Axes = getattr(import_module("slomo.report.results"), drawing)(*arguments)
     return axes

@@ -331,5 +331,5 @@ def canonical_names(names: Iterable[str]) -> tuple[str, ...]:
     >>> canonical_names(["CAR", "IPC"])
     ('IPC', 'L2MISS')
     """
-    wanted = {metric(name).name for name in names}
-    return tuple(name for name in METRICS if name in wanted)
+    chosen = {metric(name).name for name in names}
+    return tuple(name for name in METRICS if name in chosen)

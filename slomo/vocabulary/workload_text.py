@@ -54,13 +54,13 @@ def parse_workload(text: str) -> Workload:
     return workload
 
 
-def text_of(given: object) -> str:
+def text_of(name: object) -> str:
     """Return a workload's text; InvalidValueError unless it is a text."""
-    if not isinstance(given, str):
+    if not isinstance(name, str):
         raise InvalidValueError(
-            f"{given!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
+            f"{name!r} names no workload, needed text or a Workload", hint="write for instance 'stats' or 'stats:3'"
         )
-    return given
+    return name
 
 
 @lru_cache(maxsize=4096)  # thousands of requests name a few workloads

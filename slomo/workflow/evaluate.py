@@ -81,7 +81,7 @@ def evaluate(
     UnknownNameError
         For a model that was not trained, or a network function that cannot be run because `own` lacks it.
     """
-    opened_library, models = opened(library), models
+    opened_library = opened(library)
     if dataset is None:
         host = host_of(opened_library, machine)
         workloads = [opened_library.find(key, host.name).workload for key in opened_library.workloads(host.name)]
@@ -109,8 +109,10 @@ def evaluate(
         )
     else:
         dataset = dataset_of(dataset)
-        given = machine_named(machine) if isinstance(machine, str) and machine.endswith((".yaml", ".yml")) else machine
-        dataset = dataset if given is None else dataset.select(machine=modelled(opened_library, given))
+        requested = (
+            machine_named(machine) if isinstance(machine, str) and machine.endswith((".yaml", ".yml")) else machine
+        )
+        dataset = dataset if requested is None else dataset.select(machine=modelled(opened_library, requested))
     opened_library.require_recorded_on(dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
@@ -156,7 +158,6 @@ def learning_curve(
     mapping of str to mapping of int to float
         Model -> runs per network function -> mean absolute error of throughput [%].
     """
-    models = models
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)
     if judged is None:
@@ -177,7 +178,6 @@ def _only_machine(dataset: "ProfileDataset") -> str:
 
 
 def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkFunction"]) -> None:
-
     described = {*network_function_names(), *(network_function.name for network_function in own)}
     for workload in targets:
         if not {*stage_names(workload.nf)} <= described:

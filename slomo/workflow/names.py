@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
 
 
-def sequence_of(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
+def sequence_of(items: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
     """Return a list; a single text or workload becomes a list of one, a mapping gives the count of each.
 
     Raises InvalidValueError for anything else.
@@ -25,34 +25,34 @@ def sequence_of(given: Iterable[Workload | str] | Mapping[str, int] | Workload |
     >>> sequence_of("stats:2"), sequence_of(("stats", "nat")), sequence_of({"stats": 2})
     (['stats:2'], ['stats', 'nat'], ['stats', 'stats'])
     """
-    if isinstance(given, (str, Workload)):
-        return [given]
-    if isinstance(given, Mapping):
-        counts = {name: whole_number(f"instances of {name}", each, 0, MOST_INSTANCES) for name, each in given.items()}
+    if isinstance(items, (str, Workload)):
+        return [items]
+    if isinstance(items, Mapping):
+        counts = {name: whole_number(f"instances of {name}", each, 0, MOST_INSTANCES) for name, each in items.items()}
         return [name for name, count in counts.items() for _ in range(count)]
-    if not isinstance(given, Iterable):
+    if not isinstance(items, Iterable):
         raise InvalidValueError(
-            f"{given!r} is neither a workload nor a list of them", hint="write for instance ['stats', 'nat:2']"
+            f"{items!r} is neither a workload nor a list of them", hint="write for instance ['stats', 'nat:2']"
         )
-    return list(given)
+    return list(items)
 
 
-def dataset_of(given: "ProfileDataset | str | Path") -> "ProfileDataset":
+def dataset_of(dataset: "ProfileDataset | str | Path") -> "ProfileDataset":
     """Return a dataset, loaded if given as a path or the name of a shipped dataset.
 
     Raises UnknownNameError or ConfigurationError if there is no such dataset.
     """
     from slomo.records.catalog import find_dataset  # pandas
 
-    if isinstance(given, (str, Path)):
-        return find_dataset(str(given))
-    if not hasattr(given, "frame"):
-        shown = " ".join(repr(given).split())[:60]
+    if isinstance(dataset, (str, Path)):
+        return find_dataset(str(dataset))
+    if not hasattr(dataset, "frame"):
+        shown = " ".join(repr(dataset).split())[:60]
         raise InvalidValueError(f"{shown} is no dataset", hint="give what `profile` returned, or a path to it")
-    return given
+    return dataset
 
 
-def named(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
+def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
     """Read one or several texts as people write them, with counts.
 
     A plain name stays a name, and the library decides which workload it means.
@@ -63,7 +63,7 @@ def named(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
     (['stats', 'stats'], ['nat', 'lpm', 'lpm'])
     """
     tenants: list[Workload | str] = []
-    for item in sequence_of(given):
+    for item in sequence_of(texts):
         if isinstance(item, Workload):
             tenants.append(item)
         else:
@@ -72,9 +72,9 @@ def named(given: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
     return tenants
 
 
-def workloads_of(given: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
+def workloads_of(workloads: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
     """Return one workload or several, given as values or as text, without duplicates."""
-    items = sequence_of(given)
+    items = sequence_of(workloads)
     return tuple(dict.fromkeys(item if isinstance(item, Workload) else parse_workload(item) for item in items))
 
 

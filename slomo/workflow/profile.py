@@ -78,8 +78,8 @@ def plan_experiments(
     >>> len(plan_experiments(["lpm", "stats"], plan="pressure", runs=20))
     42
     """
-    wanted = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
-    return _planned(workloads_of(network_functions), machine_named(machine), wanted)
+    settings = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
+    return _planned(workloads_of(network_functions), machine_named(machine), settings)
 
 
 def profile(
@@ -167,10 +167,10 @@ def profile(
     >>> dataset.targets
     ('l2fwd@64B,100000f',)
     """
-    wanted = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
+    settings = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
     listener = listening(progress, "measuring")
     running = RunSettings(testbed, own, store, jobs, listener, report, latency, reduced_mixes)
-    running.check(wanted.plan)
+    running.check(settings.plan)
     host = machine_of(running.testbed, machine, DEFAULT_MACHINE)
     with ExitStack() as stack:
         opened = make_testbed(running.testbed, host, running.own)
@@ -178,25 +178,27 @@ def profile(
             opened = engine = stack.enter_context(on_engine(opened, scheduler))
             running = replace(running, jobs=jobs or engine.workers)
         workloads = workloads_of(network_functions)
-        measured = _measured(workloads, host, _first(wanted), running, opened)
-        if _has_mixes(workloads, wanted):
-            measured = _with_mixes(measured, workloads, host, wanted, running, opened)
-        for name, following in _following(measured, host, wanted, running).items():
+        measured = _measured(workloads, host, _first(settings), running, opened)
+        if _has_mixes(workloads, settings):
+            measured = _with_mixes(measured, workloads, host, settings, running, opened)
+        for name, following in _following(measured, host, settings, running).items():
             beside = None if store is None else f"{store}.{name}"
             measured = measured.merge(run_campaign(following, opened, beside, running.jobs, running.progress))
     return measured
 
 
 def _measured(
-    workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings, running: RunSettings, testbed: "Testbed"
+    workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings, running: RunSettings, testbed: "Testbed"
 ) -> "ProfileDataset":
     """Run the plan itself."""
-    if not wanted.adaptive:
-        plan = _planned(workloads, machine, wanted)
+    if not settings.adaptive:
+        plan = _planned(workloads, machine, settings)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
     from slomo.profiling.adaptive.campaign import run_adaptive  # only this way of measuring trains models
 
-    result = run_adaptive(_adaptive(workloads, machine, wanted), testbed, running.store, running.jobs, running.progress)
+    result = run_adaptive(
+        _adaptive(workloads, machine, settings), testbed, running.store, running.jobs, running.progress
+    )
     if running.report is not None:
         for outcome in result.outcomes:
             running.report(outcome)
@@ -207,7 +209,7 @@ def _with_mixes(
     measured: "ProfileDataset",
     workloads: Sequence[Workload],
     machine: "Machine",
-    wanted: PlanSettings,
+    settings: PlanSettings,
     running: RunSettings,
     testbed: "Testbed",
 ) -> "ProfileDataset":
@@ -216,30 +218,30 @@ def _with_mixes(
     A store that has a plan of this seed and stream goes on with it.
     """
     store = None if running.store is None else f"{running.store}.mixes"
-    plan = None if store is None else _kept_plan(store, machine, wanted)
+    plan = None if store is None else _kept_plan(store, machine, settings)
     if plan is None:
-        plan = _drawn_mixes(measured, workloads, machine, wanted)
+        plan = _drawn_mixes(measured, workloads, machine, settings)
     mixes = run_campaign(plan, testbed, store, running.jobs, running.progress)
     told = ProfileDataset(mixes.frame, mixes.environment | {"mixes": plan.name})
     return measured.merge(told)
 
 
 def _drawn_mixes(
-    measured: "ProfileDataset", workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings
+    measured: "ProfileDataset", workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings
 ) -> "ExperimentPlan":
     """Return as many mixes as plan ``all`` always had."""
     from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
 
-    stream: Stream = wanted.stream or "calibration"
-    seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
-    at_random = _mixes(workloads, machine, wanted.mix_count, stream, **seeded)
+    stream: Stream = settings.stream or "calibration"
+    seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
+    at_random = _mixes(workloads, machine, settings.mix_count, stream, **seeded)
     try:
         return mixes_by_source_plan(measured, len(at_random), machine, stream=stream, **seeded)
     except SlomoError as reason:  # hours of runs are not lost for it
         return replace(at_random, name=f"mixes at random: {reason.message}")
 
 
-def _kept_plan(store: str, machine: "Machine", wanted: PlanSettings) -> "ExperimentPlan | None":
+def _kept_plan(store: str, machine: "Machine", settings: PlanSettings) -> "ExperimentPlan | None":
     """Return the plan that a store of mixes is bound to, if it is of this request."""
     if not Path(store).is_file():
         return None
@@ -247,78 +249,78 @@ def _kept_plan(store: str, machine: "Machine", wanted: PlanSettings) -> "Experim
         if (stored := opened.settings().get("plan")) is None:
             return None
     plan = ExperimentPlan.from_dict(stored)
-    asked = (machine.name, wanted.seed, wanted.replicates, wanted.mix_count or len(plan))
+    asked = (machine.name, settings.seed, settings.replicates, settings.mix_count or len(plan))
     return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
 
 
-def _planned(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "ExperimentPlan":
+def _planned(workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings) -> "ExperimentPlan":
     """Return the runs of a plan that are known before any run is made."""
-    seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
-    if wanted.plan == "solo":
+    seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
+    if settings.plan == "solo":
         return solo_plan(workloads, machine, **seeded)
-    if wanted.plan == "accelerator":
+    if settings.plan == "accelerator":
         return accelerator_plan(workloads, machine, **seeded)
-    if wanted.named_mixes:
-        return named_mixes_plan(wanted.named_mixes, machine, **seeded)
-    if wanted.plan == "mixes":
-        return _mixes(workloads, machine, wanted.mix_count, wanted.stream or "test", **seeded)
-    if wanted.design == ADAPTIVE:
-        first = _adaptive(workloads, machine, wanted).sure()
+    if settings.named_mixes:
+        return named_mixes_plan(settings.named_mixes, machine, **seeded)
+    if settings.plan == "mixes":
+        return _mixes(workloads, machine, settings.mix_count, settings.stream or "test", **seeded)
+    if settings.design == ADAPTIVE:
+        first = _adaptive(workloads, machine, settings).sure()
     else:
-        idle = part_load_runs(wanted.design, wanted.runs)
-        runs = (wanted.runs or DEFAULT_POINTS) - idle if idle else wanted.runs
-        first = pressure_plan(workloads, machine, wanted.design, runs=runs, **seeded)
-    if not _has_mixes(workloads, wanted):
+        idle = part_load_runs(settings.design, settings.runs)
+        runs = (settings.runs or DEFAULT_POINTS) - idle if idle else settings.runs
+        first = pressure_plan(workloads, machine, settings.design, runs=runs, **seeded)
+    if not _has_mixes(workloads, settings):
         return first
-    mixes = _mixes(workloads, machine, wanted.mix_count, wanted.stream or "calibration", **seeded)
+    mixes = _mixes(workloads, machine, settings.mix_count, settings.stream or "calibration", **seeded)
     return combine("all", [first, mixes])
 
 
-def _first(wanted: PlanSettings) -> PlanSettings:
+def _first(settings: PlanSettings) -> PlanSettings:
     """Return what is measured first: a profile without mixes, which are drawn by it."""
-    return replace(wanted, mixes=0) if wanted.plan == "all" else wanted
+    return replace(settings, mixes=0) if settings.plan == "all" else settings
 
 
-def _has_mixes(workloads: Sequence[Workload], wanted: PlanSettings) -> bool:
+def _has_mixes(workloads: Sequence[Workload], settings: PlanSettings) -> bool:
     """Return whether the plan includes mixes that calibrate intervals."""
-    return wanted.plan == "all" and len(workloads) > 1 and wanted.mixes != 0
+    return settings.plan == "all" and len(workloads) > 1 and settings.mixes != 0
 
 
 def _following(
-    measured: "ProfileDataset", machine: "Machine", wanted: PlanSettings, running: RunSettings
+    measured: "ProfileDataset", machine: "Machine", settings: PlanSettings, running: RunSettings
 ) -> "dict[str, ExperimentPlan]":
     """Return, by name, the plans whose offered loads depend on measured throughput."""
-    plans, loads = {}, running.loads(wanted.plan)
-    seeded: dict[str, Any] = {"replicates": wanted.replicates, "seed": wanted.seed}
-    if (idle := part_load_runs(wanted.design, wanted.runs)) and wanted.plan in ("all", "pressure"):
+    plans, loads = {}, running.loads(settings.plan)
+    seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
+    if (idle := part_load_runs(settings.design, settings.runs)) and settings.plan in ("all", "pressure"):
         plans["part-load"] = part_load_plan(measured, idle, machine=machine, **seeded)
     if loads is not None:
         plans["latency"] = latency_plan(measured, loads=loads, **seeded)
     if running.reduced_mixes:
-        half: Stream = wanted.stream or "calibration"
+        half: Stream = settings.stream or "calibration"
         plans["reduced"] = reduced_mixes_plan(measured, running.reduced_mixes, machine=machine, stream=half, **seeded)
     return plans
 
 
-def _adaptive(workloads: Sequence[Workload], machine: "Machine", wanted: PlanSettings) -> "AdaptivePlan":
+def _adaptive(workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings) -> "AdaptivePlan":
     """Return the adaptive plan."""
     from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
 
-    refuse_replicates(wanted.replicates)
-    error, most = wanted.target_error, wanted.runs
-    return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=wanted.seed)
+    refuse_replicates(settings.replicates)
+    error, most = settings.target_error, settings.runs
+    return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=settings.seed)
 
 
 def _mixes(
     workloads: Sequence[Workload], machine: "Machine", count: int | None, stream: "Stream", **rest: Any
 ) -> "ExperimentPlan":
     """Return a plan of `count` mixes; by default all different mixes, up to a bound."""
-    wanted = CALIBRATION_MIXES if count is None else count
+    settings = CALIBRATION_MIXES if count is None else count
     while True:
         try:
-            return mixes_plan(workloads, machine, wanted, stream=stream, **rest)
+            return mixes_plan(workloads, machine, settings, stream=stream, **rest)
         except InvalidValueError:
             # few network functions have few different mixes; this is an error only if a number was asked for
-            if count is not None or wanted <= 1:
+            if count is not None or settings <= 1:
                 raise
-            wanted //= 2
+            settings //= 2

@@ -79,11 +79,11 @@ def profile_ways(
     made = []
     for workload in subjects:
         share = buffers_per_nf(host, cores or host.cores_per_socket, workload.traffic.packet_size_b)
-        bench = _Bench(bed, host, workload, None if share is None or share >= MOST_BUFFERS else share, seed)
-        curve = bench.over_ways()
-        solo = bench.median(None, bench.repeats)
+        measuring = _Bench(bed, host, workload, None if share is None or share >= MOST_BUFFERS else share, seed)
+        curve = measuring.over_ways()
+        solo = measuring.median(None, measuring.repeats)
         enough = next(ways for ways, mpps in curve if mpps >= (1.0 - TOLERANCE) * curve[-1][1])
-        loads = bench.over_load(solo, enough) if latency else ()
+        loads = measuring.over_load(solo, enough) if latency else ()
         made.append(InstanceProfile(host.name, workload.key, solo, curve, loads, share, host.fingerprint))
     return tuple(made)
 
@@ -133,8 +133,8 @@ class _Bench:
     def _repeats_for(self, ways: int) -> int:
         """Return the number of runs per point whose error stays well below the interpolation tolerance."""
         rates = [self._mpps(ways, number) for number in range(_FEW)]
-        wanted = (2.0 * float(np.std(rates, ddof=1)) / (0.5 * TOLERANCE * float(np.mean(rates)))) ** 2
-        return min(max(math.ceil(wanted), 1), _MOST)
+        repeats = (2.0 * float(np.std(rates, ddof=1)) / (0.5 * TOLERANCE * float(np.mean(rates)))) ** 2
+        return min(max(math.ceil(repeats), 1), _MOST)
 
     def _mpps(self, ways: int | None, number: int) -> float:
         return self._run(self.workload, ways, number).target.throughput_mpps

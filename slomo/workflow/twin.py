@@ -240,9 +240,9 @@ def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> d
     return values
 
 
-def _machine(dataset: "ProfileDataset", name: str, given: str | Machine | None) -> Machine:
-    if given is not None:
-        return load_machine(given) if isinstance(given, str) else given
+def _machine(dataset: "ProfileDataset", name: str, chosen: str | Machine | None) -> Machine:
+    if chosen is not None:
+        return load_machine(chosen) if isinstance(chosen, str) else chosen
     described = dataset.environment.get("machines", {}).get(name)
     return Machine.from_dict(described) if isinstance(described, Mapping) else load_machine(name)
 

@@ -31,7 +31,7 @@ from slomo.cli.types import POSITIVE_COUNT
 @click.option("--enforce", metavar="BACKEND", help="Carry out the node's plan by resctrl, cgroup or resctrl+cgroup.")
 @click.option("--looks", type=POSITIVE_COUNT, metavar="N", help="End after so many looks.")
 @json_option
-def command(as_json: bool, **given: Any) -> None:
+def command(as_json: bool, **options: Any) -> None:
     """Observe the network functions of one Kubernetes node, and report to the service.
 
     Reads each pod's packet counters, named by its annotation slomo.io/rate, and sends throughput while packets are
@@ -42,7 +42,7 @@ def command(as_json: bool, **given: Any) -> None:
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    counts = asyncio.run(_observe(**given))
+    counts = asyncio.run(_observe(**options))
     if as_json:
         emit_json(counts)
     else:

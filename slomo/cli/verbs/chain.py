@@ -51,7 +51,7 @@ def run(
     move: tuple[str, ...],
     figure: str | None,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run chains as processes on this machine, and say what got through.
 
@@ -67,7 +67,7 @@ def run(
 
     place = None if figure is None else figure_path(figure)
     series_ms = 0.0 if place is None else 100.0
-    chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), series_ms=series_ms, **given)
+    chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), series_ms=series_ms, **options)
     result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)
     if place is not None:
         from slomo.report.acting_figures import chains_over_time
@@ -181,7 +181,7 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 @seed_option
 @json_option
 def simulate(
-    document: str, policy: str, nf_files: tuple[str, ...], seed: int | None, as_json: bool, **given: Any
+    document: str, policy: str, nf_files: tuple[str, ...], seed: int | None, as_json: bool, **options: Any
 ) -> None:
     """Simulate chains on shared cores line by line, and say what gets through.
 
@@ -193,10 +193,10 @@ def simulate(
     from slomo.vocabulary.service_chains import load_chains
     from slomo.workflow.chains.simulate import simulate_chains, unmarked_chains
 
-    for name in unmarked_chains(load_chains(document), policy, given["without"]):
+    for name in unmarked_chains(load_chains(document), policy, options["without"]):
         note(f"{document}: chains.{name}.kind is tcp, but '{policy}' marks no packets (ECN): it hears of losses alone")
     functions, chosen_seed = own_network_functions(nf_files), settings(seed=seed).seed
-    result = simulate_chains(document, policy, functions=functions, seed=chosen_seed, **given)
+    result = simulate_chains(document, policy, functions=functions, seed=chosen_seed, **options)
     if as_json:
         emit_json({"policy": policy, **asdict(result)})
         return

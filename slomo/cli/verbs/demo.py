@@ -46,14 +46,14 @@ class Demonstration:
 @jobs_option
 @seed_option
 @json_option
-def command(out: str, as_json: bool, **given: Any) -> None:
+def command(out: str, as_json: bool, **options: Any) -> None:
     """Profile, train, predict mixes never run, run them, and compare; needs no rack.
 
     Writes profile.parquet, models/ and report.html into DIR; runs that are there already are not repeated.
     """
     from slomo.cli.progress import announce_compilation
 
-    chosen = settings(**given)
+    chosen = settings(**options)
     started = time.perf_counter()
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)

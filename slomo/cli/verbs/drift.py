@@ -46,7 +46,7 @@ def command() -> None:
 @seed_option
 @json_option
 def check(
-    readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **given: Any
+    readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **options: Any
 ) -> None:
     """Judge the mixes of DATASET, in their order, by the models.
 
@@ -57,8 +57,8 @@ def check(
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import check_drift
 
-    chosen = settings(models=models, machine=machine, seed=seed, model=given.pop("model"))
-    reference, strict = given.pop("reference"), given.pop("strict")
+    chosen = settings(models=models, machine=machine, seed=seed, model=options.pop("model"))
+    reference, strict = options.pop("reference"), options.pop("strict")
     checked = check_drift(
         chosen.models,
         find_dataset(readings),
@@ -66,7 +66,7 @@ def check(
         model=chosen.model,
         reference=None if reference is None else find_dataset(reference),
         seed=chosen.seed,
-        **given,
+        **options,
     )
     if as_json:
         emit_json({**checked.report.to_dict(), "read": checked.read, "passed_over": checked.passed_over})

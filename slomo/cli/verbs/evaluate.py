@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 @seed_option
 @json_option
 def command(
-    as_json: bool, report: str | None, budgets: str | None, profile: str | None, figure: str | None, **given: Any
+    as_json: bool, report: str | None, budgets: str | None, profile: str | None, figure: str | None, **options: Any
 ) -> None:
     """Check every model against mixes that were never trained on.
 
@@ -86,10 +86,10 @@ def command(
     mixes, each trained on the same 20, 60 and 200 runs.
     """
     if budgets is not None:
-        _learn(budgets, profile, given, figure=figure, report=report, as_json=as_json)
+        _learn(budgets, profile, options, figure=figure, report=report, as_json=as_json)
         return
     _refuse_without_budgets(profile=profile, figure=figure)
-    evaluation, doubt = _evaluated(**given)
+    evaluation, doubt = _evaluated(**options)
     if report is not None:
         _write_report(evaluation, report, doubt)
     if as_json:
@@ -115,35 +115,35 @@ def _times(baseline: dict[str, Any]) -> str:
     )
 
 
-def _learn(budgets: str, profile: str | None, given: dict[str, Any], **shown: Any) -> None:
+def _learn(budgets: str, profile: str | None, options: dict[str, Any], **shown: Any) -> None:
     """Run missing mixes as usual, and show the learning curve."""
     from slomo.cli.verbs.learning import show_learning_curve
     from slomo.workflow.progress import ProgressBar
 
-    chosen = settings(**{name: given[name] for name in ("machine", "seed", "jobs")})
+    chosen = settings(**{name: options[name] for name in ("machine", "seed", "jobs")})
     with ProgressBar("running mixes") as bar:
         show_learning_curve(
             budgets,
             profile,
-            given["dataset"],
-            models=given["names"] or None,
-            machine=given["machine"],
-            mixes=given["mixes"],
+            options["dataset"],
+            models=options["names"] or None,
+            machine=options["machine"],
+            mixes=options["mixes"],
             seed=chosen.seed,
-            own=own_network_functions(given["nf_files"]),
+            own=own_network_functions(options["nf_files"]),
             testbed=chosen.testbed,
-            store=given["store"],
+            store=options["store"],
             jobs=chosen.jobs or None,
             progress=bar,
-            scheduler=given["scheduler"],
+            scheduler=options["scheduler"],
             **shown,
         )
 
 
-def _refuse_without_budgets(**given: str | None) -> None:
+def _refuse_without_budgets(**options: str | None) -> None:
     from slomo.errors import UsageError
 
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None:
             raise UsageError(f"--{name} was given without --budgets", hint="add --budgets 20,60,200")
 
@@ -161,7 +161,7 @@ def _evaluated(
     compat: Any,
     nf_files: tuple[str, ...],
     scheduler: str | None,
-    **given: Any,
+    **options: Any,
 ) -> tuple["Evaluation", str]:
     """Return the evaluation, and what speaks against its figures."""
     from slomo.cli.progress import announce_compilation
@@ -170,7 +170,7 @@ def _evaluated(
     from slomo.workflow.evaluate import calibration_mixes, evaluate
     from slomo.workflow.progress import ProgressBar
 
-    chosen = settings(**given)
+    chosen = settings(**options)
     library = load_library(chosen.models)
     common: dict[str, Any] = {"models": names or None, "coverage": chosen.coverage, "compat": compat}
     if dataset is not None:
@@ -182,12 +182,12 @@ def _evaluated(
                 "if it did, error and coverage look better than on new mixes"
             )
             note(f"note: {doubt}")
-        return evaluate(library, mixes_read, machine=given["machine"], **common), doubt
+        return evaluate(library, mixes_read, machine=options["machine"], **common), doubt
     announce_compilation()
     with ProgressBar("running mixes") as bar:
         evaluation = evaluate(
             library,
-            machine=given["machine"] or (chosen.machine if chosen.machine in library.machines else None),
+            machine=options["machine"] or (chosen.machine if chosen.machine in library.machines else None),
             mixes=mixes,
             seed=chosen.seed,
             own=own_network_functions(nf_files),

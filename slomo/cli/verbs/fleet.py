@@ -50,14 +50,14 @@ def profile(
     from slomo.testbed.registry import make_testbed
     from slomo.workflow.progress import ProgressBar
 
-    wanted, fleet = _plan(plan), load_fleet(hosts)
+    experiments, fleet = _plan(plan), load_fleet(hosts)
     if out is None and not dry_run:
         raise UsageError("no file is named for the dataset", hint="add --out profile.parquet, or --dry-run")
     store = store or f"{out or plan}.runs.sqlite"
     own = own_network_functions(nf_files)
     if dry_run:
-        testbed = make_testbed(fleet.testbed, wanted.machine, own)
-        described = describe_on_hosts(wanted, fleet, store, testbed.estimate_s)
+        testbed = make_testbed(fleet.testbed, experiments.machine, own)
+        described = describe_on_hosts(experiments, fleet, store, testbed.estimate_s)
         if as_json:
             emit_json(described.to_dict())
         else:
@@ -69,7 +69,7 @@ def profile(
     assert out is not None
     with ProgressBar("measuring") as bar:
         done = profile_on_hosts(
-            wanted, fleet, store, scheduler=scheduler, own=own, skip_missing=skip_missing, progress=bar
+            experiments, fleet, store, scheduler=scheduler, own=own, skip_missing=skip_missing, progress=bar
         )
     save_dataset(done.dataset, out)
     for host, why in done.left_out.items():
@@ -80,8 +80,8 @@ def profile(
         return
     rows = [(s.name, s.runs, s.busy_s, 100.0 * s.busy_s / max(done.wall_s, 1e-9), s.cost) for s in done.shares]
     emit_table(("host", "runs", "busy [s]", "busy [%]", "cost"), rows)
-    kept = f", {done.collected} runs collected from before" if done.collected else ""
-    note(f"{len(done.dataset)} rows written to {out}{kept}")
+    collected = f", {done.collected} runs collected from before" if done.collected else ""
+    note(f"{len(done.dataset)} rows written to {out}{collected}")
 
 
 def _plan(path: str) -> "ExperimentPlan":

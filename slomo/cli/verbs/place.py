@@ -135,7 +135,7 @@ def batch(
     service: str | None,
     what_if: bool,
     worth_measuring: int | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Place REQUESTS on CLUSTER; both are YAML or JSON. The word `batch` may be left out.
 
@@ -144,26 +144,26 @@ def batch(
     Exit code 5 if a request is refused; the other requests are placed.
     """
     if service is not None:
-        path = given["cluster"]
+        path = options["cluster"]
         raise click.exceptions.Exit(
             placed_by_service(service, path, show=show_decisions, what_if=what_if, as_json=as_json)
         )
-    if given["requests"] is None or what_if:
+    if options["requests"] is None or what_if:
         from slomo.errors import UsageError
 
         raise UsageError("--what-if was given without --server" if what_if else "which requests?",
                          hint="slomo place CLUSTER REQUESTS, or slomo place REQUESTS --server URL")  # fmt: skip
-    if are_for_chains([given["policy"]]):
-        batch_chains(as_json=as_json, check=check, snapshot=snapshot, **given)
+    if are_for_chains([options["policy"]]):
+        batch_chains(as_json=as_json, check=check, snapshot=snapshot, **options)
         return
-    _refuse_table(given)
-    placer, requests, priced = _placed(**given)
+    _refuse_table(options)
+    placer, requests, priced = _placed(**options)
     placed = {request.id for request in placer.requests}
     refused = {item.id: item for item in requests if item.id not in placed}
     decisions = [
         placer.decision(item.id) if item.id in placed else _refusal(placer, item, refused) for item in requests
     ]
-    judgement = _checked(placer, requests, given) if check else None
+    judgement = _checked(placer, requests, options) if check else None
     if snapshot is not None:
         import json
 
@@ -194,10 +194,10 @@ def _worth_measuring(placer: "Placer", most: int) -> "Measurements":
     return worth_measuring(placer, most)
 
 
-def _refuse_table(given: dict[str, Any]) -> None:
+def _refuse_table(options: dict[str, Any]) -> None:
     from slomo.errors import UsageError
 
-    if given["resource_table"] is not None:
+    if options["resource_table"] is not None:
         raise UsageError("--resource-table is for policies of chains on NUMA nodes", hint="--policy numasfp")
 
 
@@ -209,24 +209,24 @@ def _placed(
     price_per_broken: float | None,
     profiles: str | None,
     fallback: Any,
-    **given: Any,
+    **options: Any,
 ) -> "tuple[Placer, Any, tuple[Priced, ...]]":
     from slomo.placement.problem.documents import read_requests
     from slomo.workflow.place import place, place_at_price
 
-    chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
-    wanted = read_requests(requests)
+    chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
+    asked = read_requests(requests)
     common: dict[str, Any] = {
         "model": chosen.model,
         "profiles": profiles or (),
         "fallback": fallback,
-        "method": given["method"],
+        "method": options["method"],
     }
     if price_per_broken is None:
-        return place(cluster, wanted, chosen.models, policy, confidence=confidence, **common), wanted, ()
+        return place(cluster, asked, chosen.models, policy, confidence=confidence, **common), asked, ()
     _refuse_both()
-    placer, priced = place_at_price(cluster, wanted, chosen.models, policy, price_per_broken=price_per_broken, **common)
-    return placer, wanted, priced
+    placer, priced = place_at_price(cluster, asked, chosen.models, policy, price_per_broken=price_per_broken, **common)
+    return placer, asked, priced
 
 
 def _refuse_both() -> None:
@@ -237,10 +237,10 @@ def _refuse_both() -> None:
                          hint="give one of them")  # fmt: skip
 
 
-def _checked(placer: "Placer", requests: Any, given: dict[str, Any]) -> "Judgement":
+def _checked(placer: "Placer", requests: Any, options: dict[str, Any]) -> "Judgement":
     from slomo.placement.over_time.judge import asked_times
 
-    judge = _judge(given["nf_files"], given["seed"], placer.cluster)
+    judge = _judge(options["nf_files"], options["seed"], placer.cluster)
     return judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
 
 
@@ -297,16 +297,16 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @jobs_option
 @scheduler_option
 @json_option
-def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **given: Any) -> None:
+def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **options: Any) -> None:
     """Place REQUESTS by several policies, and judge every placement by the same simulator.
 
     Policies for chains on NUMA nodes (numasfp, octans, ...) are compared among themselves.
     """
     if are_for_chains(policies):
-        judgements = [judge_on_nodes(place_on_nodes(policy, given), given) for policy in policies]
+        judgements = [judge_on_nodes(place_on_nodes(policy, options), options) for policy in policies]
     else:
-        _refuse_table(given)
-        judgements = _compared(policies, given)
+        _refuse_table(options)
+        judgements = _compared(policies, options)
     if report is not None:
         from slomo.report.placement_figures import comparison_page
 
@@ -318,26 +318,26 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **give
         emit_judgements(judgements)
 
 
-def _compared(policies: tuple[str, ...], given: dict[str, Any]) -> "list[Judgement]":
+def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judgement]":
     from slomo.models.library import load_library
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.workflow.place import compare as judged
 
-    curves = _curves(given["profiles"])
-    chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
+    curves = _curves(options["profiles"])
+    chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
     names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
-    cluster = read_cluster(given["cluster"])
+    cluster = read_cluster(options["cluster"])
     return judged(
         cluster,
-        read_requests(given["requests"]),
+        read_requests(options["requests"]),
         load_library(chosen.models),
         names,
         model=chosen.model,
-        confidence=given["confidence"],
-        method=given["method"],
+        confidence=options["confidence"],
+        method=options["method"],
         profiles=curves,
-        judge=_judge(given["nf_files"], given["seed"], cluster, given["jobs"], given["scheduler"]),
+        judge=_judge(options["nf_files"], options["seed"], cluster, options["jobs"], options["scheduler"]),
     )
 
 

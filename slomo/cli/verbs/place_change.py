@@ -53,7 +53,7 @@ def change(
     as_json: bool,
     models: str | None,
     profiles: str | None,
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Change the cluster of SNAPSHOT (from `slomo place --snapshot`), and write it back where that was done.
 
@@ -64,13 +64,13 @@ def change(
     placer = _restored(snapshot, models, profiles)
     if action not in _ON_ALL and subject is None:
         raise UsageError(f"`{action}` of what?", hint="name a server, or a file: slomo place change --help")
-    changes = _changes(placer, action, subject or "", given)
-    if not given["what_if"] and any(item.done for item in changes) and action != "at-risk":
+    changes = _changes(placer, action, subject or "", flags)
+    if not flags["what_if"] and any(item.done for item in changes) and action != "at-risk":
         from slomo.files.durable import write_durably
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:
-        emit_json({"what_if": given["what_if"], "changes": [item.to_dict() for item in changes]})
+        emit_json({"what_if": flags["what_if"], "changes": [item.to_dict() for item in changes]})
     else:
         _show(changes)
     if not all(item.done for item in changes):
@@ -104,16 +104,16 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     return placer
 
 
-def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any]) -> "list[ClusterChange]":
+def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any]) -> "list[ClusterChange]":
     from slomo.models.library import load_library
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.problem.documents import read_cluster, read_requests
 
-    life, how = placer.lifecycle, {"what_if": given["what_if"]}
+    life, how = placer.lifecycle, {"what_if": flags["what_if"]}
     if action == "drain":
-        return [life.drain(subject, max_moves=given["max_moves"], **how)]
+        return [life.drain(subject, max_moves=flags["max_moves"], **how)]
     if action == "taint":
-        return [life.taint(subject, given["taints"], **how)]
+        return [life.taint(subject, flags["taints"], **how)]
     if action == "fail" and "=" in subject:
         label, _, value = subject.partition("=")
         return [life.fail_domain(label, value, **how)]
@@ -124,22 +124,22 @@ def _changes(placer: "Placer", action: str, subject: str, given: dict[str, Any])
     if action == "add":
         return [life.add_server(server, **how) for server in read_cluster(subject).servers]
     if action == "update":
-        return [life.update(request, surge=not given["no_surge"], **how) for request in read_requests(subject)]
+        return [life.update(request, surge=not flags["no_surge"], **how) for request in read_requests(subject)]
     if action == "preempt":
         return [life.preempt(request, **how) for request in read_requests(subject)]
     if action == "use":
         return [life.use(load_library(subject), **how)]
     if action == "reoptimise":
-        return [_reoptimised(placer, given)]
+        return [_reoptimised(placer, flags)]
     return [ClusterChange("at risk", True, at_risk=life.at_risk())]
 
 
-def _reoptimised(placer: "Placer", given: dict[str, Any]) -> "ClusterChange":
+def _reoptimised(placer: "Placer", flags: dict[str, Any]) -> "ClusterChange":
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.over_time.reoptimise import reoptimise
 
     reoptimisation = reoptimise(
-        placer, given["threshold"], max_moves=given["max_moves"], cost_per_move=given["cost_per_move"]
+        placer, flags["threshold"], max_moves=flags["max_moves"], cost_per_move=flags["cost_per_move"]
     )
     return ClusterChange(f"re-optimise ({reoptimisation.text})", True, moves=reoptimisation.moves)
 

@@ -48,7 +48,7 @@ def are_for_chains(policies: Sequence[str]) -> bool:
     return bool(inside)
 
 
-def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
+def place_on_nodes(policy: str, options: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
     from slomo.placement.chains.registry import chain_policy
     from slomo.placement.chains.resource_table import load_resource_table
@@ -56,14 +56,14 @@ def place_on_nodes(policy: str, given: dict[str, Any]) -> "PlacedChains":
     from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.chains.on_nodes import place_chains
 
-    cluster, chains = read_cluster(given["cluster"]), read_chains(given["requests"])
-    chosen = settings(models=given["models"], model=given["model"])
-    needs_models = chain_policy(policy).predicts or (policy == "numasfp" and given["resource_table"] is None)
+    cluster, chains = read_cluster(options["cluster"]), read_chains(options["requests"])
+    chosen = settings(models=options["models"], model=options["model"])
+    needs_models = chain_policy(policy).predicts or (policy == "numasfp" and options["resource_table"] is None)
     library = _library(chosen.models) if needs_models else None
-    handover: Handover = given["handover"]
-    curves = () if given["profiles"] is None else load_profiles(given["profiles"])
-    _check_names(chains, given["nf_files"], () if library is None else library, curves)
-    path = given["resource_table"]
+    handover: Handover = options["handover"]
+    curves = () if options["profiles"] is None else load_profiles(options["profiles"])
+    _check_names(chains, options["nf_files"], () if library is None else library, curves)
+    path = options["resource_table"]
     needs = curves if path is None else load_resource_table(path)
     return place_chains(cluster, chains, policy, library, model=chosen.model, needs=needs, handover=handover)
 
@@ -93,24 +93,24 @@ def _library(path: str) -> "ModelLibrary":
     return load_library(path)
 
 
-def judge_on_nodes(placed: "PlacedChains", given: dict[str, Any]) -> "Judgement":
+def judge_on_nodes(placed: "PlacedChains", options: dict[str, Any]) -> "Judgement":
     """Run placed chains on the simulator."""
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
     from slomo.workflow.chains.judge import judge_chains
 
     announce_compilation()
-    own = own_network_functions(given["nf_files"])
-    return judge_chains(placed, own=own, seed=settings(seed=given["seed"]).seed)
+    own = own_network_functions(options["nf_files"])
+    return judge_chains(placed, own=own, seed=settings(seed=options["seed"]).seed)
 
 
-def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: str, **given: Any) -> None:
+def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: str, **options: Any) -> None:
     """Run `slomo place` for chains on NUMA nodes."""
     if snapshot is not None:
         raise InvalidValueError(f"--snapshot with policy '{policy}': a plan over time is no state to restore")
-    placed = place_on_nodes(policy, given)
+    placed = place_on_nodes(policy, options)
     decisions = placed.decisions()
-    judgement = judge_on_nodes(placed, given) if check else None
+    judgement = judge_on_nodes(placed, options) if check else None
     if as_json:
         plan = placed.plan
         document: dict[str, Any] = {
@@ -180,7 +180,7 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @own_nf_option
 @seed_option
 @json_option
-def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **given: Any) -> None:
+def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **options: Any) -> None:
     """Let REQUESTS come and go on CLUSTER, and re-optimise periodically (ResQ, NSDI'18, section 5.3).
 
     Requests arrive at random in the order of the file and stay for random times. With --every-s each policy is run
@@ -196,25 +196,25 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **giv
     from slomo.placement.workloads import arrivals
     from slomo.workflow.place import check_model, make_judge
 
-    chosen = settings(models=given["models"], model=given["model"], seed=given["seed"])
-    cluster, requests = read_cluster(given["cluster"]), read_requests(given["requests"])
-    curves = () if given["profiles"] is None else load_profiles(given["profiles"])
-    events = arrivals(requests, per_s=given["per_s"], mean_stay_s=given["stay_s"], seed=chosen.seed)
-    library, own = load_library(chosen.models), own_network_functions(given["nf_files"])
+    chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
+    cluster, requests = read_cluster(options["cluster"]), read_requests(options["requests"])
+    curves = () if options["profiles"] is None else load_profiles(options["profiles"])
+    events = arrivals(requests, per_s=options["per_s"], mean_stay_s=options["stay_s"], seed=chosen.seed)
+    library, own = load_library(chosen.models), own_network_functions(options["nf_files"])
     machines = cluster.machine_types.values()
-    judge = make_judge(own=own, machines=machines, seed=chosen.seed) if given["check"] else None
+    judge = make_judge(own=own, machines=machines, seed=chosen.seed) if options["check"] else None
     for policy in policies:
         check_model(library, policy, chosen.model)
     budget = MoveBudget(
-        given["max_moves"], given["cost_per_move"], given["outage_s"], share_per_hour=given["moves_per_hour"]
+        options["max_moves"], options["cost_per_move"], options["outage_s"], share_per_hour=options["moves_per_hour"]
     )
     timelines = []
     for policy in policies:
-        for every_s in (None,) if given["every_s"] is None else (None, given["every_s"]):
+        for every_s in (None,) if options["every_s"] is None else (None, options["every_s"]):
             placer = Placer(
-                library, cluster, policy, model=chosen.model, confidence=given["confidence"], profiles=curves
+                library, cluster, policy, model=chosen.model, confidence=options["confidence"], profiles=curves
             )
-            how = {"threshold": given["threshold"], "planner": given["planner"], "judge": judge, "moves": budget}
+            how = {"threshold": options["threshold"], "planner": options["planner"], "judge": judge, "moves": budget}
             timelines.append(play(placer, events, every_s=every_s, **how))
     if report is not None:
         from slomo.report.placement_figures import timeline_page

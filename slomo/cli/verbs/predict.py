@@ -112,7 +112,7 @@ def command(
     as_json: bool,
     figure: str | None,
     service: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Predict what a network function loses beside others, or every mix of a file.
 
@@ -121,21 +121,21 @@ def command(
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """
-    bulk = {name: given.pop(name) for name in ("mixes", "to", "scheduler", "jobs")}
+    bulk = {name: options.pop(name) for name in ("mixes", "to", "scheduler", "jobs")}
     if bulk["mixes"] is not None or bulk["to"] is not None:
-        given |= {"explain": explain, "figure": figure, "service": service}
-        _bulk(**bulk, as_json=as_json, given=given)
+        options |= {"explain": explain, "figure": figure, "service": service}
+        _bulk(**bulk, as_json=as_json, options=options)
         return
-    if given["target"] is None:
+    if options["target"] is None:
         from slomo.errors import UsageError
 
         raise UsageError("no target is named", hint="add --target NF, or --from mixes.parquet --to predicted.parquet")
     place = None if figure is None else figure_path(figure)
     if service is not None:
-        prediction = predicted(service, explain=explain, given=given)
+        prediction = predicted(service, explain=explain, options=options)
     else:
-        _check(given)
-        prediction = _predicted(given)
+        _check(options)
+        prediction = _predicted(options)
     if place is not None:
         _draw(prediction, place)
     if as_json:
@@ -147,7 +147,13 @@ def command(
 
 
 def _bulk(
-    mixes: str | None, to: str | None, scheduler: str | None, jobs: int | None, *, as_json: bool, given: dict[str, Any]
+    mixes: str | None,
+    to: str | None,
+    scheduler: str | None,
+    jobs: int | None,
+    *,
+    as_json: bool,
+    options: dict[str, Any],
 ) -> None:
     """Predict every mix of a file."""
     from slomo.errors import UsageError
@@ -160,18 +166,18 @@ def _bulk(
     if mixes is None or to is None:
         lacking, there = ("--from", "--to") if mixes is None else ("--to", "--from")
         raise UsageError(f"{there} was given without {lacking}", hint=f"add {lacking} FILE.parquet")
-    how = {name: given.pop(name) for name in ("models", "machine", "model", "coverage", "seed", "method", "compat")}
-    if other := [name for name, value in given.items() if value]:
+    how = {name: options.pop(name) for name in ("models", "machine", "model", "coverage", "seed", "method", "compat")}
+    if other := [name for name, value in options.items() if value]:
         raise UsageError(
             f"--{other[0].replace('_', '-')} was given with --from",
             hint="mixes say who is asked about and who is beside; options of one question do not belong here",
         )
     chosen = settings(**{name: how[name] for name in ("models", "machine", "model", "coverage", "seed")}, jobs=jobs)
     machine = _machine(how["machine"], chosen.machine, load_library(chosen.models))
-    options = PredictionOptions(
+    how_predicted = PredictionOptions(
         method=how["method"], model=chosen.model, compat=how["compat"], coverage=chosen.coverage, explain=False
     )
-    question = BulkQuestion(chosen.models, machine, options)
+    question = BulkQuestion(chosen.models, machine, how_predicted)
     with ProgressBar("predicting") as bar:
         done = predict_file(
             mixes,
@@ -184,55 +190,55 @@ def _bulk(
     if as_json:
         emit_json({"mixes": done.mixes, "row_groups": done.row_groups, "kept": done.kept, "to": to})
     else:
-        kept = f", {done.kept} of {done.row_groups} row groups kept from before" if done.kept else ""
-        note(f"{done.mixes} mixes predicted into {to}{kept}")
+        resumed = f", {done.kept} of {done.row_groups} row groups kept from before" if done.kept else ""
+        note(f"{done.mixes} mixes predicted into {to}{resumed}")
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(options: dict[str, Any]) -> None:
     """Refuse options that contradict or override each other."""
     from slomo.errors import UsageError
 
-    vector, joint = given["vector"], given["method"] == "equilibrium"
+    vector, joint = options["vector"], options["method"] == "equilibrium"
     for wrong, what, hint in (
-        (joint and given["compat"] is not None,
+        (joint and options["compat"] is not None,
          "--compat and --method equilibrium were given: it composes no vectors", "leave one of them out"),
-        (vector and given["beside"],
+        (vector and options["beside"],
          "--vector and --with were given, needed one of them", "--vector stands for all competitors together"),
-        (given["traffic"] and not vector,
+        (options["traffic"] and not vector,
          "--traffic was given without --vector", "with --with, write the traffic into the name: lpm@1500B,1000f"),
         (vector and joint, "--vector and --method equilibrium were given",
          "a whole server is solved from its NFs; name them --with"),
-        (vector and given["offered"] is not None, "--vector and --offered were given",
+        (vector and options["offered"] is not None, "--vector and --offered were given",
          "latency is predicted beside NFs that are known by name; name them --with"),
-        (vector and given["port_gbps"] is not None, "--port-gbps and --vector were given",
+        (vector and options["port_gbps"] is not None, "--port-gbps and --vector were given",
          "a port is shared with NFs that are known by name; name them --with"),
-        (vector and given["partners"], "--shares-core-with and --vector were given",
+        (vector and options["partners"], "--shares-core-with and --vector were given",
          "a core is shared with NFs that are known; name them --with"),
     ):  # fmt: skip
         if wrong:
             raise UsageError(what, hint=hint)
 
 
-def _predicted(given: dict[str, Any]) -> "Prediction":
+def _predicted(options: dict[str, Any]) -> "Prediction":
     from slomo.models.library import load_library
     from slomo.workflow.predict import predict, predict_vector
 
-    chosen = settings(**{name: given[name] for name in ("models", "machine", "model", "coverage", "seed")})
+    chosen = settings(**{name: options[name] for name in ("models", "machine", "model", "coverage", "seed")})
     library = load_library(chosen.models)
-    machine = _machine(given["machine"], chosen.machine, library)
-    _check_own(given["nf_files"], machine, library)
+    machine = _machine(options["machine"], chosen.machine, library)
+    _check_own(options["nf_files"], machine, library)
     common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
-    common["strict"] = given["strict"]
-    if given["vector"]:
-        vector, traffic = _pairs("--vector", given["vector"]), _pairs("--traffic", given["traffic"])
-        return predict_vector(given["target"], vector, library, traffic=traffic, **common)
-    common |= {name: given[name] for name in ("port_gbps", "window_s", "compat", "method")}
+    common["strict"] = options["strict"]
+    if options["vector"]:
+        vector, traffic = _pairs("--vector", options["vector"]), _pairs("--traffic", options["traffic"])
+        return predict_vector(options["target"], vector, library, traffic=traffic, **common)
+    common |= {name: options[name] for name in ("port_gbps", "window_s", "compat", "method")}
     return predict(
-        given["target"],
-        given["beside"],
+        options["target"],
+        options["beside"],
         library,
-        shares_core_with=given["partners"],
-        offered_mpps=given["offered"],
+        shares_core_with=options["partners"],
+        offered_mpps=options["offered"],
         **common,
     )
 
@@ -284,13 +290,13 @@ def _text(prediction: "Prediction") -> str:
     from slomo.vocabulary.workload_text import counted
 
     beside = counted(map(label, prediction.competitors))
-    given = (
+    nobody = (
         "a given vector"
         if prediction.composition is not None and prediction.composition.vector and not beside
         else "nobody"
     )
     low, high = prediction.interval
-    lines = [f"{label(prediction.target)} beside {beside or given} on {prediction.machine}, model {prediction.model}"]
+    lines = [f"{label(prediction.target)} beside {beside or nobody} on {prediction.machine}, model {prediction.model}"]
     lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
     share = f"{100 * prediction.coverage:g} % interval"
     of = "" if prediction.noise is None else ", of the next measurement"

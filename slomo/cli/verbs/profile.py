@@ -119,7 +119,7 @@ def command(
     save_plan: str | None,
     as_json: bool,
     named_mixes: tuple[str, ...],
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Measure network functions alone, beside the synthetic competitor, and in mixes of each other.
 
@@ -130,19 +130,19 @@ def command(
     """
     from slomo.errors import UsageError
 
-    if bool(named_mixes) == bool(given["network_functions"]):
+    if bool(named_mixes) == bool(options["network_functions"]):
         raise UsageError(
             "network functions and --mix were given" if named_mixes else "which network functions?",
             hint="slomo profile NF..., or slomo profile --mix '2 x lpm'",
         )
-    if named_mixes and (given["mixes"] is not None or given["plan"] not in ("all", "mixes")):
+    if named_mixes and (options["mixes"] is not None or options["plan"] not in ("all", "mixes")):
         raise UsageError("--mix names the mixes to run; --mixes or --plan ask for others", hint="leave them out")
     if named_mixes:
-        given |= {"plan": "mixes", "mixes": named_mixes}
-    if given["plan"] == "resource-table":
-        _show_resource_table(out, as_json, **given)
+        options |= {"plan": "mixes", "mixes": named_mixes}
+    if options["plan"] == "resource-table":
+        _show_resource_table(out, as_json, **options)
         return
-    given["target_error"] = _target_error(given["target_error"], given["design"])
+    options["target_error"] = _target_error(options["target_error"], options["design"])
     if out is None and not dry_run:
         raise UsageError(
             "no file is named for the dataset", hint="add --out profile.parquet, or --dry-run to see what would run"
@@ -151,10 +151,10 @@ def command(
     if save_plan is not None and not dry_run:
         raise UsageError("--save-plan was given without --dry-run", hint="add --dry-run: nothing is run here then")
     if dry_run:
-        _describe(store, as_json, save_plan, **given)
+        _describe(store, as_json, save_plan, **options)
     else:
         assert out is not None
-        _measure(out, store, as_json, **given)
+        _measure(out, store, as_json, **options)
 
 
 def _arguments(
@@ -164,14 +164,14 @@ def _arguments(
     nf_files: tuple[str, ...],
     machine: str | None,
     seed: int | None,
-    **given: Any,
+    **options: Any,
 ) -> dict[str, Any]:
     """Return the keyword arguments of `workflow.profile`, with the testbed made."""
     from slomo.config import Settings
     from slomo.errors import UsageError
     from slomo.testbed.registry import machine_of, make_testbed
 
-    chosen = settings(testbed=testbed, machine=machine, seed=seed, jobs=given.pop("jobs"))
+    chosen = settings(testbed=testbed, machine=machine, seed=seed, jobs=options.pop("jobs"))
     if source is not None and chosen.testbed != "replay":
         raise UsageError(
             f"--source was given to testbed '{chosen.testbed}', which replays nothing", hint="add --testbed replay"
@@ -186,7 +186,7 @@ def _arguments(
         if host_file is not None
         else make_testbed(chosen.testbed, host, own_network_functions(nf_files), _recorded(source))
     )
-    return {**given, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
+    return {**options, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
 
 
 def _recorded(source: str | None) -> Any:
@@ -216,7 +216,7 @@ def _target_error(text: str | None, design: str) -> float | None:
         raise InvalidValueError(f"target error is '{text}', needed a share", hint="2% or 0.02") from None
 
 
-def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: Any) -> None:
+def _describe(store: str | None, as_json: bool, save_plan: str | None, **options: Any) -> None:
     from slomo.files.durable import write_durably
     from slomo.profiling.campaign.description import describe_campaign, duration_text
     from slomo.profiling.plans.latency_plans import LOADS, PRESSURES
@@ -224,7 +224,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
     from slomo.simulator.first_compile import is_compiled
     from slomo.workflow.profile import plan_experiments
 
-    arguments = _arguments(**given)
+    arguments = _arguments(**options)
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
     reduced, _ = arguments.pop("reduced_mixes"), arguments.pop("scheduler")
     plan, mixes = plan_experiments(**arguments), 0
@@ -269,13 +269,13 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **given: 
             click.echo(f"  in all {described.pending + more} runs, about {duration_text(whole_s)}")
 
 
-def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
+def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None:
     from slomo.cli.progress import announce_compilation
     from slomo.records.storage import save_dataset
     from slomo.workflow.profile import profile
     from slomo.workflow.progress import ProgressBar
 
-    arguments = _arguments(**given)
+    arguments = _arguments(**options)
     _check_place(out)
     announce_compilation()
     outcomes: list[AdaptiveOutcome] = []
@@ -305,13 +305,13 @@ def _measure(out: str, store: str | None, as_json: bool, **given: Any) -> None:
             note(f"note: {open_ended} of them did not converge; they are kept, and train nothing")
 
 
-def _show_resource_table(out: str | None, as_json: bool, **given: Any) -> None:
+def _show_resource_table(out: str | None, as_json: bool, **options: Any) -> None:
     """Measure NUMASFP's lookup table, print it, and write it as JSON to `out`."""
     from slomo.placement.chains.resource_table import ResourceTable, save_resource_table
     from slomo.workflow.chains.resource_table import resource_table
     from slomo.workflow.names import workloads_of
 
-    arguments = _arguments(**given)
+    arguments = _arguments(**options)
     workloads = workloads_of(arguments["network_functions"])
     rates = [float(rate) for rate in range(1, 11)]
     rows = resource_table(arguments["testbed"], arguments["machine"], workloads, rates, seed=arguments["seed"])

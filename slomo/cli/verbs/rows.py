@@ -57,7 +57,7 @@ def command(
     model: str | None,
     strict: bool,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Predict every row of an imported table, and compare.
 
@@ -68,8 +68,8 @@ def command(
     from slomo.records.catalog import find_dataset
     from slomo.training.service_time_fit import service_time_of
 
-    chosen = settings(**given)
-    subject = load_library(chosen.models).find(target, given["machine"])
+    chosen = settings(**options)
+    subject = load_library(chosen.models).find(target, options["machine"])
     line = None if accelerator is None else service_time_of(find_dataset(accelerator))
     predictions = predict_rows(
         subject, find_dataset(rows), line, pattern=pattern, family=model, coverage=chosen.coverage, strict=strict

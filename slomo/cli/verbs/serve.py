@@ -61,7 +61,7 @@ from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 )
 @click.option("--backup", metavar="FILE", type=click.Path(), help="Copy the state, also while in use, and end.")
 @json_option
-def command(demo: bool, backup: str | None, body_limit_mib: int, log: str, as_json: bool, **given: Any) -> None:
+def command(demo: bool, backup: str | None, body_limit_mib: int, log: str, as_json: bool, **options: Any) -> None:
     """Answer over HTTP: predictions, placement, the Kubernetes scheduler, and a page.
 
     Listens at loopback; beyond it needs --token-file or --client-ca. The API is described at /openapi.json.
@@ -72,19 +72,19 @@ def command(demo: bool, backup: str | None, body_limit_mib: int, log: str, as_js
     from slomo.service.settings import ServiceSettings
 
     if backup is not None:
-        _backup(given["state"], Path(backup))
+        _backup(options["state"], Path(backup))
         if as_json:
             emit_json({"copied": backup})
         return
     _log_to_stderr(log)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is a line
-    models = _demo_folder() if demo else Path(settings(models=given["models"]).models)
+    models = _demo_folder() if demo else Path(settings(models=options["models"]).models)
     paths: dict[str, Any] = {
-        name: _path(given[name])
+        name: _path(options[name])
         for name in ("state", "token_file", "certificate", "key", "client_ca", "receipts", "pools", "policies")
     }
-    plain = {name: given[name] for name in _PLAIN}
-    cluster = _path(given["cluster"])
+    plain = {name: options[name] for name in _PLAIN}
+    cluster = _path(options["cluster"])
     chosen = ServiceSettings(models, cluster=cluster, body_limit_b=body_limit_mib << 20, **paths, **plain)
 
     def ready(address: str) -> None:

@@ -124,7 +124,7 @@ def _kept(place: Path) -> set[tuple[str, str]]:
     from slomo.models.library import ModelLibrary
     from slomo.models.storage import INDEX, entries_in
 
-    kept = set(entries_in(place))
-    if not kept and place.is_dir() and any(place.iterdir()) and not (place / INDEX).exists():
+    entries = set(entries_in(place))
+    if not entries and place.is_dir() and any(place.iterdir()) and not (place / INDEX).exists():
         ModelLibrary.load(place)  # says why it is none
-    return kept
+    return entries

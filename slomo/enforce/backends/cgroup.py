@@ -142,10 +142,10 @@ class CgroupBackend(CgroupKnobs):
         if not path.is_dir():
             raise TestbedError(f"no control group '{folder}' below '{self.root}'", hint="name one that is there")
         members = (path / "cgroup.procs").read_text(encoding="ascii").split()
-        kept = [pid for pid in members if protection(int(pid), self._processes)]
-        if kept or not (tenant.cgroup or "").strip("/"):
+        protected = [pid for pid in members if protection(int(pid), self._processes)]
+        if protected or not (tenant.cgroup or "").strip("/"):
             raise InvalidValueError(
                 f"tenant '{tenant.tenant}': control group '/{(tenant.cgroup or '').strip('/')}' holds process "
-                f"{kept[0] if kept else 1}, which must not be touched",
+                f"{protected[0] if protected else 1}, which must not be touched",
                 hint="name a group that holds the tenant alone",
             )

@@ -54,19 +54,19 @@ class PqosBackend(PqosKnobs):
         return tuple(settings)
 
     def _numbers(
-        self, state: PqosState, wanted: dict[tuple[tuple[str, str], ...], list[int]]
+        self, state: PqosState, tenants_numbered: dict[tuple[tuple[str, str], ...], list[int]]
     ) -> dict[tuple[tuple[str, str], ...], int]:
         """Return the class for each setting: the one used only by its cores, else an unused one."""
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         taken = {0, *state.class_of.values()}
-        for settings, cores in wanted.items():
+        for settings, cores in tenants_numbered.items():
             own = {state.class_of[core] for core in cores} - {0}
             others = {number for core, number in state.class_of.items() if core not in cores}
             reusable = sorted(own - others - set(numbers.values()))
             free = reusable or [number for number in sorted(state.classes) if number not in taken]
             if not free:
                 raise TestbedError(
-                    f"{len(wanted)} classes of service are needed, pqos has "
+                    f"{len(tenants_numbered)} classes of service are needed, pqos has "
                     f"{len(set(state.classes) - {0, *state.class_of.values()})} free",
                     hint="give tenants equal settings, or reset other allocations: pqos -R",
                 )

@@ -59,13 +59,13 @@ class ResctrlBackend(ResctrlKnobs):
 
     def foreign_masks(self) -> dict[str, int]:
         """Return the cache ways of groups made by others."""
-        found = {}
+        masks = {}
         for name in self.tree.control_groups():
             if name and not (self._prefix and name.startswith(self._prefix)):
                 settings = parse_schemata(self.tree.read(f"{name}/schemata"))
                 caches = (domains for resource, domains in settings.items() if resource.startswith("L3"))
-                found[name] = reduce(or_, (int(mask, 16) for domains in caches for mask in domains.values()), 0)
-        return found
+                masks[name] = reduce(or_, (int(mask, 16) for domains in caches for mask in domains.values()), 0)
+        return masks
 
     @property
     def acts_on_processes(self) -> bool:

@@ -100,8 +100,10 @@ class SchedulerBackend:
         except ProcessLookupError:
             raise VanishedError(f"thread {thread} no longer exists", hint="it ended; plan again") from None
         except (OSError, KeyError, ValueError) as problem:
-            said = problem.strerror if isinstance(problem, OSError) else "unknown policy"
-            raise TestbedError(f"the kernel refuses {value!r} for thread {thread}: {said}", hint="needs root") from None
+            reason = problem.strerror if isinstance(problem, OSError) else "unknown policy"
+            raise TestbedError(
+                f"the kernel refuses {value!r} for thread {thread}: {reason}", hint="needs root"
+            ) from None
 
     def knobs(self) -> Iterator[str]:
         """Return this process's own threads."""

@@ -87,11 +87,11 @@ def adaptive_plan(
 
     Raises InvalidValueError for a budget of zero or a target error out of range.
     """
-    given: dict[str, Any] = {"target_error": target_error, "budget": budget}
+    stated: dict[str, Any] = {"target_error": target_error, "budget": budget}
     settings = AdaptiveSettings(
         seed=seed,
         instances=min(MOST_INSTANCES, machine.cores_per_socket - 1),
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in stated.items() if value is not None},
     )
     pool = sources(machine, max(POOL, settings.budget), seed, settings.instances)
     return AdaptivePlan(tuple(dict.fromkeys(targets)), machine.name, settings, pool)
@@ -206,16 +206,16 @@ class _Campaign:
 
     def farewell(self) -> str:
         """Return the message after an interrupt, which says what is stored."""
-        kept = len(self.store)
+        finished = len(self.store)
         if self.store.path is None:
-            return f"stopped after {kept} runs; none is kept, because the campaign had no store"
-        return f"{kept} runs are kept in '{self.store.name}'; the same command again goes on from there"
+            return f"stopped after {finished} runs; none is kept, because the campaign had no store"
+        return f"{finished} runs are kept in '{self.store.name}'; the same command again goes on from there"
 
     def _incomplete(self, failed: dict[str, Exception]) -> IncompleteCampaignError:
         label, first = next(iter(failed.items()))
-        kept = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
+        finished = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
         error = IncompleteCampaignError(
-            f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {kept}. "
+            f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {finished}. "
             f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
             hint="mend the cause and run the same command again: only the failed runs are repeated",
         )

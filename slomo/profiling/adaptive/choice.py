@@ -76,8 +76,8 @@ def coordinates(pool: Sequence[Pressure]) -> Floats:
     """
     rows = []
     for point in pool:
-        given = {**point.workload.configuration, "packet_size_b": point.workload.traffic.packet_size_b}
-        row = [_level(name, float(given.get(name, knob(name).default))) for name in RANGES]
+        settings = {**point.workload.configuration, "packet_size_b": point.workload.traffic.packet_size_b}
+        row = [_level(name, float(settings.get(name, knob(name).default))) for name in RANGES]
         rows.append([*row, math.log(point.instances) / math.log(MOST_INSTANCES)])
     return np.array(rows)
 

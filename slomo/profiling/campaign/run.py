@@ -220,10 +220,10 @@ class _Work:
                 self.store.add(running[future], record, future.result().wall_s)
 
     def _farewell(self) -> str:
-        kept, total = len(self.store), self.schedule.plan.least_runs
+        finished, total = len(self.store), self.schedule.plan.least_runs
         if self.store.path is None:
-            return f"stopped after {kept} of {total} runs; none is kept, because the campaign had no store"
-        return f"{kept} of {total} runs are kept in '{self.store.name}'; the same command again goes on from there"
+            return f"stopped after {finished} of {total} runs; none is kept, because the campaign had no store"
+        return f"{finished} of {total} runs are kept in '{self.store.name}'; the same command again goes on from there"
 
 
 @contextmanager

@@ -174,13 +174,13 @@ def drawn_mixes(
     kinds = _workloads(nfs)
     generator = np.random.default_rng([seed, 0x6D6978])
     drawn: dict[str, Colocation] = {}
-    wanted = _shapes(fitting, like=stream == "calibration" if like is None else like)
-    while wanted and len(drawn) < count:
-        for shape in tuple(wanted)[: count - len(drawn)]:
+    shapes = _shapes(fitting, like=stream == "calibration" if like is None else like)
+    while shapes and len(drawn) < count:
+        for shape in tuple(shapes)[: count - len(drawn)]:
             mixes = (random_mix(kinds, chosen.name, shape.size, generator, like=shape.like) for _ in range(_DRAWS))
             fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in drawn), None)
             if fresh is None:
-                wanted.remove(shape)  # (almost) all mixes of this shape are taken
+                shapes.remove(shape)  # (almost) all mixes of this shape are taken
             else:
                 drawn[fresh.key] = fresh
     return list(drawn.values())
@@ -268,8 +268,8 @@ def _machine(machine: str | Machine) -> Machine:
     return machine if isinstance(machine, Machine) else load_machine(machine)
 
 
-def _workloads(given: Sequence[Workload | str]) -> tuple[Workload, ...]:
-    workloads = tuple(item if isinstance(item, Workload) else Workload(item) for item in given)
+def _workloads(items: Sequence[Workload | str]) -> tuple[Workload, ...]:
+    workloads = tuple(item if isinstance(item, Workload) else Workload(item) for item in items)
     if not workloads:
         raise InvalidValueError("no network function given", hint="name at least one; `slomo nf list` shows them")
     return tuple(dict.fromkeys(workloads))

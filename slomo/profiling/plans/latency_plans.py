@@ -69,13 +69,13 @@ def latency_plan(
     frame = dataset.frame
     frame = frame[frame["plan"].isin(["solo", "pressure"]) & frame["offered_mpps"].isna()]
     frame = frame[frame["isolation"].isin(["null", "", "None"])]
-    wanted = None if targets is None else {item if isinstance(item, str) else item.key for item in targets}
+    keys = None if targets is None else {item if isinstance(item, str) else item.key for item in targets}
     colocations = []
     for (machine, key), rows in frame.groupby(["machine", "target"], sort=False):
-        if wanted is None or str(key) in wanted:
+        if keys is None or str(key) in keys:
             colocations += _loaded(str(machine), str(key), rows, loads, pressures)
     if not colocations:
-        target_names = "any target" if wanted is None else ", ".join(sorted(wanted))
+        target_names = "any target" if keys is None else ", ".join(sorted(keys))
         raise MissingMetricError(
             f"the dataset has no solo run of {target_names}, so there is no load to offer", hint="profile it first"
         )

@@ -75,7 +75,7 @@ def mixes_by_source_plan(
         pairs = zip_longest(at_random, more if len(own) < len(every) else ())
         pool = {mix.key: mix for pair in pairs for mix in pair if mix is not None}
         sources = sorting.sources(tuple(pool.values()))
-        pools[source] = [mix for mix, said in zip(pool.values(), sources, strict=True) if said == source]
+        pools[source] = [mix for mix, of_mix in zip(pool.values(), sources, strict=True) if of_mix == source]
     counts = shares(count, [len(pools[source]) for source in SOURCES])
     if max(counts) == sum(counts):  # nothing to choose
         pools[SOURCES[int(np.argmax(counts))]] = drawn_mixes(every, machine, sum(counts), stream=stream, seed=seed)
@@ -93,12 +93,12 @@ def shares(count: int, available: Sequence[int]) -> list[int]:
     >>> shares(120, [500, 500, 500]), shares(120, [500, 500, 10]), shares(8, [3, 0, 2])
     ([40, 40, 40], [55, 55, 10], [3, 0, 2])
     """
-    given = [0] * len(available)
-    while sum(given) < min(count, sum(available)):
-        least = min(here for here, most in zip(given, available, strict=True) if here < most)
-        place = next(place for place, most in enumerate(available) if given[place] == least < most)
-        given[place] += 1
-    return given
+    counts = [0] * len(available)
+    while sum(counts) < min(count, sum(available)):
+        least = min(here for here, most in zip(counts, available, strict=True) if here < most)
+        place = next(place for place, most in enumerate(available) if counts[place] == least < most)
+        counts[place] += 1
+    return counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,7 +91,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
     return mapping
 
 
-def metric_factor(wanted: Metric, unit: str | None) -> float:
+def metric_factor(target: Metric, unit: str | None) -> float:
     """Return the factor from `unit` to the metric's own unit.
 
     Raises InvalidValueError if the unit has another dimension.
@@ -101,16 +101,16 @@ def metric_factor(wanted: Metric, unit: str | None) -> float:
     >>> metric_factor(metric("L2MISS"), "1/s"), metric_factor(metric("L3OCC"), "MiB")
     (1e-06, 1024.0)
     """
-    if unit is None or unit == wanted.unit:
+    if unit is None or unit == target.unit:
         return 1.0
-    if wanted.unit == "M/s" and unit in _RATES:
+    if target.unit == "M/s" and unit in _RATES:
         return _RATES[unit]
-    if wanted.unit == "1" and unit == "%":
+    if target.unit == "1" and unit == "%":
         return 0.01
-    if wanted.unit not in UNITS:
-        needed = ", ".join(_RATES) if wanted.unit == "M/s" else f"{wanted.unit}{' or %' if wanted.unit == '1' else ''}"
-        raise InvalidValueError(f"{wanted.name} is in {wanted.unit}, got unit '{unit}'", hint=f"needed: {needed}")
-    return unit_factor(unit, wanted.unit)
+    if target.unit not in UNITS:
+        needed = ", ".join(_RATES) if target.unit == "M/s" else f"{target.unit}{' or %' if target.unit == '1' else ''}"
+        raise InvalidValueError(f"{target.name} is in {target.unit}, got unit '{unit}'", hint=f"needed: {needed}")
+    return unit_factor(unit, target.unit)
 
 
 def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) -> float:

@@ -102,14 +102,14 @@ def _format(path: Path) -> str:
     return "csv" if "," in first or "\t" in first else "whitespace"
 
 
-def _columns(table: MeasuredTable, unit: str | None, wanted: Sequence[str]) -> _Columns:
+def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]) -> _Columns:
     numeric = [place for place in range(len(table.names)) if _is_numeric(table, place)]
     names = tuple(place for place in range(len(table.names)) if place not in numeric and _filled(table, place))
-    if unknown := [name for name in wanted if name not in table.names]:
+    if unknown := [name for name in rate_columns if name not in table.names]:
         raise ConfigurationError(
             f"{table.path}: has no column '{unknown[0]}'", hint=f"it has: {', '.join(table.names)}"
         )
-    rates = tuple(table.names.index(name) for name in wanted) if wanted else tuple(numeric)
+    rates = tuple(table.names.index(name) for name in rate_columns) if rate_columns else tuple(numeric)
     if not names:
         raise ConfigurationError(
             f"{table.path}: no column holds names; it has {', '.join(table.names)}",

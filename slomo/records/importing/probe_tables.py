@@ -162,8 +162,8 @@ def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any
 
 def _file(entry: ProbeTable, name: str) -> str:
     """Return an application's file; the name cannot point outside the folder."""
-    for given, written in entry.name_characters.items():
-        name = name.replace(given, written)
+    for character, written in entry.name_characters.items():
+        name = name.replace(character, written)
     if "/" in name or "\\" in name or name.startswith("."):
         raise ConfigurationError(f"'{name}' is no application's name", hint="a name holds no path")
     return entry.file.replace("{name}", name)
@@ -187,7 +187,7 @@ def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray
     return levels, np.array([run_times[level] for level in levels.tolist()])
 
 
-def _column(path: Path, wanted: str | None) -> dict[str, float]:
+def _column(path: Path, name: str | None) -> dict[str, float]:
     """Return the first column of a table with the run time in each row.
 
     Files written by pandas leave out the first column's name, or have no header at all: a first line counts as header
@@ -200,9 +200,9 @@ def _column(path: Path, wanted: str | None) -> dict[str, float]:
     names, body = (lines[0][1][1 - width :], lines[1:]) if headed else ([], lines)
     if not body or width < 2 or len(body) > MOST_ROWS:
         raise ConfigurationError(f"{path}: {len(body)} rows of {width} columns, needed 1 to {MOST_ROWS} of 2 or more")
-    if wanted is not None and wanted not in names:
-        raise ConfigurationError(f"{path}: has no column '{wanted}'", hint=f"it has: {', '.join(names) or 'no header'}")
-    place = 1 + (0 if wanted is None else names.index(wanted))
+    if name is not None and name not in names:
+        raise ConfigurationError(f"{path}: has no column '{name}'", hint=f"it has: {', '.join(names) or 'no header'}")
+    place = 1 + (0 if name is None else names.index(name))
     run_times: dict[str, float] = {}
     for number, cells in body:
         if len(cells) != width or cells[0] in run_times:

@@ -25,40 +25,40 @@ def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
     """
     if "results" not in mapping.data:
         return list(mapping.data["runs"])
-    wanted = mapping.data["results"]
-    place = (path if path.is_dir() else path.parent) / str(wanted["file"])
-    reader = csv.DictReader(io.StringIO(tables.read_text(place)), delimiter=wanted.get("separator", ","))
+    listed = mapping.data["results"]
+    place = (path if path.is_dir() else path.parent) / str(listed["file"])
+    reader = csv.DictReader(io.StringIO(tables.read_text(place)), delimiter=listed.get("separator", ","))
     reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
     for part in ("throughput", "alone", "beside", "competitors", "target_core"):
-        if part in wanted and wanted[part] not in names:
+        if part in listed and listed[part] not in names:
             there = f"it has: {', '.join(names)}"
-            raise mapping.fault(("results", part), f"{place} has no column '{wanted[part]}'", there)
-    runs = [_run(wanted, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
+            raise mapping.fault(("results", part), f"{place} has no column '{listed[part]}'", there)
+    runs = [_run(listed, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
     if not runs:
         raise ConfigurationError(f"{place}: holds no row", hint="needed: one row per run")
     return runs
 
 
-def _run(wanted: Mapping[str, Any], row: Mapping[str, Any], where: str, mapping: TableMapping) -> Run:
+def _run(entry: Mapping[str, Any], row: Mapping[str, Any], where: str, mapping: TableMapping) -> Run:
     """Return one row in the form of the mapping's list."""
     cells = {name: str(value or "").strip() for name, value in row.items() if isinstance(name, str)}
-    run: Run = {"throughput": {"value": _number(cells, wanted["throughput"], where)}}
-    if "unit" in wanted:
-        run["throughput"]["unit"] = wanted["unit"]
+    run: Run = {"throughput": {"value": _number(cells, entry["throughput"], where)}}
+    if "unit" in entry:
+        run["throughput"]["unit"] = entry["unit"]
     for phase in ("alone", "beside"):
-        if phase in wanted and cells[wanted[phase]]:
-            run[phase] = cells[wanted[phase]]
-    if "target_core" in wanted:
-        run["target_core"] = int(_number(cells, wanted["target_core"], where, least=0.0))
-    if "competitors" in wanted:
+        if phase in entry and cells[entry[phase]]:
+            run[phase] = cells[entry[phase]]
+    if "target_core" in entry:
+        run["target_core"] = int(_number(cells, entry["target_core"], where, least=0.0))
+    if "competitors" in entry:
         try:
-            named = named_competitors(cells[wanted["competitors"]], mapping.data.get("traffic", {}))
+            named = named_competitors(cells[entry["competitors"]], mapping.data.get("traffic", {}))
         except SlomoError as error:
             raise ConfigurationError(
-                f"{where}, column '{wanted['competitors']}': {error.message}", hint=error.hint
+                f"{where}, column '{entry['competitors']}': {error.message}", hint=error.hint
             ) from None
         run["competitors"] = [_listed(workload) for workload in named]
-    return run | ({"plan": wanted["plan"]} if "plan" in wanted else {})
+    return run | ({"plan": entry["plan"]} if "plan" in entry else {})
 
 
 def _listed(workload: Any) -> dict[str, Any]:

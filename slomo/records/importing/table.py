@@ -199,12 +199,12 @@ class _Values:
     def _metric(self, name: str, column: Mapping[str, Any], value: float) -> None:
         if value < 0.0:
             raise _BadRowError("no counter can be negative", name, self.cells[name])
-        wanted = metric(column["metric"])
+        target = metric(column["metric"])
         prefix = column.get("of", self.mapping.data.get("vectors", "competition"))
-        place = schema.metric_column(prefix, wanted.name)
+        place = schema.metric_column(prefix, target.name)
         # several columns of one metric add up; if one is missing, so is the sum
-        self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(wanted, column.get("unit"))
-        if fault := metric_fault(wanted.name, wanted.unit, self.vectors[place]):
+        self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(target, column.get("unit"))
+        if fault := metric_fault(target.name, target.unit, self.vectors[place]):
             raise _BadRowError(fault, name, self.cells[name])
 
     def _throughput(self, name: str, column: Mapping[str, Any], value: float) -> None:
@@ -283,8 +283,8 @@ def _check_names(path: Path, names: list[str]) -> None:
         )
 
 
-def _places(names: list[str], wanted: str) -> list[int]:
-    return [place for place, name in enumerate(names, start=1) if name == wanted]
+def _places(names: list[str], column: str) -> list[int]:
+    return [place for place, name in enumerate(names, start=1) if name == column]
 
 
 def _split(path: Path, text: str, separator: str | None, comment: str) -> list[tuple[int, list[str]]]:

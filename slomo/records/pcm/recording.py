@@ -134,32 +134,32 @@ class PcmRecording:
             if unit.scope is scope and number == (unit.core if scope is Scope.CORE else unit.socket):
                 return unit
         recorded_units = f"sockets {list(self.sockets)} and cores {list(self.cores)}"
-        wanted = "the system" if scope is Scope.SYSTEM else f"{scope} {number}"
+        described = "the system" if scope is Scope.SYSTEM else f"{scope} {number}"
         raise MissingMetricError(
-            f"{self.path}: has no columns for {wanted}, only for {recorded_units}",
+            f"{self.path}: has no columns for {described}, only for {recorded_units}",
             hint="run pcm without -nc, -ns, -nsys or -yc",
         )
 
     def _vector(self, unit: Unit) -> MetricVector:
-        kept = self._kept[unit]
-        if not kept.any():
+        usable = self._kept[unit]
+        if not usable.any():
             reasons = ", ".join(f"{reason} ({count})" for reason, count in self.dropped.items())
             raise MissingMetricError(
                 f"{self.path}: no usable sample of {unit}; dropped: {reasons}", hint="record for longer"
             )
-        values = {name: _median(column[kept]) for name, column in self._values[unit].items()}
+        values = {name: _median(column[usable]) for name, column in self._values[unit].items()}
         return MetricVector(values, scope=unit.scope)
 
-    def _tidy(self, unit: Unit, columns: Mapping[str, NDArray[np.generic]], kept: NDArray[np.bool_]) -> pd.DataFrame:
-        samples = np.flatnonzero(kept)
+    def _tidy(self, unit: Unit, columns: Mapping[str, NDArray[np.generic]], usable: NDArray[np.bool_]) -> pd.DataFrame:
+        samples = np.flatnonzero(usable)
         place = {
             "sample": samples,
             "time": pd.to_datetime(pd.Series(times(self._text), dtype="object").iloc[samples]).to_numpy(),
-            "interval_s": self.interval.seconds[kept],
+            "interval_s": self.interval.seconds[usable],
             "socket": np.full(samples.size, unit.socket),
             "core": np.full(samples.size, unit.core),
         }
-        return pd.DataFrame({**place, **{name: column[kept] for name, column in columns.items()}})
+        return pd.DataFrame({**place, **{name: column[usable] for name, column in columns.items()}})
 
 
 _PLACE = ["sample", "time", "interval_s", "socket", "core"]
@@ -192,8 +192,8 @@ def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: 
     broken = {unit: _broken(text, names) for unit, names in columns.items()}
     dropped: dict[str, int] = {CUT: text.cut_lines} if text.cut_lines else {}
     lines = _kept_lines(text, interval, dropped)
-    kept = {unit: _kept_samples(text, names, lines, broken[unit], dropped) for unit, names in columns.items()}
-    _blank_unread(values, kept, unavailable)
+    samples = {unit: _kept_samples(text, names, lines, broken[unit], dropped) for unit, names in columns.items()}
+    _blank_unread(values, samples, unavailable)
     return PcmRecording(
         str(path),
         text.dialect,
@@ -203,7 +203,7 @@ def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: 
         text,
         columns,
         values,
-        kept,
+        samples,
     )
 
 
@@ -212,8 +212,8 @@ def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval
     if text.dialect.tool == "pcm-memory":
         return {
             name: _no_negatives(text.values[:, columns[source_column][0]] / 1000.0)
-            for name, wanted in _MEMORY_COLUMNS.items()
-            if (source_column := next((column for column in wanted if column in columns), None)) is not None
+            for name, names_there in _MEMORY_COLUMNS.items()
+            if (source_column := next((column for column in names_there if column in columns), None)) is not None
         }
     values: dict[str, Floats] = {}
     for name, metric in METRICS.items():
@@ -254,27 +254,30 @@ def _no_negatives(values: Floats) -> Floats:
 
 def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_]:
     """Return the samples with a non-finite value in a metric that is otherwise readable."""
-    wanted = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {"ACYC", "TIME(ticks)"}
-    wanted |= {column for names in _MEMORY_COLUMNS.values() for column in names}
+    read_columns = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {
+        "ACYC",
+        "TIME(ticks)",
+    }
+    read_columns |= {column for names in _MEMORY_COLUMNS.values() for column in names}
     broken_samples = np.zeros(len(text.stamps), dtype=bool)
     for name, places in columns.items():
-        if name in wanted and not text.broken[:, places[0]].all():
+        if name in read_columns and not text.broken[:, places[0]].all():
             broken_samples |= text.broken[:, places[0]]
     return broken_samples
 
 
 def _kept_lines(text: PcmText, interval: Interval, dropped: dict[str, int]) -> NDArray[np.bool_]:
-    kept = np.ones(len(text.stamps), dtype=bool)
-    if len(text.starts) < len(kept):
-        starts = [start for start in text.starts if start < len(kept)]  # a header may stand at the end
-        kept[starts] = False
+    usable = np.ones(len(text.stamps), dtype=bool)
+    if len(text.starts) < len(usable):
+        starts = [start for start in text.starts if start < len(usable)]  # a header may stand at the end
+        usable[starts] = False
         dropped[FIRST] = len(starts)
-    usual = float(np.nanmedian(interval.ticks[kept])) if np.isfinite(interval.ticks[kept]).any() else math.nan
+    usual = float(np.nanmedian(interval.ticks[usable])) if np.isfinite(interval.ticks[usable]).any() else math.nan
     if math.isfinite(usual):
-        off = kept & ~(np.abs(interval.ticks / usual - 1.0) <= _TIME_TOLERANCE)
+        off = usable & ~(np.abs(interval.ticks / usual - 1.0) <= _TIME_TOLERANCE)
         _count(dropped, OFF_TIME, off)
-        kept &= ~off
-    return kept
+        usable &= ~off
+    return usable
 
 
 def _kept_samples(
@@ -284,16 +287,16 @@ def _kept_samples(
     broken: NDArray[np.bool_],
     dropped: dict[str, int],
 ) -> NDArray[np.bool_]:
-    kept = lines.copy()
+    usable = lines.copy()
     checks = [(NOT_FINITE, broken)]
     if "ACYC" in columns:
         checks.append((NO_CYCLES, text.values[:, columns["ACYC"][0]] == 0.0))
     if "IPC" in columns:
         checks.append((NEGATIVE_IPC, text.values[:, columns["IPC"][0]] < 0.0))
     for reason, bad in reversed(checks):
-        _count(dropped, reason, kept & bad)
-        kept &= ~bad
-    return kept
+        _count(dropped, reason, usable & bad)
+        usable &= ~bad
+    return usable
 
 
 def _count(dropped: dict[str, int], reason: str, bad: NDArray[np.bool_]) -> None:
@@ -302,32 +305,32 @@ def _count(dropped: dict[str, int], reason: str, bad: NDArray[np.bool_]) -> None
 
 
 def _blank_unread(
-    values: dict[Unit, dict[str, Floats]], kept: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
+    values: dict[Unit, dict[str, Floats]], usable: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
 ) -> None:
     """Mark unread counters as missing: zero throughout although that is impossible, or implausible."""
     for scope in Scope:
         units = {unit: columns for unit, columns in values.items() if unit.scope is scope}
         for name in _NEVER_ZERO:
-            _blank(units, kept, (name,), "zero throughout, which it cannot be", unavailable)
-        _blank(units, kept, ("LMB", "RMB"), "both zero throughout, which they cannot be", unavailable)
-        _blank_contradicted(units, kept, unavailable)
+            _blank(units, usable, (name,), "zero throughout, which it cannot be", unavailable)
+        _blank(units, usable, ("LMB", "RMB"), "both zero throughout, which they cannot be", unavailable)
+        _blank_contradicted(units, usable, unavailable)
     for unit, columns in values.items():
         if "LLCMISSLAT" in columns:
             latency = columns["LLCMISSLAT"]
             absurd = (latency < _LATENCY_NS[0]) | (latency > _LATENCY_NS[1])
-            if absurd[kept[unit]].any():
+            if absurd[usable[unit]].any():
                 unavailable[f"LLCMISSLAT ({unit})"] = f"outside {_LATENCY_NS[0]:g} to {_LATENCY_NS[1]:g} ns"
             columns["LLCMISSLAT"] = np.where(absurd, math.nan, latency)
 
 
 def _blank(
     units: Mapping[Unit, dict[str, Floats]],
-    kept: Mapping[Unit, NDArray[np.bool_]],
+    usable: Mapping[Unit, NDArray[np.bool_]],
     names: tuple[str, ...],
     reason: str,
     unavailable: dict[str, str],
 ) -> None:
-    kept_columns = [columns[name][kept[unit]] for unit, columns in units.items() for name in names if name in columns]
+    kept_columns = [columns[name][usable[unit]] for unit, columns in units.items() for name in names if name in columns]
     reported = np.concatenate(kept_columns) if kept_columns else np.array([])
     reported = reported[np.isfinite(reported)]
     if not reported.size or np.any(reported != 0.0):
@@ -340,13 +343,13 @@ def _blank(
 
 
 def _blank_contradicted(
-    units: Mapping[Unit, dict[str, Floats]], kept: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
+    units: Mapping[Unit, dict[str, Floats]], usable: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
 ) -> None:
     """Blank L3MISS if it is zero on every unit although L2 misses were counted and their hit ratio is below 0.99."""
-    seen = [np.nanmin(c["L3HIT"][kept[u]], initial=1.0) for u, c in units.items() if "L3HIT" in c and kept[u].any()]
+    seen = [np.nanmin(c["L3HIT"][usable[u]], initial=1.0) for u, c in units.items() if "L3HIT" in c and usable[u].any()]
     if seen and min(seen) < 0.99:
-        _blank(units, kept, ("L3MISS",), "zero throughout although last-level cache accesses missed", unavailable)
-        _blank(units, kept, ("L3MPI",), "zero throughout although last-level cache accesses missed", unavailable)
+        _blank(units, usable, ("L3MISS",), "zero throughout although last-level cache accesses missed", unavailable)
+        _blank(units, usable, ("L3MPI",), "zero throughout although last-level cache accesses missed", unavailable)
 
 
 def _median(values: Floats) -> float:

@@ -27,14 +27,14 @@ def unrounded(
     threads : int
         Hardware threads that PCM averages the unit over; 0 where that is not known, then only IPC can be told.
     """
-    given = {name: text.values[:, columns[name][0]] for name in ("INST", "ACYC") if name in columns}
+    counts = {name: text.values[:, columns[name][0]] for name in ("INST", "ACYC") if name in columns}
     time = interval.ticks * threads if threads else np.full(len(text.stamps), np.nan)
-    if "INST" in given:
-        _finer(values, "EXEC", given["INST"], time)
-    if "ACYC" in given:
-        _finer(values, "FREQ", given["ACYC"], time)
-        if "INST" in given:
-            _finer(values, "IPC", given["INST"], given["ACYC"])
+    if "INST" in counts:
+        _finer(values, "EXEC", counts["INST"], time)
+    if "ACYC" in counts:
+        _finer(values, "FREQ", counts["ACYC"], time)
+        if "INST" in counts:
+            _finer(values, "IPC", counts["INST"], counts["ACYC"])
 
 
 def _finer(values: dict[str, Floats], name: str, above: Floats, below: Floats) -> None:

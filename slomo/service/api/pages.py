@@ -200,8 +200,8 @@ async def login(service: "Service", call: Call) -> Answer:
 
 def _file(name: str) -> Any:
     async def handle(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-        kept = {"Cache-Control": "max-age=300"}
-        return Answer(_FILES[name], 200, kept, _TYPES[name.rsplit(".", 1)[1]])
+        caching = {"Cache-Control": "max-age=300"}
+        return Answer(_FILES[name], 200, caching, _TYPES[name.rsplit(".", 1)[1]])
 
     return handle
 

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 async def predict(service: "Service", call: Call) -> Answer:
     """Answer one question; plain ones join the present batch, others run in a thread."""
     answers, question = service.model_store.answers, call.body
-    kept = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
-    if kept is None and answers.is_plain(question):
-        kept = await answers.ask(question, call.raw)
-    if kept is not None:
-        return Answer(_corrected(service, msgspec.json.decode(kept), question.target) if _corrects(service) else kept)
+    answer = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
+    if answer is None and answers.is_plain(question):
+        answer = await answers.ask(question, call.raw)
+    if answer is not None:
+        return Answer(
+            _corrected(service, msgspec.json.decode(answer), question.target) if _corrects(service) else answer
+        )
     document = {**await service.aside(lambda: answers.of_library(question)), "fingerprint": answers.fingerprint}
     return Answer(_corrected(service, document, question.target))
 

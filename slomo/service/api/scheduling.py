@@ -57,14 +57,14 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
 async def preempt(service: "Service", call: Call) -> Answer:
     """Return the victims that the scheduler should evict: the fewest after which every promise holds."""
     begun, args = time.perf_counter(), call.body
-    given = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
+    candidates = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
     try:
-        chosen = service.kubernetes.preempt(args.Pod, {name: victims.uids for name, victims in given.items()})
+        chosen = service.kubernetes.preempt(args.Pod, {name: victims.uids for name, victims in candidates.items()})
         code = "200"
     except SlomoError:
         chosen, code = {}, "deferred"
     _count(service, "preempt", code, begun)
-    told = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": given[name].NumPDBViolations}
+    told = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": candidates[name].NumPDBViolations}
             for name, uids in chosen.items()}  # fmt: skip
     return Answer({"NodeNameToMetaVictims": told})
 

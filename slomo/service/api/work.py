@@ -64,8 +64,8 @@ async def observe(service: "Service", call: Call) -> Answer:
                 document = {name: getattr(item, name) for name in item.__struct_fields__}
                 journal.add_observation(connection, machine, target, document, predicted, outcomes.fingerprint(machine))
                 rows.append(outcomes.note(item, machine, target, predicted))
-            kept = sum("error" not in row for row in rows)
-            return {"kept": kept, "refused": len(rows) - kept, "observations": rows}, 200
+            accepted = sum("error" not in row for row in rows)
+            return {"kept": accepted, "refused": len(rows) - accepted, "observations": rows}, 200
 
         return service.cluster_store.perform(call, write, "POST /v1/observations")
 

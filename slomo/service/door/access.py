@@ -153,9 +153,9 @@ def check_origin(headers: Mapping[str, str]) -> None:
 
 
 def _secret(headers: Mapping[str, str]) -> str | None:
-    given = headers.get("authorization", "")
-    if given[:7].lower() == "bearer ":
-        return given[7:].strip()
+    credentials = headers.get("authorization", "")
+    if credentials[:7].lower() == "bearer ":
+        return credentials[7:].strip()
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE and value:

@@ -76,8 +76,8 @@ class Endpoint:
         """Answer one request."""
         begun = time.perf_counter()
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}  # names come in lower case
-        given = headers.get("x-request-id", "")
-        request_id = given if _ID.fullmatch(given) else os.urandom(8).hex()
+        stated_id = headers.get("x-request-id", "")
+        request_id = stated_id if _ID.fullmatch(stated_id) else os.urandom(8).hex()
         CONTEXT.set(RequestContext(request_id, trace_of(headers.get("traceparent", ""))))
         with self._service.tracer.span(f"{scope['method']} {self._path}", headers, request_id=request_id) as span:
             status = await self._answer(scope, receive, send, headers, request_id)

@@ -54,9 +54,9 @@ async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: 
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
 
-    def tell(number: int, said: str) -> None:
+    def tell(number: int, text: str) -> None:
         nonlocal kept_at_s
-        progress.tell(number / configuration.steps, f"round {number}: {said}"[:300], {"rounds": number})
+        progress.tell(number / configuration.steps, f"round {number}: {text}"[:300], {"rounds": number})
         if time.monotonic() - kept_at_s > KEEP_EVERY_S:
             kept_at_s = time.monotonic()
             progress.keep()

@@ -19,13 +19,13 @@ def agent_content(report: dict[str, Any] | None) -> Markup:
         return tag("section", head, tag("p", text, command, class_="hint"))
     age_s = report["age_s"]
     late = f"The agent is silent: its last report is {age_s:.0f} s old."
-    said = tag("p", late, class_="broken-text") if age_s > LATE_S else None
+    warning = tag("p", late, class_="broken-text") if age_s > LATE_S else None
     rows = [
         [item["tenant"], item["nf"].split("@")[0], _counters(item), item["source"] or "-"] for item in report["tenants"]
     ]
     headers = ("Tenant", "Network function", "Counters of its CPU", "Read by")
     shown = table("Counters", headers, rows) if rows else tag("p", "No network function runs there.", class_="hint")
-    return joined([tag("section", head, said, shown), _enforced(report["enforcement"])])
+    return joined([tag("section", head, warning, shown), _enforced(report["enforcement"])])
 
 
 def _counters(item: dict[str, Any]) -> Markup:

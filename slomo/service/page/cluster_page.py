@@ -177,13 +177,13 @@ def _cell(row: RunningServer) -> Markup:
     mark, _ = KINDS[row.kind]
     short = row.name.rsplit("-", 1)[-1] if row.name.startswith("rack") else row.name
     spare = f"{_spare(row)}%" if row.kind in ("ample", "tight", "broken") else ""
-    said = f"{row.name}, {row.machine}: {len(row.tenants)} of {row.cores} cores, {state_text(row)}"
+    title = f"{row.name}, {row.machine}: {len(row.tenants)} of {row.cores} cores, {state_text(row)}"
     inner = [
         tag("span", mark, class_="mark", aria_hidden="true"),
         tag("span", short, class_="name"),
         tag("span", f"{len(row.tenants)}/{row.cores}", class_="load"),
         tag("span", spare, class_="spare"),
-        tag("span", said, class_="unseen"),
+        tag("span", title, class_="unseen"),
     ]
     link = tag("a", inner, href=server_link(row.name))
     runs = " ".join(sorted({item.workload.split("@")[0] for item in row.tenants}))

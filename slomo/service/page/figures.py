@@ -25,7 +25,7 @@ def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
     def at(value: float) -> float:
         return round(_FULL * min(max(value / solo, 0.0), 1.05), 2)
 
-    said = f"{number(mpps)} Mpps, between {number(low)} and {number(high)}, alone {number(solo)}"
+    title = f"{number(mpps)} Mpps, between {number(low)} and {number(high)}, alone {number(solo)}"
     parts: list[Markup] = [tag("rect", x=0, y=11, width=_FULL, height=4, class_="track")]
     for share_, text in ((0.0, "0"), (0.5, "50"), (1.0, "100 %")):
         x = _FULL * share_
@@ -34,14 +34,14 @@ def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
     parts.append(tag("rect", x=at(low), y=8, width=max(at(high) - at(low), 1.5), height=10, class_="range"))
     parts.append(tag("rect", x=at(mpps) - 1, y=6, width=2.5, height=14, class_="value"))
     if item.needed_mpps > 0.0:
-        said += f", promised {number(item.needed_mpps)}"
+        title += f", promised {number(item.needed_mpps)}"
         x = at(item.needed_mpps)
         parts.append(tag("path", d=f"M{x - 4} 0 L{x + 4} 0 L{x} 6 Z", class_="promise"))
         parts.append(tag("line", x1=x, x2=x, y1=0, y2=21, class_="promise"))
     if observed_mpps is not None:
-        said += f", observed {number(observed_mpps)}"
+        title += f", observed {number(observed_mpps)}"
         parts.append(tag("circle", cx=at(observed_mpps), cy=13, r=3.5, class_="observed"))
-    return tag("svg", parts, viewBox="-8 0 232 33", role="img", aria_label=said, class_="bar", focusable="false")
+    return tag("svg", parts, viewBox="-8 0 232 33", role="img", aria_label=title, class_="bar", focusable="false")
 
 
 #: Half the height of a line of ratios, for 20 % [px].
@@ -56,14 +56,14 @@ def ratio_line(ratios: Sequence[float]) -> Markup:
         for place, ratio in enumerate(shown)
     )
     last = f"the last {100.0 * (shown[-1] - 1.0):+.1f} %" if shown else ""
-    said = f"observed against predicted, {len(shown)} outcomes, {last}" if shown else "no outcomes"
+    title = f"observed against predicted, {len(shown)} outcomes, {last}" if shown else "no outcomes"
     lines = [tag("line", x1=0, x2=240, y1=y, y2=y, class_="track-line") for y in (0.5, _HALF, 2 * _HALF - 0.5)]
     labels = [
         tag("text", text, x=244, y=y, class_="tick-text")
         for text, y in (("+20 %", 9), ("0", _HALF + 3), ("-20 %", 2 * _HALF - 1))
     ]
     parts = [*lines, *labels, tag("path", d=points, class_="trace")]
-    return tag("svg", parts, viewBox="0 0 280 40", role="img", aria_label=said, class_="spark", focusable="false")
+    return tag("svg", parts, viewBox="0 0 280 40", role="img", aria_label=title, class_="spark", focusable="false")
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ def time_chart(
         zero = _HIGH * high / (high - low)
         marks.append(tag("line", x1=0, x2=_WIDE, y1=zero, y2=zero, class_="zero-line"))
     lines = [tag("path", d=path(line), class_=f"time-line {line.kind}") for line in series]
-    said = f"{caption}: {'; '.join(_told(line, unit) for line in series)}"
+    title = f"{caption}: {'; '.join(_told(line, unit) for line in series)}"
     plot = tag("svg", marks, lines, viewBox=f"0 -2 {_WIDE:g} {_HIGH + 4:g}", preserveAspectRatio="none", role="img",
-               aria_label=said, class_="plot", focusable="false")  # fmt: skip
+               aria_label=title, class_="plot", focusable="false")  # fmt: skip
     ends = [tag("span", f"{number(value)} {unit}".strip()) for value in (high, 0.5 * (low + high), low)]
     times = [tag("span", _clock(at_s)) for at_s in (start_s, 0.5 * (start_s + end_s), end_s)]
     return tag(

@@ -49,9 +49,9 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
          ratio_line(history.get((row["machine"], row["target"]), []))]
         for row in sorted(report["errors"], key=lambda row: -abs(row["ratio"] - 1.0))
     ]  # fmt: skip
-    said = tag("ul", alarms, class_="alarms") if alarms else tag("p", "No alarm.", class_="lead")
+    alarm_list = tag("ul", alarms, class_="alarms") if alarms else tag("p", "No alarm.", class_="lead")
     headers = ("Network function", "Machine", "Outcomes", "Observed against predicted", "Over time, -20 to +20 %")
-    return joined([said, table("Observed against predicted throughput", headers, rows)])
+    return joined([alarm_list, table("Observed against predicted throughput", headers, rows)])
 
 
 def _off(ratio: float) -> Markup:
@@ -98,8 +98,8 @@ def _where(entry: dict[str, Any] | None) -> str:
 def login_content(*, is_wrong: bool) -> Markup:
     """Return the form for a token."""
     token = tag("input", type="password", name="token", id="token", required=True, autocomplete="current-password")
-    said = tag("p", "This token is not known.", class_="lead broken-text", role="alert") if is_wrong else None
+    message = tag("p", "This token is not known.", class_="lead broken-text", role="alert") if is_wrong else None
     button = tag("p", tag("button", "Enter", type="submit", class_="strong"), class_="actions")
     return joined(
-        [said, tag("form", field("Token", "token", token), button, method="post", action="/login", class_="card")]
+        [message, tag("form", field("Token", "token", token), button, method="post", action="/login", class_="card")]
     )

@@ -125,12 +125,12 @@ class ClusterStore:
     def _repeated(self, connection: sqlite3.Connection, key: str, digest: str) -> Answer | None:
         if not 1 <= len(key) <= 200:
             raise Problem(422, f"Idempotency-Key of {len(key)} characters, needed 1 to 200")
-        kept = journal.remembered(connection, key)
-        if kept is None:
+        remembered = journal.remembered(connection, key)
+        if remembered is None:
             return None
-        if kept[0] != digest:
+        if remembered[0] != digest:
             raise Problem(422, "this Idempotency-Key was used for another request", hint="take a new key")
-        return Answer(kept[3], kept[1], {**kept[2], "Idempotency-Replayed": "true"})
+        return Answer(remembered[3], remembered[1], {**remembered[2], "Idempotency-Replayed": "true"})
 
     def place(
         self, connection: sqlite3.Connection, requests: Sequence[Request], caller: str
@@ -230,9 +230,9 @@ class ClusterStore:
         if moved:
             raise Problem(409, f"'{moved[0]}' has changed since receipt {number}", hint="undo the later receipt first")
         _refuse_failed(placer.snapshot()["closed"], receipt)
-        wanted = {**held, **receipt["before"]}
+        values = {**held, **receipt["before"]}
         try:
-            self._restore([entry for entry in wanted.values() if entry is not None])
+            self._restore([entry for entry in values.values() if entry is not None])
         except SlomoError as error:
             self._restore([*held.values()])
             raise Problem(409, f"receipt {number} cannot be undone: {error.message}") from None
@@ -311,12 +311,12 @@ def etag(revision: int) -> str:
     return f'"r{revision}"'
 
 
-def _check_revision(given: str | None, revision: int) -> None:
-    if given is None or given.strip() == "*":
+def _check_revision(expected: str | None, revision: int) -> None:
+    if expected is None or expected.strip() == "*":
         return
-    if etag(revision) not in {part.strip().removeprefix("W/") for part in given.split(",")}:
+    if etag(revision) not in {part.strip().removeprefix("W/") for part in expected.split(",")}:
         raise Problem(
-            412, f"the cluster is at {etag(revision)}, not at {given[:80]}", hint="read it again, then decide again"
+            412, f"the cluster is at {etag(revision)}, not at {expected[:80]}", hint="read it again, then decide again"
         )
 
 
@@ -358,8 +358,8 @@ def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] |
     Closed servers stay closed by default.
     """
     entries, document = list(placed), placer.snapshot()
-    kept = document["closed"] if closed is None else dict(closed)
-    placer.restore({**document, "placed": entries, "closed": kept}, keep_at_risk=True)
+    closed_before = document["closed"] if closed is None else dict(closed)
+    placer.restore({**document, "placed": entries, "closed": closed_before}, keep_at_risk=True)
 
 
 def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:

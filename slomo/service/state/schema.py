@@ -52,12 +52,12 @@ def make_tables(connection: sqlite3.Connection) -> None:
     --------
     >>> make_tables(sqlite3.connect(":memory:", isolation_level=None))
     """
-    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found not in (0, 6, VERSION):
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version not in (0, 6, VERSION):
         raise ConfigurationError(
-            f"the state is of version {found}, this slomo reads version {VERSION}",
+            f"the state is of version {version}, this slomo reads version {VERSION}",
             hint="start the slomo that wrote it, or another --state",
         )
-    if found != VERSION:
-        tables = _ADDED if found else _TABLES + _ADDED
+    if version != VERSION:
+        tables = _ADDED if version else _TABLES + _ADDED
         connection.executescript(f"BEGIN IMMEDIATE;{tables}PRAGMA user_version = {VERSION};COMMIT;")

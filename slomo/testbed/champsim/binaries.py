@@ -83,25 +83,25 @@ def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] |
     files = sorted(folder.glob("*.json")) if folder.is_dir() else [folder]
     if not files or not files[0].exists():
         raise TestbedError(f"{VARIABLE} names '{folder}', where there is no configuration (*.json)", hint=_HINT)
-    wanted = {**EXPECTED, **(expected or {})}
-    found: dict[int, Binary] = {}
+    settings = {**EXPECTED, **(expected or {})}
+    binaries: dict[int, Binary] = {}
     faults = []
     for file in files:
         configuration = _read(file)
-        fault = _difference(file, configuration, wanted)
+        fault = _difference(file, configuration, settings)
         if fault is not None:
             faults.append(fault)
             continue
         binary = _binary(file, configuration)
-        if binary.cores in found:
+        if binary.cores in binaries:
             raise ConfigurationError(
-                f"{found[binary.cores].path} and {binary.path} have the same configuration for {binary.cores} cores",
+                f"{binaries[binary.cores].path} and {binary.path} have the same configuration for {binary.cores} cores",
                 hint="keep one of them",
             )
-        found[binary.cores] = binary
-    if not found:
+        binaries[binary.cores] = binary
+    if not binaries:
         raise min(faults, key=lambda fault: fault[0])[1]
-    return found
+    return binaries
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -109,10 +109,10 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 
 def _difference(
-    file: Path, configuration: Mapping[str, Any], wanted: Mapping[str, Any]
+    file: Path, configuration: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> tuple[int, ConfigurationError] | None:
     """Return the number of differing fields, and the first difference as an error."""
-    differing = [(name, _field(configuration, name), value) for name, value in wanted.items()]
+    differing = [(name, _field(configuration, name), value) for name, value in expected.items()]
     differing = [(name, got, value) for name, got, value in differing if got != value]
     if not differing:
         return None

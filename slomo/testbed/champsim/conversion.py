@@ -85,8 +85,8 @@ class Disassembler:
         for start, end, offset in self._segments:
             if start <= ip < end:
                 code = self._image[offset + ip - start : offset + ip - start + size]
-                found = next(self._engine.disasm(code, ip), None)
-                return Instruction((), (), ()) if found is None else self._described(found)
+                instruction = next(self._engine.disasm(code, ip), None)
+                return Instruction((), (), ()) if instruction is None else self._described(instruction)
         return Instruction((), (), ())
 
     def _described(self, item: Any) -> Instruction:
@@ -181,9 +181,9 @@ class _References:
 def _by_instruction(recording: Recording, count: int) -> tuple[_References, _References]:
     """Return loads and stores, each with its first index per instruction; a modification counts as both."""
     parts = []
-    for wanted in (recording.kind != STORE, recording.kind != LOAD):
-        owner = recording.owner[wanted]
-        parts.append(_References(np.searchsorted(owner, np.arange(count + 1)), recording.address[wanted]))
+    for selected in (recording.kind != STORE, recording.kind != LOAD):
+        owner = recording.owner[selected]
+        parts.append(_References(np.searchsorted(owner, np.arange(count + 1)), recording.address[selected]))
     return parts[0], parts[1]
 
 

@@ -141,11 +141,11 @@ def read_execution(text: str, statistics: str, cores: int, warm: int, file: str 
 
 def read_run(path: Path, cores: int) -> Execution:
     """Return a stored run; ConfigurationError if its file is damaged."""
-    found = Execution.from_dict(parse(read_text(path), str(path)).table())
-    if not len(found.start) == len(found.records) == cores:
-        raise ConfigurationError(f"{path}: holds {len(found.start)} cores, needed {cores}", hint=_AGAIN)
-    _checked(found.counters, cores, str(path))
-    return found
+    execution = Execution.from_dict(parse(read_text(path), str(path)).table())
+    if not len(execution.start) == len(execution.records) == cores:
+        raise ConfigurationError(f"{path}: holds {len(execution.start)} cores, needed {cores}", hint=_AGAIN)
+    _checked(execution.counters, cores, str(path))
+    return execution
 
 
 def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:

@@ -50,10 +50,10 @@ def symbol_address(program: Path, name: str) -> int:
         listed = subprocess.run(["nm", str(program)], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise TestbedError(f"'{program}': its functions cannot be listed: {error}", hint="install binutils") from None
-    found = re.search(rf"^([0-9a-f]+) [tT] {re.escape(name)}$", listed, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^([0-9a-f]+) [tT] {re.escape(name)}$", listed, re.MULTILINE)
+    if match is None:
         raise TestbedError(f"'{program}' has no function '{name}', needed as marker", hint="use a build with symbols")
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def record(command: list[str], marker: int, *, skipped_calls: int, instructions: int) -> Recording:

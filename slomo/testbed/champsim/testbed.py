@@ -158,9 +158,9 @@ class ChampSimTestbed:
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
         """Simulate some tenants, or read the stored result."""
-        found = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
-        seats = sorted(range(len(found)), key=lambda seat: tenants[seat].key)  # one run for all targets
-        traces = [found[seat] for seat in seats]
+        made = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
+        seats = sorted(range(len(made)), key=lambda seat: tenants[seat].key)  # one run for all targets
+        traces = [made[seat] for seat in seats]
         settling = self._execution(traces, "settling")
         whole = self._execution(traces, "whole")
         cores = windows(settling, whole)
@@ -176,10 +176,10 @@ class ChampSimTestbed:
         files = [getattr(trace, part) for trace in traces]
         cores = len(files)
         stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]
-        kept = self.folder / "runs" / f"{hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]}.json"
-        if kept.exists():
-            return read_run(kept, cores)
+        path = self.folder / "runs" / f"{hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]}.json"
+        if path.exists():
+            return read_run(path, cores)
         with tempfile.TemporaryDirectory() as folder:
             result = execute(self._binary(cores), files, self._traces.lines, Path(folder))
-            write_durably(kept, json.dumps(result.to_dict()))
+            write_durably(path, json.dumps(result.to_dict()))
         return result

@@ -105,7 +105,7 @@ def load_host(
     )
 
 
-def _generator(given: dict[str, Any]) -> TrafficGenerator:
-    if "place" in given:
-        given["place"] = Place(given["place"])
-    return make_generator(given.pop("name"), **given)
+def _generator(section: dict[str, Any]) -> TrafficGenerator:
+    if "place" in section:
+        section["place"] = Place(section["place"])
+    return make_generator(section.pop("name"), **section)

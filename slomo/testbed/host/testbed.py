@@ -232,16 +232,16 @@ class HostTestbed:
             require_program(definition)
             if definition.pcap is not None:
                 require_frames(Path(definition.pcap))
-        wanted = [definition.cores for definition in definitions]
+        counts = [definition.cores for definition in definitions]
         if colocation.target is None:
-            wanted = [1, *wanted]  # the target's core stays free for the probe
-        given = assign_cores(self.cores, wanted, colocation.label)
+            counts = [1, *counts]  # the target's core stays free for the probe
+        assigned = assign_cores(self.cores, counts, colocation.label)
         if self.reader is None and len(self.cores) < 2:
             raise TestbedError(
                 f"probing needs two cores, this host offers {len(self.cores)}",
                 hint="give the testbed a second core of the same socket",
             )
-        return given[1:] if colocation.target is None else given
+        return assigned[1:] if colocation.target is None else assigned
 
     def _require_allocator(self, colocation: Colocation) -> None:
         if self._allocator is None:

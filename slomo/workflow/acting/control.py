@@ -197,19 +197,19 @@ def _pools(
 
 def _knowledge(path: str | Path, told: ControlFile, controller: str) -> tuple[Path | None, Machine | None]:
     """Return the models and description of this host that the guard reads."""
-    given = _there(told, "partitions", "described")
+    stated = _there(told, "partitions", "described")
     if controller != "guard":
-        if given:
-            raise ConfigurationError(f"{path}: '{next(iter(given))}' is for controller guard on machine host")
+        if stated:
+            raise ConfigurationError(f"{path}: '{next(iter(stated))}' is for controller guard on machine host")
         return None, None
-    missing = next((name for name in ("partitions", "described") if name not in given), None)
+    missing = next((name for name in ("partitions", "described") if name not in stated), None)
     if missing is not None:
         raise ConfigurationError(
             f"{path}: controller guard on this host needs '{missing}': the profile over cache ways, and the file that "
             "describes the machine it was measured on",
             hint="partitions: ways.json (slomo whatif NF... --profile ways.json), described: my-machine.yaml",
         )
-    return Path(given["partitions"]), load_machine(given["described"])
+    return Path(stated["partitions"]), load_machine(stated["described"])
 
 
 def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
@@ -292,8 +292,8 @@ def _host_loop(
         raise TestbedError(f"this host's {what} cannot be set: {why}", hint="see `slomo doctor`")
     cores = assign_cores(available_cores(), [1] * len(configuration.tenants), "the loop")
     running = {
-        name: run.start(host_definition(workload.nf), workload, given)
-        for (name, workload, _), given in zip(configuration.tenants, cores, strict=True)
+        name: run.start(host_definition(workload.nf), workload, own_cores)
+        for (name, workload, _), own_cores in zip(configuration.tenants, cores, strict=True)
     }
     alone = HostPlant(running, {}, backend)
     targets = {name: share * alone.solo_mpps(name) for name, _, share in configuration.tenants if share is not None}

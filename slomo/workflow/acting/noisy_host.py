@@ -144,7 +144,7 @@ def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
         cores = assign_cores(available_cores(), [1] * (1 + level), "the noisy-neighbour test")
         with Run() as run:
             victim = run.start(host_definition(test.victim.nf), test.victim, cores[0])
-            noise = [run.start(host_definition(test.noise.nf), test.noise, given) for given in cores[1:]]
+            noise = [run.start(host_definition(test.noise.nf), test.noise, own_cores) for own_cores in cores[1:]]
             rows += _rows(test, victim, noise, backend)
     return rows
 
@@ -152,13 +152,13 @@ def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
 def _rows(test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], backend: Backend) -> list[HostNoiseRow]:
     """Run all kinds of windows in turn; compare each with the quiet window of the same round."""
     quiet: list[float] = []
-    kept: dict[str, list[float]] = {policy: [] for policy in test.policies}
+    rates: dict[str, list[float]] = {policy: [] for policy in test.policies}
     for _ in range(test.repetitions):
         paused(noise, True)
         alone = _rate(test, victim)
         quiet.append(alone)
         paused(noise, False)
-        for policy, ratios in kept.items():
+        for policy, ratios in rates.items():
             plan = _plan(test, noise) if policy == "quota" else EnforcementPlan("noisy")
             receipt = apply(plan, backend) if plan.tenants else None
             try:
@@ -166,7 +166,7 @@ def _rows(test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], back
             finally:
                 if receipt is not None:
                     undo(receipt, backend)
-    return [_row(len(noise), policy, statistics.median(quiet), ratios) for policy, ratios in kept.items()]
+    return [_row(len(noise), policy, statistics.median(quiet), ratios) for policy, ratios in rates.items()]
 
 
 def _rate(test: HostNoiseTest, victim: HostTenant) -> float:

@@ -38,8 +38,8 @@ def run_loop(configuration: str, as_json: bool) -> int:
         escalated.append(step.decision.escalated)
         if step.changes or step.fault or fresh:
             when = f"{step.observation.time_s:g} s" if step.observation is not None else "-"
-            said = [*step.decision.reasons, *(f"{name} is to be moved or scaled out" for name in fresh)]
-            note(f"{when}: {step.fault or '; '.join(said)} ({step.changes} knobs)")
+            reasons = [*step.decision.reasons, *(f"{name} is to be moved or scaled out" for name in fresh)]
+            note(f"{when}: {step.fault or '; '.join(reasons)} ({step.changes} knobs)")
 
     summary = run_control(read, told)
     if as_json:

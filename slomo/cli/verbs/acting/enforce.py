@@ -67,8 +67,8 @@ def apply_plan(plan: "EnforcementPlan", backend: str, receipts: str | None, as_j
     receipt = apply(plan, load_backend(backend), receipts=_folder(receipts))
     changes, stacked = receipt.made, receipt.others()
     if as_json:
-        said = {"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]}
-        emit_json({**said, "stacked": list(stacked)})
+        summary = {"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]}
+        emit_json({**summary, "stacked": list(stacked)})
         return
     click.echo("\n".join(change.text for change in changes) or "nothing to change")
     if stacked:
@@ -132,8 +132,8 @@ def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as
         return 3 if left else 0
     for report in reports:
         result = report.result
-        said = f"left open: {report.left}" if report.left else report.ended or f"{len(result.restored)} restored"
-        click.echo(f"{report.receipt}: {said}")
+        outcome = f"left open: {report.left}" if report.left else report.ended or f"{len(result.restored)} restored"
+        click.echo(f"{report.receipt}: {outcome}")
         for what, names in (
             ("vanished", result.vanished),
             ("changed by another program, left so", result.foreign),

@@ -58,7 +58,7 @@ def command(
     coverage: float | None,
     service: str | None,
     as_json: bool,
-    **given: str | None,
+    **options: str | None,
 ) -> int:
     """Predict MIX, for instance `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
 
@@ -72,7 +72,7 @@ def command(
     from slomo.vocabulary.server_setting import ServerSetting
     from slomo.workflow.acting.whatif import require_possible, what_if
 
-    values = {_FIELDS[name]: _numbers(text, 0) for name, text in given.items()}
+    values = {_FIELDS[name]: _numbers(text, 0) for name, text in options.items()}
     setting = ServerSetting(**values, port_gbps=port_gbps)
     chosen = settings(coverage=coverage).coverage
     if service is not None:

@@ -121,11 +121,15 @@ def diff(directory: str, store: str, as_json: bool) -> None:
     """Show how the models in DIR differ from those in STORE."""
     from dataclasses import asdict
 
-    found = _opened(store).difference(directory)
+    difference = _opened(store).difference(directory)
     if as_json:
-        emit_json(asdict(found))
+        emit_json(asdict(difference))
         return
-    parts = (("only in DIR", found.only_local), ("only in STORE", found.only_shared), ("another version", found.other))
+    parts = (
+        ("only in DIR", difference.only_local),
+        ("only in STORE", difference.only_shared),
+        ("another version", difference.other),
+    )
     emit_table(("", "machine", "workload"), [(where, *key) for where, keys in parts for key in keys])
 
 

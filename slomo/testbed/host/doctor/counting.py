@@ -152,10 +152,10 @@ def tools(system: System) -> list[Check]:
 
 
 def _tool(system: System, name: str, package: str) -> Check:
-    said = system.version_of((name, "--version"))
-    if said is None:
+    version = system.version_of((name, "--version"))
+    if version is None:
         return warn(_GROUP, name, "not installed", f"apt-get install {package}")
-    return ok(_GROUP, name, said)
+    return ok(_GROUP, name, version)
 
 
 def ddio(system: System) -> Check:

@@ -61,31 +61,31 @@ def network_cards(system: System) -> Check:
 
 def compiler(system: System) -> Check:
     """Check for a compiler of the portable network functions."""
-    said = next((text for name in ("cc", "gcc", "clang") if (text := system.version_of((name, "--version")))), None)
-    if said is None:
+    version = next((text for name in ("cc", "gcc", "clang") if (text := system.version_of((name, "--version")))), None)
+    if version is None:
         return fail(
             _GROUP, "C compiler", "none: the shipped network functions cannot be built", "apt-get install gcc libc6-dev"
         )
-    return ok(_GROUP, "C compiler", said)
+    return ok(_GROUP, "C compiler", version)
 
 
 def dpdk(system: System) -> Check:
     """Check for DPDK, for the fast build and for testpmd."""
-    said = system.version_of(("pkg-config", "--modversion", "libdpdk"))
+    version = system.version_of(("pkg-config", "--modversion", "libdpdk"))
     testpmd = system.version_of(("dpdk-testpmd", "--version"))
-    if said is None or not said[:1].isdigit():
+    if version is None or not version[:1].isdigit():
         return warn(
             _GROUP,
             "DPDK",
             "not installed: only the portable network functions run",
             "apt-get install libdpdk-dev dpdk-dev meson",
         )
-    return ok(_GROUP, "DPDK", f"{said}{'' if testpmd is None else ', with testpmd'}")
+    return ok(_GROUP, "DPDK", f"{version}{'' if testpmd is None else ', with testpmd'}")
 
 
 def click(system: System) -> Check:
     """Check for Click, for its network functions."""
-    said = system.version_of(("click", "--version"))
-    if said is None:
+    version = system.version_of(("click", "--version"))
+    if version is None:
         return warn(_GROUP, "Click", "not installed", "build FastClick: https://github.com/tbarbette/fastclick")
-    return ok(_GROUP, "Click", said)
+    return ok(_GROUP, "Click", version)

@@ -72,8 +72,8 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
     """
     affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))
-    wanted = [*_SIZES_MIB, *(size for size in (256.0, 512.0) if size <= largest)]
-    sizes = [size for size in wanted if size <= affordable_mib]
+    footprints_mib = [*_SIZES_MIB, *(size for size in (256.0, 512.0) if size <= largest)]
+    sizes = [size for size in footprints_mib if size <= affordable_mib]
     binary = str(slomo_nf_binary())
     deadline = time.monotonic() + _BUDGET_S
     measured = [(s, _latency_ns(binary, cores[0], s)) for s in sizes if time.monotonic() < deadline]

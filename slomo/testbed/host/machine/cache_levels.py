@@ -85,9 +85,9 @@ def _best_edge(
     for edge in np.geomspace(1.5 * l2_mib, sizes[-1] / 1.5, 200):
         in_l2, in_any = np.minimum(1.0, l2_mib / sizes), np.minimum(1.0, edge / sizes)
         columns = np.stack([in_any - in_l2, 1.0 - in_any], axis=1) / latencies[:, None]
-        wanted = 1.0 - l2_ns * in_l2 / latencies
-        (llc_ns, dram_ns), *_ = np.linalg.lstsq(columns, wanted, rcond=None)
-        error = float(np.sum((columns @ (llc_ns, dram_ns) - wanted) ** 2))
+        hit_rate = 1.0 - l2_ns * in_l2 / latencies
+        (llc_ns, dram_ns), *_ = np.linalg.lstsq(columns, hit_rate, rcond=None)
+        error = float(np.sum((columns @ (llc_ns, dram_ns) - hit_rate) ** 2))
         if llc_ns >= l2_ns and dram_ns >= _LEAST_RISE * llc_ns and error < least:
             best, least = CacheLevels(float(edge), float(llc_ns), float(dram_ns)), error
     return best

@@ -63,13 +63,13 @@ class ReadyWatch:
         self._seen = self._seen or bool(matches(line))
 
 
-def _json_matcher(wanted: Mapping[str, object]) -> Callable[[str], bool]:
+def _json_matcher(fields: Mapping[str, object]) -> Callable[[str], bool]:
     def matches(line: str) -> bool:
         try:
             data = json.loads(line) if line.startswith("{") else None
         except (ValueError, RecursionError):
             return False
-        return data is not None and all(field(data, name) == value for name, value in wanted.items())
+        return data is not None and all(field(data, name) == value for name, value in fields.items())
 
     return matches
 
