@@ -60,14 +60,8 @@ class Blended:
 def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> NFModel:
     """Return the model at a point: a profile itself, or a blend of the models at its ends.
 
-    Parameters
-    ----------
-    point : ProfiledPoint or PointBetween
-        Its position; profiles are numbers of `profiles`.
-    profiles : sequence of NFModel
-        As profiled.
-    requested : Workload
-        The workload that the model describes afterwards.
+    `point`: its position; profiles are numbers of `profiles`. `profiles`: as profiled. `requested`: the workload that
+    the model describes afterwards.
     """
     if isinstance(point, ProfiledPoint):
         return profiles[point.number]

@@ -26,14 +26,9 @@ _NORMAL = NormalDist()
 def average_run_length(threshold: float, reference: float = REFERENCE, shift: float = 0.0) -> float:
     """Return the mean number of observations until an alarm.
 
-    Parameters
-    ----------
-    threshold : float
-        Sum at which an alarm is raised, above 0 [standard deviations].
-    reference : float
-        What is taken off each score [standard deviations].
-    shift : float
-        Mean of the scores: 0 gives the run length between false alarms, more gives the delay of a true one.
+    `threshold`: sum at which an alarm is raised, above 0 [standard deviations]. `reference`: what is taken off each
+    score [standard deviations]. `shift`: mean of the scores: 0 gives the run length between false alarms, more gives
+    the delay of a true one.
 
     Examples
     --------
@@ -124,12 +119,7 @@ def conformal_score(value: float, calibration: Floats, generator: np.random.Gene
     average over draws of calibration errors. A single small draw may understate them, so with fewer than :data:`MANY`
     errors the rank is moved outwards by half of its standard deviation.
 
-    Parameters
-    ----------
-    value : float
-        The new error.
-    calibration : ndarray, shape (n,)
-        Errors where all was well, in ascending order.
+    `value`: the new error. `calibration`, shape (n,): errors where all was well, in ascending order.
 
     Examples
     --------

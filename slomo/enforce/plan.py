@@ -223,14 +223,8 @@ def plan_from_decision(decisions: Decision | Iterable[Decision], server: str, ma
 
     Raises ConfigurationError, with both fingerprints, for decisions made for another machine of the same name.
 
-    Parameters
-    ----------
-    decisions : Decision or iterable of Decision
-        Accepted decisions; refused ones are passed over.
-    server : str
-        Name of the server whose part is planned.
-    machine : Machine
-        Its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
+    `decisions`: accepted decisions; refused ones are passed over. `server`: name of the server whose part is planned.
+    `machine`: its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
 
     Examples
     --------

@@ -266,19 +266,9 @@ def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDatas
 
     An NF below saturation serves its offered load whatever the pressure; `solve_server` predicts such mixes.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Models; a tenant whose workload has one, offered load included, runs as it was profiled.
-    dataset : ProfileDataset
-        Rows of plan ``mix`` are read.
-
-    Raises
-    ------
-    InvalidValueError
-        Where all mixes are at reduced load.
-    UnknownNameError
-        Where the dataset has no mixes.
+    `library`: models; a tenant whose workload has one, offered load included, runs as it was profiled. `dataset`: rows
+    of plan ``mix`` are read. Raises InvalidValueError where all mixes are at reduced load; UnknownNameError where the
+    dataset has no mixes.
     """
     mixes = dataset.select(plan="mix")
     frame = mixes.frame

@@ -90,10 +90,7 @@ class ProbeModel:
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
     """Return the least and greatest y of mixtures of the points (x, y) whose mean x is `at`.
 
-    Parameters
-    ----------
-    x, y : ndarray, shape (n,)
-        Points; a value of `at` outside the range of x counts as its end.
+    `x`, `y`, shape (n,): points; a value of `at` outside the range of x counts as its end.
 
     Examples
     --------
@@ -116,10 +113,7 @@ def likeliest(x: Floats, y: Floats, at: float) -> float:
 
     Its weights are exponential in x, so bisection over one number finds them.
 
-    Parameters
-    ----------
-    x, y : ndarray, shape (n,)
-        Points; a value of `at` outside the range of x counts as its end.
+    `x`, `y`, shape (n,): points; a value of `at` outside the range of x counts as its end.
 
     Examples
     --------

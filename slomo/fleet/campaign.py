@@ -159,14 +159,8 @@ def profile_on_hosts(
 class HostProgress:
     """Forwards progress, with a remark on hosts and cost for listeners that show remarks.
 
-    Parameters
-    ----------
-    listener : Progress
-        Listener; its ``remark(text)`` is called if it has one.
-    store : CampaignStore
-        Knows which host made a run.
-    fleet : Fleet
-        Knows what hosts cost.
+    `listener`: listener; its ``remark(text)`` is called if it has one. `store`: knows which host made a run. `fleet`:
+    knows what hosts cost.
     """
 
     def __init__(self, listener: Progress, store: CampaignStore, fleet: Fleet) -> None:

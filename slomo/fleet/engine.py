@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 class EngineTestbed:
     """A testbed that passes each run to a scheduler; the run of a dead worker is repeated by another one.
 
-    Parameters
-    ----------
-    testbed : Testbed
-        What runs are made on; each worker gets a copy.
-    client : distributed.Client
-        Of the scheduler.
+    `testbed`: what runs are made on; each worker gets a copy. `client`: of the scheduler.
     """
 
     exclusive = False

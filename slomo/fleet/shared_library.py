@@ -94,20 +94,10 @@ class LibraryDifference:
 class SharedLibrary:
     """A shared library.
 
-    Parameters
-    ----------
-    url : str
-        Folder, or what fsspec opens: ``s3://bucket/models``, ``gs://...``, ``sftp://host/models``.
-    allowed_signers : path, optional
-        OpenSSH's file of who may sign (``ssh-keygen(1)``, ALLOWED SIGNERS); an index that none of them signed is
-        refused then.
-
-    Raises
-    ------
-    MissingExtraError
-        Without the extra `fleet`, or the package of the store.
-    ConfigurationError
-        For an unknown kind of store.
+    `url`: folder, or what fsspec opens: ``s3://bucket/models``, ``gs://...``, ``sftp://host/models``.
+    `allowed_signers`: OpenSSH's file of who may sign (``ssh-keygen(1)``, ALLOWED SIGNERS); an index that none of them
+    signed is refused then. Raises MissingExtraError without the extra `fleet`, or the package of the store;
+    ConfigurationError for an unknown kind of store.
     """
 
     def __init__(self, url: str, allowed_signers: str | Path | None = None) -> None:

@@ -26,14 +26,8 @@ _LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.5, 10.0, 100
 class Starter:
     """Starts a fleet's workers.
 
-    Parameters
-    ----------
-    fleet : Fleet
-        Whose.
-    folder : Path
-        For what they say.
-    returning : bool
-        Whether workers of an earlier coordinator may come back by themselves.
+    `fleet`: whose. `folder`: for what they say. `returning`: whether workers of an earlier coordinator may come back by
+    themselves.
     """
 
     def __init__(self, fleet: Fleet, folder: Path, *, returning: bool) -> None:

@@ -32,12 +32,8 @@ _CONTROLLERS = ("cpu", "cpuset")
 class CgroupKnobs:
     """Reads and sets them.
 
-    Parameters
-    ----------
-    root : path
-        Where they are mounted: one hierarchy (v2), or a folder per controller (v1).
-    processes : path
-        The process file system.
+    `root`: where they are mounted: one hierarchy (v2), or a folder per controller (v1). `processes`: the process file
+    system.
 
     Examples
     --------

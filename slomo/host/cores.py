@@ -86,14 +86,8 @@ def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list
 
     Raises InvalidValueError if there are too few.
 
-    Parameters
-    ----------
-    cores : sequence of int
-        CPUs there are; the first ones go to the first tenant.
-    counts : sequence of int
-        How many CPUs each tenant needs.
-    what : str
-        The co-location, for the error.
+    `cores`: CPUs there are; the first ones go to the first tenant. `counts`: how many CPUs each tenant needs. `what`:
+    the co-location, for the error.
 
     Examples
     --------

@@ -19,12 +19,8 @@ _LAST_LINES = 20
 class Drain:
     """Reads one stream in a thread of its own.
 
-    Parameters
-    ----------
-    stream : binary file
-        Pipe to read; closed at its end.
-    handlers : list of callable
-        Called with arrival time [s, monotonic] and text of every line; may grow while draining.
+    `stream`: pipe to read; closed at its end. `handlers`: called with arrival time [s, monotonic] and text of every
+    line; may grow while draining.
     """
 
     def __init__(self, stream: IO[bytes], handlers: list[LineHandler]) -> None:

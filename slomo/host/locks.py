@@ -27,14 +27,8 @@ class MachineLock:
 
     :meth:`acquire` raises TestbedError at once if another process or object holds it.
 
-    Parameters
-    ----------
-    what : str
-        What it guards, for errors.
-    path : Path, optional
-        The lock file; one in the user's cache, named after `what`, if not given.
-    mode : int
-        Permissions of the file.
+    `what`: what it guards, for errors. `path`: the lock file; one in the user's cache, named after `what`, if not
+    given. `mode`: permissions of the file.
 
     Examples
     --------

@@ -67,10 +67,7 @@ def run_pqos(words: Sequence[str]) -> str:
 class PqosKnobs:
     """Reads and sets classes by running ``pqos``.
 
-    Parameters
-    ----------
-    command : tuple of str
-        Program and options, for instance ``("pqos", "-I")``.
+    `command`: program and options, for instance ``("pqos", "-I")``.
 
     Examples
     --------

@@ -71,14 +71,8 @@ class ResctrlFacts:
 
         Raises TestbedError for a unit that this vendor does not use, or a value out of range.
 
-        Parameters
-        ----------
-        amount : float
-            How much.
-        unit : {'percent', 'MB/s', 'GB/s'}
-            Of it.
-        resource : str
-            ``"MB"``, or ``"SMBA"`` for CXL memory.
+        `amount`: how much. `unit`, "percent" or "MB/s" or "GB/s": of it. `resource`: ``"MB"``, or ``"SMBA"`` for CXL
+        memory.
         """
         if resource not in self.resources:
             raise TestbedError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")

@@ -25,10 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 class ResctrlKnobs:
     """Reads and sets them.
 
-    Parameters
-    ----------
-    tree : ResctrlTree, optional
-        Tree; the kernel's own if not given.
+    `tree`: tree; the kernel's own if not given.
 
     Examples
     --------

@@ -23,12 +23,8 @@ Snapshot = Mapping[str, Mapping[str, str]]
 class ResctrlTree:
     """Reads and changes one resctrl tree; a group's name is its path below the root, ``""`` is the root group.
 
-    Parameters
-    ----------
-    root : path
-        Where it is mounted.
-    files : ResctrlFiles, optional
-        How its files are reached; the operating system's files if not given, an emulation in tests.
+    `root`: where it is mounted. `files`: how its files are reached; the operating system's files if not given, an
+    emulation in tests.
 
     Examples
     --------

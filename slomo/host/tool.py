@@ -64,14 +64,8 @@ class RunningTool:
 
     Raises TestbedError if the command does not exist or may not be run.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Command; never a shell line.
-    environment : mapping, optional
-        Variables added to this process's own.
-    directory : path, optional
-        Where it starts.
+    `words`: command; never a shell line. `environment`: variables added to this process's own. `directory`: where it
+    starts.
 
     Examples
     --------

@@ -315,14 +315,8 @@ class ProfileDataset:
     ) -> "ProfileDataset":
         """Build a dataset of raw runs: replicates are summarised, and a mix yields one row per tenant as target.
 
-        Parameters
-        ----------
-        records : iterable of RunRecord
-            In any order; those of one co-location are its replicates. Runs without a target are left out.
-        environment : mapping, optional
-            Provenance that all share.
-        limit : float
-            Largest dispersion that still counts as stable.
+        `records`: in any order; those of one co-location are its replicates. Runs without a target are left out.
+        `environment`: provenance that all share. `limit`: largest dispersion that still counts as stable.
         """
         return cls._from_rows(rows.record_rows(records, limit=limit), environment)
 

@@ -132,12 +132,7 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
 def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
     """Return the rows of raw runs: replicates summarised, runs of mixes rotated.
 
-    Parameters
-    ----------
-    records : iterable of RunRecord
-        Runs of one co-location are its replicates.
-    limit : float
-        Dispersion above which replicates count as unstable.
+    `records`: runs of one co-location are its replicates. `limit`: dispersion above which replicates count as unstable.
     """
     groups: dict[str, list[RunRecord]] = {}
     for record in records:

@@ -107,14 +107,8 @@ def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[in
     Raises ConfigurationError for missing or unknown columns, infinite or negative counters, or a row that contradicts
     itself.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        At least the base columns; vector columns that are absent were not reported.
-    source : str
-        File or object named in errors.
-    lines : sequence of int, optional
-        Line of the file each row stands on; row numbers from 0 otherwise.
+    `frame`: at least the base columns; vector columns that are absent were not reported. `source`: file or object named
+    in errors. `lines`: line of the file each row stands on; row numbers from 0 otherwise.
     """
     missing = [name for name in BASE_COLUMNS if name not in frame.columns]
     if missing:

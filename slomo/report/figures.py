@@ -165,10 +165,7 @@ def predicted_against_measured(
 def error_cdf(errors_percent: Mapping[str, ArrayLike]) -> "Figure":
     """Draw the distribution of absolute throughput errors of several models.
 
-    Parameters
-    ----------
-    errors_percent : mapping of str to array of float
-        Model -> absolute errors relative to the measured throughput [%].
+    `errors_percent`: model -> absolute errors relative to the measured throughput [%].
 
     Examples
     --------
@@ -209,14 +206,8 @@ def pair_matrix(
 ) -> "Figure":
     """Draw the slowdown of every target beside every competitor as a labelled matrix.
 
-    Parameters
-    ----------
-    slowdown_percent : array of float, shape (len(targets), len(competitors))
-        Slowdown [%]; NaN where not known.
-    targets, competitors : sequence of str
-        Row and column names.
-    title : str
-        Title above the axes.
+    `slowdown_percent`, shape (len(targets), len(competitors)): slowdown [%]; NaN where not known. `targets`,
+    `competitors`: row and column names. `title`: title above the axes.
 
     Examples
     --------

@@ -89,10 +89,7 @@ def policy_bars(judgements: "Sequence[Judgement]") -> "Figure":
 def rate_timeline(series: Mapping[str, Sequence[float]]) -> "Figure":
     """Draw one curve per policy over time.
 
-    Parameters
-    ----------
-    series : mapping of str to sequence of float
-        Policy -> share of the offered load that was served, per interval of 10 s [%].
+    `series`: policy -> share of the offered load that was served, per interval of 10 s [%].
 
     Examples
     --------

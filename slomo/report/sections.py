@@ -34,12 +34,7 @@ _TABLE_ALONE = ("slomo-gbr", "slomo-xgb", "slomo-smooth", "slomo-gp", "slomo-add
 def mixes_section(predictions: "Sequence[Prediction]", measured_mpps: Sequence[float]) -> Section:
     """Show predicted beside measured slowdown, one row per mix.
 
-    Parameters
-    ----------
-    predictions : sequence of Prediction
-        One per mix.
-    measured_mpps : sequence of float
-        The target's throughput when the mix was run [Mpps].
+    `predictions`: one per mix. `measured_mpps`: the target's throughput when the mix was run [Mpps].
     """
     table = mixes_rows(predictions, measured_mpps)
     worst_first = tuple(sorted(table.rows, key=lambda row: -abs(float(str(row[4])))))

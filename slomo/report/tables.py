@@ -98,14 +98,8 @@ def mixes_table(
 ) -> Table:
     """Return one row per mix: predicted and measured slowdown and their difference.
 
-    Parameters
-    ----------
-    targets, beside : sequence of str, length n
-        Target and competitors of each mix, as text.
-    measured, predicted : array of float, shape (n,)
-        Slowdown [%].
-    verdicts : sequence of str, optional
-        Verdict of each prediction.
+    `targets`, `beside`: target and competitors of each mix, as text. `measured`, `predicted`, shape (n,): slowdown [%].
+    `verdicts`: verdict of each prediction.
 
     Examples
     --------

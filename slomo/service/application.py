@@ -369,12 +369,7 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
 class FrontDoor:
     """Routes paths without parameters directly to their endpoints, which report all errors themselves.
 
-    Parameters
-    ----------
-    app : Starlette
-        Everything else, and the life of the service.
-    endpoints : mapping
-        Path -> ASGI application.
+    `app`: everything else, and the life of the service. `endpoints`: path -> ASGI application.
     """
 
     def __init__(self, app: Starlette, endpoints: Mapping[str, Any]) -> None:

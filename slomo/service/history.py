@@ -52,12 +52,7 @@ def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s
 class History:
     """Stores points, and returns them.
 
-    Parameters
-    ----------
-    store : Store
-        The state.
-    clock : callable
-        Returns the time [s since 1970].
+    `store`: the state. `clock`: returns the time [s since 1970].
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:

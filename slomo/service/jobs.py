@@ -118,14 +118,8 @@ class Jobs:
 
         Raises Problem 429 if too many wait.
 
-        Parameters
-        ----------
-        kind : str
-            A known kind of job.
-        errand : object
-            The request, ready for JSON: the job is resumed with it.
-        key : str, optional
-            Names the wish.
+        `kind`: a known kind of job. `errand`: the request, ready for JSON: the job is resumed with it. `key`: names the
+        wish.
         """
         name = secrets.token_hex(8) if key is None else hashlib.sha256(f"{kind}\0{key}".encode()).hexdigest()[:16]
         if key is not None:

@@ -13,12 +13,7 @@ PAUSE_S = 1.0
 async def lasting(what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run work without end; after a fault that it did not expect it begins anew.
 
-    Parameters
-    ----------
-    what : str
-        Names the work in the log.
-    work : callable
-        Begins the work.
+    `what`: names the work in the log. `work`: begins the work.
     """
     while True:
         try:

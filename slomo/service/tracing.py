@@ -17,15 +17,8 @@ SEND_S = 2.0
 class Tracer:
     """Begins spans; without a collector it does nothing.
 
-    Parameters
-    ----------
-    collector : str, optional
-        Address that takes OTLP over HTTP, such as ``"http://localhost:4318"``.
-
-    Raises
-    ------
-    MissingExtraError
-        For a collector without the packages of the extra `otel`.
+    `collector`: address that takes OTLP over HTTP, such as ``"http://localhost:4318"``. Raises MissingExtraError for a
+    collector without the packages of the extra `otel`.
 
     Examples
     --------

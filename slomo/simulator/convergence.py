@@ -187,10 +187,7 @@ class Series:
     def warm_up(self, accesses: int = 0) -> int | None:
         """Return the number of batches to discard at the start; None if a tenant is not warm or too few batches follow.
 
-        Parameters
-        ----------
-        accesses : int
-            Line accesses that must follow at least.
+        `accesses`: line accesses that must follow at least.
         """
         count = len(self.batches)
         for first in dict.fromkeys(max(1, int(count * part)) for part in _LEFT_OUT):

@@ -202,10 +202,8 @@ def vector(
 def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> SimulationResult:
     """Convert the measurement to a result.
 
-    Raises
-    ------
-    SlomoError
-        An internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets vanished.
+    Raises SlomoError an internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets
+    vanished.
     """
     readings = Readings(measured)
     on_wire_ns = sum(_waits_ns(machine, seat) for seat in seats)
@@ -245,10 +243,7 @@ def _waits_ns(machine: Machine, seat: Seat) -> float:
 def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wire_ns: float = 0.0) -> None:
     """Raise an internal error if more was moved than the hardware can, apart from frames waiting before the wire.
 
-    Raises
-    ------
-    SlomoError
-        With what was moved and what can be.
+    Raises SlomoError with what was moved and what can be.
     """
     names = [*(f"memory channels of socket {socket}" for socket in range(machine.sockets)), "link between sockets"]
     for name, busy in [*zip(names, busy_ns, strict=False), ("ports and IIO", busy_ns[-1] - on_wire_ns)]:

@@ -74,15 +74,9 @@ def make_testbed(
 def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:
     """Return the machine for which a testbed's experiments are planned and stored.
 
-    Parameters
-    ----------
-    testbed : str or Testbed
-        As in :func:`make_testbed`.
-    machine : str or Machine
-        The requested machine.
-    default : str
-        Name that stands for "nothing was asked for"; on testbed `host` that means the machine we run on, on
-        `champsim` the one that its expected configuration makes.
+    `testbed`: as in :func:`make_testbed`. `machine`: the requested machine. `default`: name that stands for "nothing
+    was asked for"; on testbed `host` that means the machine we run on, on `champsim` the one that its expected
+    configuration makes.
 
     Examples
     --------

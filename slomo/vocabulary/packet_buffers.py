@@ -55,14 +55,8 @@ def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | No
 
     Raises InvalidValueError if a share holds fewer than 32 buffers.
 
-    Parameters
-    ----------
-    machine : Machine
-        The machine type.
-    cores : int
-        Cores of a socket that network functions may use.
-    packet_size_b : int
-        Frame size [bytes].
+    `machine`: the machine type. `cores`: cores of a socket that network functions may use. `packet_size_b`: frame size
+    [bytes].
 
     Examples
     --------

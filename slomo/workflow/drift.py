@@ -95,14 +95,8 @@ def refit_models(
     Raises InvalidValueError if no measured workload has a model; ConfigurationError, with both fingerprints, if the
     runs come from another machine of the same name: use `slomo train` there.
 
-    Parameters
-    ----------
-    library : ModelLibrary or path
-        Models that no longer hold.
-    runs : ProfileDataset
-        New runs: of each workload one alone, and a few beside the synthetic competitor.
-    targets : sequence of str, optional
-        Workload keys or NF names; all that were run and have a model by default.
+    `library`: models that no longer hold. `runs`: new runs: of each workload one alone, and a few beside the synthetic
+    competitor. `targets`: workload keys or NF names; all that were run and have a model by default.
     """
     models = opened(library)
     models.require_recorded_on(runs.environment, runs.machines)

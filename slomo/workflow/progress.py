@@ -11,12 +11,7 @@ if TYPE_CHECKING:
 class ProgressBar:
     """Draw a campaign's progress; implements the protocol ``start(total) / advance(run) / finish()`` of profiling.
 
-    Parameters
-    ----------
-    what : str
-        Words before the bar.
-    drawn : bool, optional
-        Whether to draw; by default where stderr is a terminal.
+    `what`: words before the bar. `drawn`: whether to draw; by default where stderr is a terminal.
 
     Examples
     --------

@@ -24,14 +24,9 @@ _Settings = tuple[tuple[str, str], ...]
 class ResctrlBackend(ResctrlKnobs):
     """Sets masks, memory bandwidth and members of classes.
 
-    Parameters
-    ----------
-    tree : ResctrlTree, optional
-        Tree; the kernel's own if not given.
-    configuration : path
-        Where container engines keep their configuration.
-    prefix : str
-        Of the groups made. Empty: a tenant's group has the tenant's name (pqos sees groups named COS1, COS2, ...).
+    `tree`: tree; the kernel's own if not given. `configuration`: where container engines keep their configuration.
+    `prefix`: of the groups made. Empty: a tenant's group has the tenant's name (pqos sees groups named COS1, COS2,
+    ...).
 
     Examples
     --------

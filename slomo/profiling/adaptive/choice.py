@@ -20,12 +20,7 @@ APART = 0.5
 class Choice:
     """A pool of settings and their coordinates in the knob space.
 
-    Parameters
-    ----------
-    points : Design
-        Settings to choose from.
-    seed : int
-        Seed of the setting that filling starts from.
+    `points`: settings to choose from. `seed`: seed of the setting that filling starts from.
 
     Examples
     --------

@@ -16,15 +16,9 @@ from slomo.vocabulary.colocation import Colocation
 class Schedule:
     """The open runs of a plan.
 
-    Parameters
-    ----------
-    plan : ExperimentPlan
-        The plan to measure.
-    finished : iterable of ((str, int), RunRecord)
-        Co-location key and replicate of every run there is, with its record.
-    interleaved : bool
-        Measure in blocks, each in a random order of its own: the first runs of everything, then the second ones.
-        On a machine that drifts, runs in order make drift look like pressure.
+    `plan`: the plan to measure. `finished`: co-location key and replicate of every run there is, with its record.
+    `interleaved`: measure in blocks, each in a random order of its own: the first runs of everything, then the second
+    ones. On a machine that drifts, runs in order make drift look like pressure.
 
     Examples
     --------

@@ -45,12 +45,8 @@ class CampaignStore:
     Raises StoreError if the file is locked by another campaign, corrupt, of another schema version, not a store, or not
     writable.
 
-    Parameters
-    ----------
-    path : str or Path or None
-        The file, created if missing; None keeps everything in memory.
-    alone : bool
-        Let no other program read it meanwhile, which needs a file beside it: a full disk has no room for that.
+    `path`: the file, created if missing; None keeps everything in memory. `alone`: let no other program read it
+    meanwhile, which needs a file beside it: a full disk has no room for that.
 
     Examples
     --------

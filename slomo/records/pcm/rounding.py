@@ -18,14 +18,9 @@ def unrounded(
 ) -> None:
     """Replace zeros of EXEC, FREQ and IPC by values from finer columns of the same unit, if those are positive.
 
-    Parameters
-    ----------
-    values : dict of str to ndarray, shape (samples,)
-        A unit's metrics; changed in place.
-    text, columns, interval
-        The file, the unit's columns and the length of its samples (TIME in millions of ticks).
-    threads : int
-        Hardware threads that PCM averages the unit over; 0 where that is not known, then only IPC can be told.
+    `values`, shape (samples,): a unit's metrics; changed in place. `text`, `columns`, `interval`: the file, the unit's
+    columns and the length of its samples (TIME in millions of ticks). `threads`: hardware threads that PCM averages the
+    unit over; 0 where that is not known, then only IPC can be told.
     """
     counts = {name: text.values[:, columns[name][0]] for name in ("INST", "ACYC") if name in columns}
     time = interval.ticks * threads if threads else np.full(len(text.stamps), np.nan)

@@ -27,14 +27,8 @@ from slomo.workflow.acting.enforce import describe_receipts, undo_receipts
 class HostRoom:
     """Acts on the machine under the service.
 
-    Parameters
-    ----------
-    backend : Backend or None
-        Sets the host's knobs; None where the service may not.
-    receipts : Path
-        Folder of receipts.
-    pools : PoolManager or None
-        RMD's pools.
+    `backend`: sets the host's knobs; None where the service may not. `receipts`: folder of receipts. `pools`: RMD's
+    pools.
 
     Examples
     --------

@@ -72,12 +72,7 @@ class _Waiting:
 class ServiceAnswers:
     """What one library says.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models.
-    fingerprint : str
-        Names the library in every answer.
+    `fingerprint`: names the library in every answer.
     """
 
     def __init__(self, library: ModelLibrary, fingerprint: str) -> None:

@@ -45,14 +45,8 @@ KINDS = {
 def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
     """Return the page's content.
 
-    Parameters
-    ----------
-    servers : sequence of RunningServer
-        What runs where.
-    functions : list of str
-        Network functions to choose from.
-    is_kubernetes : bool
-        Whether the servers are nodes, and their tenants pods: those are placed by their scheduler.
+    `servers`: what runs where. `functions`: network functions to choose from. `is_kubernetes`: whether the servers are
+    nodes, and their tenants pods: those are placed by their scheduler.
     """
     if not servers:
         return _no_servers(is_kubernetes=is_kubernetes)

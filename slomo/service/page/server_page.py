@@ -149,14 +149,8 @@ def whatif_content(
 ) -> Markup:
     """Return the what-if page's content: broken promises, all tenants before and after, remedies.
 
-    Parameters
-    ----------
-    servers, functions : sequence of str
-        To choose from.
-    asked : tuple of str
-        Server, network function and promise [%].
-    told : OneMore, str or None
-        The effect; why it is unknown; None where nothing was asked.
+    `servers`, `functions`: to choose from. `asked`: server, network function and promise [%]. `told`: the effect; why
+    it is unknown; None where nothing was asked.
     """
     server, add, promise = asked
     form = tag(

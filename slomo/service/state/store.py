@@ -38,13 +38,8 @@ class Store:
     Raises ConfigurationError for a file that is no state, or of a newer version; StoreError if another service has it
     open for writing.
 
-    Parameters
-    ----------
-    path : Path or None
-        The file; None keeps everything in memory.
-    on_lost : callable, optional
-        Called by the writer after a transaction was lost, before waiting callers are answered: memory must then follow
-        the disk.
+    `path`: the file; None keeps everything in memory. `on_lost`: called by the writer after a transaction was lost,
+    before waiting callers are answered: memory must then follow the disk.
 
     Examples
     --------

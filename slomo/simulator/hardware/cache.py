@@ -105,12 +105,7 @@ def count_misses(lines: Ints, sets: int, ways: int) -> int:
 
     The set is ``line mod sets``, as in textbook caches and in pycachesim, so counts can be compared exactly.
 
-    Parameters
-    ----------
-    lines : ndarray of int64
-        The trace: line numbers of 0 to 2**31 - 1.
-    sets, ways : int
-        Shape of the cache, at most 32 ways.
+    `lines`: the trace: line numbers of 0 to 2**31 - 1. `sets`, `ways`: shape of the cache, at most 32 ways.
 
     Examples
     --------

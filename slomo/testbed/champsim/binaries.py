@@ -62,19 +62,10 @@ class Binary:
 def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] | None = None) -> dict[int, Binary]:
     """Return the binaries of a folder by number of cores.
 
-    Parameters
-    ----------
-    place : path, optional
-        Folder, or one configuration file; the environment variable SLOMO_CHAMPSIM if not given.
-    expected : mapping, optional
-        What differs from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``.
-
-    Raises
-    ------
-    TestbedError
-        Where nothing is named, or a binary is missing.
-    ConfigurationError
-        Where a file is no configuration, or none is the one expected: file, field, value and what was needed.
+    `place`: folder, or one configuration file; the environment variable SLOMO_CHAMPSIM if not given. `expected`: what
+    differs from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``. Raises TestbedError where nothing is
+    named, or a binary is missing; ConfigurationError where a file is no configuration, or none is the one expected:
+    file, field, value and what was needed.
     """
     named = place if place is not None else os.environ.get(VARIABLE)
     if not named:

@@ -63,10 +63,7 @@ _BRANCH_REGISTERS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 class Disassembler:
     """Reads the instructions of a static x86-64 program.
 
-    Raises
-    ------
-    MissingExtraError
-        Without capstone.
+    Raises MissingExtraError without capstone.
     """
 
     def __init__(self, program: Path) -> None:

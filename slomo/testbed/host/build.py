@@ -25,10 +25,8 @@ def slomo_nf_binary(build: str = "portable") -> Path:
 
     Raises TestbedError, with the compiler's last output, if it cannot be compiled here.
 
-    Parameters
-    ----------
-    build : {'portable', 'dpdk'}
-        Which build; the environment variables SLOMO_NF_PORTABLE and SLOMO_NF_DPDK name binaries of your own.
+    `build`, "portable" or "dpdk": which build; the environment variables SLOMO_NF_PORTABLE and SLOMO_NF_DPDK name
+    binaries of your own.
     """
     override = os.environ.get(_OVERRIDES[build])
     if override:

@@ -89,10 +89,7 @@ def _applied(knobs: Knobs, wishes: Sequence[Wish]) -> Applied:
 class ResctrlAllocator:
     """Allocates through the kernel's resctrl tree: one group per partition.
 
-    Parameters
-    ----------
-    tree : ResctrlTree, optional
-        Tree; the kernel's own if not given.
+    `tree`: tree; the kernel's own if not given.
 
     Examples
     --------
@@ -140,12 +137,7 @@ class ResctrlAllocator:
 class PqosAllocator:
     """Allocates through Intel's ``pqos``, with unused classes of service.
 
-    Parameters
-    ----------
-    command : str
-        Program.
-    operating_system : bool
-        Use resctrl (``-I``) instead of MSRs.
+    `operating_system`: use resctrl (``-I``) instead of MSRs.
 
     Examples
     --------

@@ -39,14 +39,8 @@ def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float)
 def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
     """Wait until a throughput is steady; return False if the time limit passed first.
 
-    Parameters
-    ----------
-    readings : Readings
-        What is watched.
-    steadiness : Steadiness
-        Tolerance, stretch and limit.
-    check : callable
-        Called between looks; raises where a process has ended.
+    `readings`: what is watched. `steadiness`: tolerance, stretch and limit. `check`: called between looks; raises where
+    a process has ended.
     """
     start_s = time.monotonic()
     stretch_s = steadiness.stretch_s

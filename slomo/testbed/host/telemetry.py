@@ -31,10 +31,7 @@ def socket_path(file_prefix: str) -> Path:
 class TelemetrySocket:
     """A client that connects on first use and after a failure.
 
-    Parameters
-    ----------
-    file_prefix : str
-        DPDK's `--file-prefix` of the process.
+    `file_prefix`: DPDK's `--file-prefix` of the process.
     """
 
     def __init__(self, file_prefix: str) -> None:

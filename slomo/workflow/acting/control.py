@@ -224,14 +224,7 @@ def run_control(
 
     Raises any SlomoError of the loop, after the machine's settings are restored.
 
-    Parameters
-    ----------
-    configuration : ControlConfiguration
-        What to run.
-    told : callable, optional
-        Called after each round.
-    receipts : path, optional
-        Folder of receipts.
+    `told`: called after each round. `receipts`: folder of receipts.
     """
     steps: list[Step] = []
     with control_loop(configuration, receipts) as (loop, targets):

@@ -74,14 +74,8 @@ def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend
 
     Raises the SlomoError of `slomo.enforce.undo` if one receipt is named.
 
-    Parameters
-    ----------
-    name : str or None
-        Identifier; None for all.
-    folder : path, optional
-        Folder of the journal.
-    backend : Backend, optional
-        Backend that undoes; the one that the receipt names if not given.
+    `name`: identifier; None for all. `folder`: folder of the journal. `backend`: backend that undoes; the one that the
+    receipt names if not given.
     """
     if name is not None:
         receipt = find_receipt(name, folder)

@@ -129,11 +129,6 @@ def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
     """Run the test on this machine.
 
     Raises TestbedError for more neighbours than cores, or quotas on a host without control groups.
-
-    Parameters
-    ----------
-    test : HostNoiseTest
-        What to run.
     """
     backend = CgroupBackend()
     able, why = backend.available()

@@ -48,12 +48,7 @@ _SAYINGS = (
 class PcmTool(ProgramReader):
     """Common part of PCM's tools: a CSV file that grows until SIGINT.
 
-    Parameters
-    ----------
-    command : str
-        Program.
-    interval_s : float
-        Sampling interval [s].
+    `interval_s`: sampling interval [s].
     """
 
     name = "pcm"
@@ -136,12 +131,7 @@ class PcmTool(ProgramReader):
 class PcmReader(PcmTool):
     """Reads ``pcm -csv``: all metrics of the vocabulary that this processor supports, per core and per socket.
 
-    Parameters
-    ----------
-    command : str, optional
-        Program; ``pcm``, or ``pcm.x`` where only that is there.
-    interval_s : float
-        Sampling interval [s].
+    `command`: program; ``pcm``, or ``pcm.x`` where only that is there. `interval_s`: sampling interval [s].
 
     Examples
     --------

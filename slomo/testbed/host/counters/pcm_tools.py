@@ -39,12 +39,7 @@ class PcmPcieReader(PcmTool):
 
     The tool multiplexes its events over the interval, which is therefore one second.
 
-    Parameters
-    ----------
-    command : str, optional
-        Program.
-    interval_s : float
-        Sampling interval [s].
+    `interval_s`: sampling interval [s].
 
     Examples
     --------

@@ -36,14 +36,8 @@ Cell = tuple[str, str]
 class PerfReader(ProgramReader):
     """Runs ``perf stat -j -a -A`` until stopped.
 
-    Parameters
-    ----------
-    command : str
-        Program.
-    vendor : str, optional
-        ``"intel"`` or ``"amd"``: what cache events mean; read from this machine if not given.
-    devices : path
-        Where the kernel lists its PMUs.
+    `vendor`: ``"intel"`` or ``"amd"``: what cache events mean; read from this machine if not given. `devices`: where
+    the kernel lists its PMUs.
 
     Examples
     --------

@@ -30,12 +30,8 @@ Counts = Mapping[str, Mapping[int, int | None]]
 class ResctrlReader:
     """Reads L3OCC, LMB and RMB from monitoring groups.
 
-    Parameters
-    ----------
-    tree : ResctrlTree, optional
-        Tree; the kernel's own if not given.
-    socket_of_domain : callable, optional
-        Socket of a last-level cache; from sysfs if not given.
+    `tree`: tree; the kernel's own if not given. `socket_of_domain`: socket of a last-level cache; from sysfs if not
+    given.
 
     Examples
     --------

@@ -27,14 +27,8 @@ Field = tuple[Any, str]
 def machine_of(system: System, curve: MemoryCurve | None, name: str = "this-host") -> tuple[Machine, Mapping[str, str]]:
     """Return this host, and the source of each field.
 
-    Parameters
-    ----------
-    system : System
-        Host's files.
-    curve : MemoryCurve or None
-        Measured; without it, latencies and bandwidth are typical ones.
-    name : str
-        Of the machine.
+    `system`: host's files. `curve`: measured; without it, latencies and bandwidth are typical ones. `name`: of the
+    machine.
     """
     plain = this_machine(name)
     table: dict[str, Field] = {

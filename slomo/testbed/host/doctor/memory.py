@@ -61,14 +61,8 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
 
     Raises TestbedError if the shipped competitor cannot be built or does not run.
 
-    Parameters
-    ----------
-    cores : sequence of int
-        CPUs; the first one chases, those of its socket stream together.
-    l2_mib : float
-        Private cache of one core [MiB].
-    stated_llc_mib : float or None
-        Size of the last-level cache according to the kernel [MiB].
+    `cores`: CPUs; the first one chases, those of its socket stream together. `l2_mib`: private cache of one core [MiB].
+    `stated_llc_mib`: size of the last-level cache according to the kernel [MiB].
     """
     affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))

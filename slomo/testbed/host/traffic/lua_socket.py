@@ -23,14 +23,7 @@ class LuaSocket:
 
     Raises TestbedError if no process listens there.
 
-    Parameters
-    ----------
-    host : str
-        Where Pktgen runs.
-    port : int
-        Its port.
-    limit_s : float
-        How long an answer may take [s].
+    `host`: where Pktgen runs. `port`: its port. `limit_s`: how long an answer may take [s].
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 22022, limit_s: float = 5.0) -> None:

@@ -32,14 +32,8 @@ def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
 
     Raises InvalidValueError for more flows than fit into a capture.
 
-    Parameters
-    ----------
-    traffic : Traffic
-        Size, flows and their distribution; one frame per flow where uniform, drawn from the flows where Zipf.
-    path : Path
-        File to write.
-    seed : int
-        Of addresses, ports, payload and draws.
+    `traffic`: size, flows and their distribution; one frame per flow where uniform, drawn from the flows where Zipf.
+    `path`: file to write. `seed`: of addresses, ports, payload and draws.
 
     Examples
     --------
