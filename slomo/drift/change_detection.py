@@ -48,7 +48,7 @@ def average_run_length(threshold: float, reference: float = REFERENCE, shift: fl
 
 
 @functools.cache
-def alarm_threshold(run_length: float, reference: float = REFERENCE) -> float:
+def alarm_threshold(run_length: float) -> float:
     """Return the threshold with `run_length` observations between false alarms on average.
 
     Raises InvalidValueError for a run length below 5 or above ten million.
@@ -63,7 +63,7 @@ def alarm_threshold(run_length: float, reference: float = REFERENCE) -> float:
     low, high = 1e-3, 40.0
     for _ in range(50):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if average_run_length(middle, reference) < run_length else (low, middle)
+        low, high = (middle, high) if average_run_length(middle) < run_length else (low, middle)
     return 0.5 * (low + high)
 
 

@@ -42,7 +42,7 @@ def require_free(
         _require_compatible(plan, wishes, backend, other)
 
 
-def require_unprotected(tenant: str, pid: int, processes: Path = Path("/proc")) -> None:
+def require_unprotected(tenant: str, pid: int) -> None:
     """Raise if a process must not be touched.
 
     The InvalidValueError gives the reason.
@@ -54,7 +54,7 @@ def require_unprotected(tenant: str, pid: int, processes: Path = Path("/proc")) 
     slomo.errors.InvalidValueError: tenant 'a': process 1 starts and ends all others and must not be touched
     hint: name the tenant's own processes
     """
-    if why := protection(pid, processes):
+    if why := protection(pid):
         raise InvalidValueError(
             f"tenant '{tenant}': process {pid} {why} and must not be touched", hint="name the tenant's own processes"
         )

@@ -13,11 +13,12 @@ from slomo.host.marker import RunMark
 _GONE_S = 5.0
 
 
-def place_of_groups(processes: Path = Path("/proc/self")) -> Path | None:
+def place_of_groups() -> Path | None:
     """Return the folder of this process's own version-2 group; None if none is mounted."""
+    own_process = Path("/proc/self")
     try:
-        mounts = [line.split() for line in (processes / "mounts").read_text(encoding="utf-8").splitlines()]
-        groups = (processes / "cgroup").read_text(encoding="utf-8").splitlines()
+        mounts = [line.split() for line in (own_process / "mounts").read_text(encoding="utf-8").splitlines()]
+        groups = (own_process / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     mounted = next((words[1] for words in mounts if words[2] == "cgroup2"), None)

@@ -64,8 +64,7 @@ class RunningTool:
 
     Raises TestbedError if the command does not exist or may not be run.
 
-    `words`: command; never a shell line. `environment`: variables added to this process's own. `directory`: where it
-    starts.
+    `words`: command; never a shell line.
 
     Examples
     --------
@@ -76,20 +75,13 @@ class RunningTool:
     False
     """
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        *,
-        environment: Mapping[str, str] | None = None,
-        directory: str | Path | None = None,
-    ) -> None:
+    def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
         self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._sizes = {"stdout": 0, "stderr": 0}
         self._lock = threading.Lock()
         self._finished: Finished | None = None
-        variables = {**os.environ, "LC_ALL": "C", **(environment or {}), VARIABLE: new_mark().text}
-        self._process = self._start(variables, directory)
+        self._process = self._start({**os.environ, "LC_ALL": "C", VARIABLE: new_mark().text})
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._drains = [
@@ -97,7 +89,7 @@ class RunningTool:
             Drain(self._process.stderr, [lambda _, line: self._keep("stderr", line)]),
         ]
 
-    def _start(self, variables: Mapping[str, str], directory: str | Path | None) -> subprocess.Popen[bytes]:
+    def _start(self, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 self.words,
@@ -105,7 +97,6 @@ class RunningTool:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=variables,
-                cwd=directory,
                 start_new_session=True,
             )
         except FileNotFoundError:

@@ -97,7 +97,7 @@ def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:
     return rows
 
 
-def demo_requests(names: list[str], seed: int = 7) -> list[dict[str, Any]]:
+def demo_requests(names: list[str]) -> list[dict[str, Any]]:
     """Return requests for some network functions, with promises of 55 to 95 % of solo throughput.
 
     Examples
@@ -105,7 +105,7 @@ def demo_requests(names: list[str], seed: int = 7) -> list[dict[str, Any]]:
     >>> demo_requests(["lpm"])[0]["id"]
     'lpm-1'
     """
-    dice = random.Random(seed)  # noqa: S311 - a demonstration
+    dice = random.Random(7)  # noqa: S311 - a demonstration
     rows: list[dict[str, Any]] = []
     for number in range(REQUESTS):
         name = dice.choice(names)

@@ -14,6 +14,7 @@ from slomo.control.pools.request import PoolRequest
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.library import ModelLibrary
+from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.feasibility.port import behind_port
@@ -176,6 +177,17 @@ def test_placement_says_what_a_server_does_at_any_load_behind_any_port(library: 
     loaded = behind_port(Host(MACHINE, 8, 11, port_gbps=port), keys, estimates)
     rates = estimates.rates(MACHINE, [tuple(loaded[key] for key in keys)])[0]
     assert [rates[loaded[key]][0] for key in keys] == [tenant.throughput_mpps for tenant in whole.tenants]
+
+
+@given(servers())
+@settings(max_examples=15, deadline=None)
+def test_a_node_of_chains_serves_what_a_server_does(library: ModelLibrary, server: Server) -> None:
+    """The stages of chains on a node are tenants, each offered its chain's rate."""
+    mix = [item.offered(item.traffic.offered_mpps or 20.0) for item in server.mix]
+    stages = tuple((item.saturated.key, item.traffic.offered_mpps or 0.0) for item in mix)
+    whole = solve_server(library, mix, MACHINE)
+    (rates,) = node_rates(ThroughputEstimates(library), MACHINE)([(0, stages)])
+    assert rates == [tenant.throughput_mpps for tenant in whole.tenants]
 
 
 def test_what_was_not_profiled_over_ways_is_unsupported_at_every_door(library: ModelLibrary, service: Any) -> None:

@@ -88,7 +88,7 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """
     size_b, load = _between(_PACKET_B, place[0]), _evenly(_PORT_LOAD, place[1])
     instances = _instances(place[-1], most, load * _wire_gbps(machine) / machine.nic_gbps)
-    rate = load * _most_mpps(machine, size_b) / instances
+    rate = load * mpps_of_gbps(_wire_gbps(machine), size_b) / instances
     settings = {
         "packet_size_b": round(size_b),
         "packet_buffers": round(_between(_BUFFERS, place[2])),
@@ -119,11 +119,6 @@ def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     carried_b = 1e3 * _wire_gbps(machine) / (8.0 * rate * instances) - WIRE_OVERHEAD_B
     size_b = max(min(_between(_PACKET_B, place[3]), carried_b), _PACKET_B[0])
     return _pressure({**settings, "packet_size_b": round(size_b), "rate_mpps": rate}, instances)
-
-
-def _most_mpps(machine: Machine, size_b: float) -> float:
-    """Return all ports' packet rate for a packet size [Mpps]."""
-    return mpps_of_gbps(_wire_gbps(machine), size_b)
 
 
 def _wire_gbps(machine: Machine) -> float:

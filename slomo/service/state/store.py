@@ -38,8 +38,7 @@ class Store:
     Raises ConfigurationError for a file that is no state, or of a newer version; StoreError if another service has it
     open for writing.
 
-    `path`: the file; None keeps everything in memory. `on_lost`: called by the writer after a transaction was lost,
-    before waiting callers are answered: memory must then follow the disk.
+    `path`: the file; None keeps everything in memory.
 
     Examples
     --------
@@ -49,9 +48,11 @@ class Store:
     >>> store.close()
     """
 
-    def __init__(self, path: Path | None, on_lost: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.on_lost = on_lost or (lambda: None)
+        #: Called by the writer after a transaction was lost, before waiting callers are answered: memory must then
+        #: follow the disk.
+        self.on_lost: Callable[[], None] = lambda: None
         self._name = "file:slomo-state?mode=memory" if path is None else str(path)
         self._waiting: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
         self._readers = threading.local()

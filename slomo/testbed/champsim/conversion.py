@@ -255,12 +255,12 @@ def lines_of(records: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.int6
     return both[owner, slot] // np.uint64(_LINE_B), owner
 
 
-def working_set(records: NDArray[Any], windows: int = 6) -> list[tuple[int, float]]:
-    """Return the mean number of different lines in windows of this many records (Denning, CACM 1968)."""
+def working_set(records: NDArray[Any]) -> list[tuple[int, float]]:
+    """Return the mean number of different lines in six windows of so many records (Denning, CACM 1968)."""
     lines, owner = lines_of(records)
     curve, length = [(0, 0.0)], 256
     while length < len(records):
-        starts = np.linspace(0, len(records) - length, windows).astype(np.int64)
+        starts = np.linspace(0, len(records) - length, 6).astype(np.int64)
         counts = []
         for start in starts:
             first, last = np.searchsorted(owner, (start, start + length))

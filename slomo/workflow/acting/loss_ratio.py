@@ -10,6 +10,9 @@ from typing import Any
 
 from slomo.errors import TestbedError
 
+#: Longest search [s].
+_LONGEST_S = 3600.0
+
 
 def search_throughput(
     trial: Callable[[float, float], float],
@@ -18,7 +21,6 @@ def search_throughput(
     least_pps: float,
     most_pps: float,
     trial_s: float = 1.0,
-    limit_s: float = 3600.0,
 ) -> tuple[float, float]:
     """Return the highest load with at most this loss, and the lowest with more [packets/s], 1 % apart.
 
@@ -32,8 +34,8 @@ def search_throughput(
         Share that may be lost, 0 for RFC 2544's throughput.
     least_pps, most_pps : float
         Loads to search between [packets/s].
-    trial_s, limit_s : float
-        Length of a trial, and of the search [s].
+    trial_s : float
+        Length of a trial [s].
     """
     try:
         mlr: Any = importlib.import_module("MLRsearch")
@@ -64,7 +66,7 @@ def search_throughput(
     config = mlr.Config()
     config.goals = [goal]
     config.min_load, config.max_load = least_pps, most_pps
-    config.warmup_duration, config.search_duration_max = 0.0, limit_s
+    config.warmup_duration, config.search_duration_max = 0.0, _LONGEST_S
     try:
         result = mlr.MultipleLossRatioSearch(config).search(Measurer(), lambda _: None)[goal]
     except RuntimeError:  # it has no lower bound

@@ -59,9 +59,9 @@ class Diagnosis:
         }
 
 
-def this_system(root: Path = Path("/")) -> System:
+def this_system() -> System:
     """Return this host for the checks."""
-    return System(root, available_cores(), version_of)
+    return System(Path("/"), available_cores(), version_of)
 
 
 def diagnose(
