@@ -13,23 +13,16 @@ from slomo.models.nf_model import NFModel
 
 @dataclass(frozen=True, eq=False)
 class MixRows:
-    """Mixes of one machine whose tenants all have models.
+    """Mixes of one machine whose tenants all have models."""
 
-    Attributes
-    ----------
-    target : ndarray of int, shape (n,)
-        Index of the target's model.
-    members : ndarray of int, shape (n, places)
-        Indices of the competitors' models, -1 for an empty place.
-    mpps : ndarray, shape (n,)
-        Measured throughput.
-    offered_mpps : ndarray, shape (n, 1 + places), optional
-        Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default.
-    """
-
+    #: Index of the target's model, shape (n,).
     target: NDArray[np.int64]
+    #: Indices of the competitors' models, -1 for an empty place, shape (n, places).
     members: NDArray[np.int64]
+    #: Measured throughput, shape (n,).
     mpps: Floats
+    #: Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default, shape (n, 1 +
+    #: places).
     offered_mpps: Floats | None = None
 
     def saturated(self) -> "MixRows":

@@ -33,20 +33,13 @@ _SETTLED_WAYS = 0.05
 
 @dataclass(frozen=True)
 class CoreSeat:
-    """A tenant's core, and its memory node.
+    """A tenant's core, and its memory node."""
 
-    Attributes
-    ----------
-    core : int or None
-        Number of a core, shared by all that name the same; None is a core of its own.
-    weight : float
-        CPU weight on it.
-    remote_ns : float
-        What its memory's being on another node adds to the latency [ns]; 0 is its own node.
-    """
-
+    #: Number of a core, shared by all that name the same; None is a core of its own.
     core: int | None = None
+    #: CPU weight on it.
     weight: float = 1.0
+    #: What its memory's being on another node adds to the latency [ns]; 0 is its own node.
     remote_ns: float = 0.0
 
 
@@ -85,32 +78,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Parted:
-    """Throughputs of the tenants of a partitioned socket.
+    """Throughputs of the tenants of a partitioned socket."""
 
-    Attributes
-    ----------
-    throughput_mpps : tuple of float
-        By tenant.
-    capacity_mpps : tuple of float
-        What each could do beside the others, were it offered more.
-    ways : tuple of float
-        Cache ways that each holds.
-    shares : tuple of float
-        Of a core that each has.
-    latency_ns : tuple of float
-        Of the memory that each uses, without the way to another node.
-    traffic_gb_s : float
-        Of all.
-    settled : bool
-        Whether the rounds came to rest.
-    """
-
+    #: By tenant.
     throughput_mpps: tuple[float, ...]
+    #: What each could do beside the others, were it offered more.
     capacity_mpps: tuple[float, ...]
+    #: Cache ways that each holds.
     ways: tuple[float, ...]
+    #: Of a core that each has.
     shares: tuple[float, ...]
+    #: Of the memory that each uses, without the way to another node.
     latency_ns: tuple[float, ...]
+    #: Of all.
     traffic_gb_s: float
+    #: Whether the rounds came to rest.
     settled: bool = True
 
     def only(self, order: Sequence[int]) -> "Parted":

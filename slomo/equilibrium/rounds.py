@@ -31,17 +31,11 @@ _PER_SERVER = ("status", "pace", "waiting", "speed", "mpps")
 
 @dataclass(frozen=True, eq=False)
 class PartLoad:
-    """Answers of NFs below saturation, by place; arrays as in :class:`Servers`.
+    """Answers of NFs below saturation, by place; arrays as in :class:`Servers`."""
 
-    Attributes
-    ----------
-    known : ndarray of bool, shape (servers, places, 1)
-        Whether the NF was profiled at part load.
-    scale, limit, weight, low, high : ndarray
-        As in :class:`Servers`; of pressures that are rates over what it serves, as a share of the most it ever served.
-    """
-
+    #: Whether the NF was profiled at part load, shape (servers, places, 1).
     known: NDArray[np.bool_]
+    #: As in :class:`Servers`; of pressures that are rates over what it serves, as a share of the most it ever served.
     scale: Floats
     limit: Floats
     weight: Floats
@@ -103,29 +97,20 @@ class Servers:
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """Where the rounds ended.
+    """Where the rounds ended."""
 
-    Attributes
-    ----------
-    vectors : ndarray, shape (2, servers, places, pressures)
-        Everybody's vector, and what each feels from the others.
-    status : ndarray, shape (servers, 4)
-        Whether it converged, rounds taken, ratio of the last two steps, last step.
-    pace : ndarray, shape (servers, places)
-        As in :class:`Servers`.
-    waiting : ndarray, shape (servers,)
-        How many times that of a channel just full the memory's latency is; 1 where it is not full.
-    speed : ndarray, shape (servers, places)
-        Smooth speed under that pressure [Mpps]; 0 at an empty place.
-    mpps : ndarray, shape (servers, places)
-        Throughput that the models give under that pressure [Mpps]; NaN where they have not been asked.
-    """
-
+    #: Everybody's vector, and what each feels from the others, shape (2, servers, places, pressures).
     vectors: Floats
+    #: Whether it converged, rounds taken, ratio of the last two steps, last step, shape (servers, 4).
     status: Floats
+    #: As in :class:`Servers`, shape (servers, places).
     pace: Floats
+    #: How many times that of a channel just full the memory's latency is; 1 where it is not full, shape (servers,).
     waiting: Floats
+    #: Smooth speed under that pressure [Mpps]; 0 at an empty place, shape (servers, places).
     speed: Floats
+    #: Throughput that the models give under that pressure [Mpps]; NaN where they have not been asked, shape (servers,
+    #: places).
     mpps: Floats
 
     @classmethod

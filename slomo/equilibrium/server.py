@@ -41,50 +41,34 @@ _PER_PLACE = ("pressure", "load", "throughput_mpps", "low_mpps", "high_mpps")
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Values of converged servers from which the vectors of their NFs follow.
+    """Values of converged servers from which the vectors of their NFs follow."""
 
-    Attributes
-    ----------
-    pressure : ndarray, shape (servers, places, pressures)
-        Pressure of the others on each NF.
-    load : ndarray, shape (servers, places)
-        Share of its possible throughput that an NF serves; 1 where it is saturated.
-    waiting : ndarray, shape (servers,)
-        How many times that of a channel just full the memory's latency is; 1 where it is not full. Part of `pressure`.
-    """
-
+    #: Pressure of the others on each NF, shape (servers, places, pressures).
     pressure: Floats
+    #: Share of its possible throughput that an NF serves; 1 where it is saturated, shape (servers, places).
     load: Floats
+    #: How many times that of a channel just full the memory's latency is; 1 where it is not full. Part of `pressure`,
+    #: shape (servers,).
     waiting: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Joint(FixedPoints):
-    """Fixed points of many servers; an empty place holds 0.
+    """Fixed points of many servers; an empty place holds 0."""
 
-    Attributes
-    ----------
-    throughput_mpps, low_mpps, high_mpps : ndarray, shape (servers, places)
-        Served throughput, and the ends of its interval [Mpps].
-    converged : ndarray of bool, shape (servers,)
-        Whether the rounds converged.
-    rounds : ndarray of int, shape (servers,)
-        Rounds taken.
-    ratio : ndarray, shape (servers,)
-        Size of the last step over that of the step before.
-    bound : ndarray, shape (servers,)
-        Bound on what is left, as a share of `slomo.equilibrium.rounds.Servers.reference`.
-    proven : ndarray of bool, shape (servers,)
-        Whether the bound is proven, or estimated from the last two steps.
-    """
-
+    #: Served throughput, and the ends of its interval [Mpps], shape (servers, places).
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
+    #: Whether the rounds converged, shape (servers,).
     converged: NDArray[np.bool_]
+    #: Rounds taken, shape (servers,).
     rounds: NDArray[np.int64]
+    #: Size of the last step over that of the step before, shape (servers,).
     ratio: Floats
+    #: Bound on what is left, as a share of `slomo.equilibrium.rounds.Servers.reference`, shape (servers,).
     bound: Floats
+    #: Whether the bound is proven, or estimated from the last two steps, shape (servers,).
     proven: NDArray[np.bool_]
 
 

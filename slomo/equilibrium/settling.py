@@ -63,23 +63,15 @@ class ServerGroup:
 
 @dataclass(frozen=True, eq=False)
 class ResponseTable:
-    """Distinct NFs, arranged for the rounds.
+    """Distinct NFs, arranged for the rounds."""
 
-    Attributes
-    ----------
-    models : tuple of NFModel
-        One per NF.
-    responses : tuple of ServerResponse
-        Theirs.
-    table : Tables
-        The same as arrays.
-    socket : SharedSocket
-        The socket that they share.
-    """
-
+    #: One per NF.
     models: tuple[NFModel, ...]
+    #: Theirs.
     responses: tuple[ServerResponse, ...]
+    #: The same as arrays.
     table: Tables
+    #: The socket that they share.
     socket: SharedSocket
 
     @cached_property

@@ -162,26 +162,17 @@ def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: 
 
 @dataclass(frozen=True, eq=False)
 class SharedSocket:
-    """Shared resources of NFs that the rounds need.
+    """Shared resources of NFs that the rounds need."""
 
-    Attributes
-    ----------
-    caps : ndarray, shape (pressures,)
-        Capacity of the machine for each.
-    rates : ndarray of bool, shape (pressures,)
-        Pressures that scale with served packets.
-    held : int or None
-        Column of the cache's occupancy.
-    channel : int or None
-        Column of the memory channel's traffic, where the machine's is known.
-    capacities : Capacities or None
-        The same by metric.
-    """
-
+    #: Capacity of the machine for each, shape (pressures,).
     caps: Floats
+    #: Pressures that scale with served packets, shape (pressures,).
     rates: NDArray[np.bool_]
+    #: Column of the cache's occupancy.
     held: int | None
+    #: Column of the memory channel's traffic, where the machine's is known.
     channel: int | None
+    #: The same by metric.
     capacities: Capacities | None
 
 

@@ -149,12 +149,14 @@ class Predictor:
         MissingMetricError
             Where the vector lacks a metric the model reads.
         """
-        subject, given = self._find(target).model, MetricVector(vector)
+        subject, competition = self._find(target).model, MetricVector(vector)
         how = self._how(coverage, explain=explain)
-        inputs = subject.inputs(how.model, given, traffic)[0].tolist()
+        inputs = subject.inputs(how.model, competition, traffic)[0].tolist()
         row = dict(zip(subject.model(how.model).feature_names, inputs, strict=True))
-        seen = {**subject.traffic, **given, **row}
-        prediction = read(Case(subject, (), how), row, seen, Composition(given, dict.fromkeys(given, "given")))
+        seen = {**subject.traffic, **competition, **row}
+        prediction = read(
+            Case(subject, (), how), row, seen, Composition(competition, dict.fromkeys(competition, "given"))
+        )
         if strict:
             require_supported(prediction)
         return prediction

@@ -154,14 +154,14 @@ class TenantModels:
         if possible_mpps is None and sum([each.wanted_gbps for each in self.tenants]) < (1.0 - 1e-9) * gbps:
             return self  # the ports carry all demand
         possible = possible_mpps or [each.model.solo_mpps for each in self.tenants]
-        wanted = [
+        demand_mpps = [
             most if each.offered_mpps is None else min(most, each.offered_mpps) if possible_mpps else each.offered_mpps
             for each, most in zip(self.tenants, possible, strict=True)
         ]
         frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
         server = self
-        for number, share in enumerate(port_shares_mpps(frames, wanted, gbps)):
-            if share < wanted[number]:
+        for number, share in enumerate(port_shares_mpps(frames, demand_mpps, gbps)):
+            if share < demand_mpps[number]:
                 server = server.at_load(number, share)
         return server
 

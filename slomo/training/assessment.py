@@ -23,26 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Assessment:
-    """Held-out accuracy of one NF's model; all errors are shares of solo throughput, 0.02 for 2 %.
+    """Held-out accuracy of one NF's model; all errors are shares of solo throughput, 0.02 for 2 %."""
 
-    Attributes
-    ----------
-    rows : int
-        Settings judged.
-    error : float
-        Mean absolute held-out error.
-    uncertainty : float
-        Standard error of that mean.
-    half_width : float
-        Median half width of the intervals.
-    coverage : float
-        Nominal coverage of the intervals, 0 to 1.
-    """
-
+    #: Settings judged.
     rows: int
+    #: Mean absolute held-out error.
     error: float
+    #: Standard error of that mean.
     uncertainty: float
+    #: Median half width of the intervals.
     half_width: float
+    #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
 
     def to_dict(self) -> dict[str, float]:

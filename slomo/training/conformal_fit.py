@@ -46,25 +46,17 @@ _FOLDS = 10
 
 @dataclass(frozen=True, eq=False)
 class HeldOutMixes:
-    """Predictions of mixes to which nothing was fitted.
+    """Predictions of mixes to which nothing was fitted."""
 
-    Attributes
-    ----------
-    measured_mpps, predicted_mpps, solo_mpps : ndarray, shape (n,)
-        Throughput of each row; NaN where there is no prediction.
-    owner : ndarray of int, shape (n,)
-        Number of each row's NF.
-    kind : ndarray of int, shape (n,)
-        Kind of its neighbourhood.
-    run : ndarray of int, shape (n,)
-        Rows of one run, or of equal runs, share a number.
-    """
-
+    #: Throughput of each row; NaN where there is no prediction, shape (n,).
     measured_mpps: Floats
     predicted_mpps: Floats
     solo_mpps: Floats
+    #: Number of each row's NF, shape (n,).
     owner: NDArray[np.int64]
+    #: Kind of its neighbourhood, shape (n,).
     kind: NDArray[np.int64]
+    #: Rows of one run, or of equal runs, share a number, shape (n,).
     run: NDArray[np.int64]
 
     def predicted(self) -> "HeldOutMixes":

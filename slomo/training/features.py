@@ -41,79 +41,55 @@ SERVED = 0.985
 
 @dataclass(frozen=True, eq=False)
 class PartLoadRows:
-    """Runs under pressure in which the NF was offered less than it could serve.
+    """Runs under pressure in which the NF was offered less than it could serve."""
 
-    Attributes
-    ----------
-    mpps : ndarray, shape (n,)
-        Served throughput [Mpps].
-    offered_mpps : ndarray, shape (n,)
-        What it was offered; NaN where full ports bounded it.
-    own, beside : ndarray
-        As :class:`Subject` has them.
-    """
-
+    #: Served throughput [Mpps], shape (n,).
     mpps: Floats
+    #: What it was offered; NaN where full ports bounded it, shape (n,).
     offered_mpps: Floats
+    #: As :class:`Subject` has them.
     own: Floats
     beside: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """All training rows of one NF on one machine.
+    """All training rows of one NF on one machine."""
 
-    Attributes
-    ----------
-    workload, machine, solo_mpps, solo_source
-        What it is, and its solo throughput [Mpps] with where that comes from.
-    names : tuple of str
-        Features measured: metrics of the competition, then ``traffic.*``.
-    vectors : ndarray, shape (n, len(names))
-        Competition per row; NaN where not reported.
-    mpps : ndarray, shape (n,)
-        Throughput.
-    groups : ndarray of int, shape (n,)
-        Rows of one competitor configuration share a number; cross-validation never splits them.
-    own_names, own
-        The NF's own core-level metrics and their values, shape (n, len(own_names)).
-    beside_names, beside
-        Metrics of the competition measured beside the NF and their values, shape (n, len(beside_names)); none for
-        tables measured elsewhere.
-    counts : ndarray of int, shape (n,)
-        Competitors per row.
-    traffic : dict of str to float
-        Traffic features that stand for :attr:`workload`.
-    variance : ndarray, shape (n,), optional
-        Relative variance of each row's throughput; None where replicates do not tell (`slomo.training.noise`).
-    replicates : float
-        Median number of runs per row.
-    part_load : PartLoadRows, optional
-        Its runs at part load.
-    imported : bool
-        Whether it is a table measured elsewhere: every row stands for itself, columns may have any shape.
-    left_out : mapping of str to str
-        Columns that no model reads, and why.
-    """
-
+    #: What it is, and its solo throughput [Mpps] with where that comes from.
     workload: Workload
     machine: str
     solo_mpps: float
     solo_source: str
+    #: Features measured: metrics of the competition, then ``traffic.*``.
     names: tuple[str, ...]
+    #: Competition per row; NaN where not reported, shape (n, len(names).
     vectors: Floats
+    #: Throughput, shape (n,).
     mpps: Floats
+    #: Rows of one competitor configuration share a number; cross-validation never splits them, shape (n,).
     groups: NDArray[np.int64]
+    #: The NF's own core-level metrics and their values, shape (n, len(own_names)).
     own_names: tuple[str, ...]
     own: Floats
+    #: Metrics of the competition measured beside the NF and their values, shape (n, len(beside_names)); none for tables
+    #: measured elsewhere.
     beside_names: tuple[str, ...]
     beside: Floats
+    #: Competitors per row, shape (n,).
     counts: NDArray[np.int64]
+    #: Traffic features that stand for :attr:`workload`.
     traffic: dict[str, float]
+    #: Relative variance of each row's throughput; None where replicates do not tell (`slomo.training.noise`), shape
+    #: (n,).
     variance: Floats | None = None
+    #: Median number of runs per row.
     replicates: float = 1.0
+    #: Its runs at part load.
     part_load: PartLoadRows | None = None
+    #: Whether it is a table measured elsewhere: every row stands for itself, columns may have any shape.
     imported: bool = False
+    #: Columns that no model reads, and why.
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -21,11 +21,6 @@ MEMBERS = 8
 class Committee:
     """Fitted members.
 
-    Attributes
-    ----------
-    members : sequence of estimators
-        Each predicts the response from inputs of shape ``(n, features)``.
-
     Examples
     --------
     >>> pressure = np.array([[0.0], [1.0], [2.0], [8.0], [9.0]])
@@ -34,6 +29,7 @@ class Committee:
     (2,)
     """
 
+    #: Each predicts the response from inputs of shape ``(n, features)``.
     members: Sequence[Any]
 
     def spread(self, inputs: Floats) -> Floats:
