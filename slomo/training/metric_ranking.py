@@ -20,6 +20,7 @@ from slomo.models.functions.regression import ridge
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import half_saturation
+from slomo.vocabulary.metrics import METRICS
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -98,6 +99,27 @@ def rank_metrics(dataset: "ProfileDataset", targets: Sequence[str] | None = None
         before = errors[order[0]]
     without = {name: judge.error(tuple(other for other in names if other != name)) for name in names}
     return tuple(RankedMetric(name, alone[name], *steps[name], without[name]) for name in taken)
+
+
+def unranked_metrics(dataset: "ProfileDataset", ranked: Sequence[RankedMetric]) -> dict[str, str]:
+    """Return why each of the dataset's metrics of the competition that has values has no rank.
+
+    Parameters
+    ----------
+    dataset : ProfileDataset
+        The dataset that was ranked.
+    ranked : sequence of RankedMetric
+        Its ranking.
+    """
+    rows = dataset.frame[dataset.frame["plan"].isin(["pressure", "imported"])]
+    placed, why = {item.name for item in ranked}, {}
+    for name in METRICS:
+        column = f"competition.{name}"
+        if name in placed or column not in rows or not (share := float(rows[column].notna().mean())):
+            continue
+        missing = f"reported in {100 * share:.0f} % of the rows, needed in all beside competitors"
+        why[name] = missing if share < 1.0 else f"{rows[column].iloc[0]:g} in every row"
+    return why
 
 
 def _everywhere(name: str, measured: Sequence[Subject]) -> bool:

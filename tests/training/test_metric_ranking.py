@@ -1,13 +1,14 @@
 """Metrics are ranked by what they say of throughput that was not fitted."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from slomo.errors import MissingMetricError
 from slomo.records.dataset import ProfileDataset
-from slomo.training.metric_ranking import rank_metrics
+from slomo.training.metric_ranking import rank_metrics, unranked_metrics
 
 
 def test_what_throughput_follows_comes_first(toy_profile) -> None:
@@ -28,6 +29,17 @@ def test_what_throughput_follows_comes_first(toy_profile) -> None:
     assert sorted(item.place for item in ranked) == list(range(1, len(ranked) + 1))
     for one, other in itertools.pairwise(ranked[:7]):
         assert one.error - other.error == pytest.approx(other.gain)
+
+
+def test_a_metric_without_a_rank_says_why(toy_profile) -> None:
+    """One that is the same in every row, and one that some rows lack, are named with the reason."""
+    frame = toy_profile.frame.copy()
+    frame["competition.UPI"] = 0.0
+    frame["competition.LLCMISSLAT"] = np.where(np.arange(len(frame)) % 2, 90.0, np.nan)
+    why = unranked_metrics(ProfileDataset(frame, toy_profile.environment), ())
+
+    assert why["UPI"] == "0 in every row"
+    assert re.fullmatch(r"reported in \d\d % of the rows, needed in all beside competitors", why["LLCMISSLAT"])
 
 
 def test_too_few_rows_tell_nothing(toy_profile) -> None:

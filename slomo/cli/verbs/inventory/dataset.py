@@ -129,7 +129,7 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
     from dataclasses import asdict
 
     from slomo.records.catalog import find_dataset
-    from slomo.training.metric_ranking import rank_metrics
+    from slomo.training.metric_ranking import rank_metrics, unranked_metrics
 
     loaded = find_dataset(dataset)
     keys = [key for name in targets for key in loaded.select(target=name).profiled_targets]
@@ -139,6 +139,8 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
         return
     rows = [(item.place, item.name, item.alone, item.error, item.gain, item.without) for item in ranked]
     emit_table(("", "metric", "alone [%]", "with those above [%]", "adds [%]", "without it [%]"), rows)
+    for name, why in unranked_metrics(loaded, ranked).items():
+        note(f"{name} has no rank: {why}")
 
 
 @command.command("screen")
