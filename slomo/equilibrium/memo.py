@@ -25,7 +25,7 @@ class JointMemo:
     ----------
     models : sequence of NFModel
         The distinct NFs, all with a `response`; members are indices into them.
-    coverage, window_s
+    coverage
         Of the intervals, as in `slomo.equilibrium.server.solve_joint`.
     most : int
         Servers kept, at least 1; where there would be more, all are forgotten but those just asked about.
@@ -36,13 +36,11 @@ class JointMemo:
     0
     """
 
-    def __init__(
-        self, models: Sequence[NFModel], *, coverage: float = 0.9, window_s: float | None = None, most: int = 500_000
-    ) -> None:
+    def __init__(self, models: Sequence[NFModel], *, coverage: float = 0.9, most: int = 500_000) -> None:
         if most < 1:
             raise InvalidValueError(f"a memo of {most} servers, needed at least 1", hint="500 000 take about 100 MB")
         self.models = tuple(models)
-        self.coverage, self.window_s, self.most = coverage, window_s, most
+        self.coverage, self.most = coverage, most
         self._rank = ranks(self.models)
         self._kept: dict[int, _Kept] = {}
         self._adding = threading.Lock()
@@ -86,7 +84,7 @@ class JointMemo:
         return placed_back(kept.joint(rows), order)
 
     def _solved(self, members: NDArray[np.int64], offered: Floats | None) -> Joint:
-        return solve_joint(self.models, members, offered, coverage=self.coverage, window_s=self.window_s)
+        return solve_joint(self.models, members, offered, coverage=self.coverage)
 
 
 class _Kept:
