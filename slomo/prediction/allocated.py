@@ -21,12 +21,7 @@ class Allocated:
 
     Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
 
-    Parameters
-    ----------
-    server : TenantModels
-        Running tenants, and what each has.
-    how : PredictionOptions
-        Coverage.
+    `server`: running tenants, and what each has. `how`: coverage.
     """
 
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:

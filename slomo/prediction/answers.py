@@ -99,7 +99,8 @@ class Answers:
         if self._allocated is not None:
             return self._allocated.possible_mpps(number)
         if self.solved is not None and self.solved.why_not(number) is None:
-            return self.solved.possible_mpps(number)
+            one, place = self.solved.at[number]
+            return one.possible_mpps(place)
         return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
 
     def _composed(self, number: int) -> Prediction:

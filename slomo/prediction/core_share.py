@@ -35,12 +35,7 @@ SHARE_ERROR = 0.03
 class SharedCores(Answers):
     """Answers about a server with shared cores.
 
-    Parameters
-    ----------
-    server : TenantModels
-        Running tenants, and their cores.
-    how : PredictionOptions
-        How answers are to be made; they are not explained.
+    `server`: running tenants, and their cores. `how`: how answers are to be made; they are not explained.
     """
 
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:

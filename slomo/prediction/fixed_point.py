@@ -31,12 +31,8 @@ __all__ = ["NAME", "Solved"]
 class Solved:
     """The fixed points of a server, one per socket.
 
-    Parameters
-    ----------
-    server : TenantModels
-        Running tenants; every model has a `response`.
-    options : PredictionOptions
-        Coverage, length of the measurement, and whether to prove and explain.
+    `server`: running tenants; every model has a `response`. `options`: coverage, length of the measurement, and whether
+    to prove and explain.
     """
 
     def __init__(self, server: TenantModels, options: PredictionOptions) -> None:
@@ -57,11 +53,6 @@ class Solved:
         names, vectors = one.vectors
         values = vectors[here].tolist()
         return MetricVector({n: v for n, v in zip(names, values, strict=True) if v == v}, scope=Scope.CORE)
-
-    def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated [Mpps]."""
-        one, here = self.at[number]
-        return one.possible_mpps(here)
 
     def why_not(self, number: int) -> str | None:
         """Return why there is no answer for a tenant; None if there is one."""
