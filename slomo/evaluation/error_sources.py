@@ -79,31 +79,31 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
         Where the model reads no measured competition.
     """
     mixes = judged_mixes(library, dataset)
-    frame = mixes.frame
-    measured, direct, composed, rows = [], [], [], []
-    for row, key in enumerate(frame["target"].astype(str)):
-        workload = mixes.workload(key)
-        subject = library.find(workload, str(frame["machine"].iloc[row]))
-        fitted = subject.model(model)
+    frame, direct, rows = mixes.frame, [], []
+    targets = [mixes.workload(key) for key in frame["target"].astype(str)]
+    for row, target in enumerate(targets):
+        fitted = library.find(target, str(frame["machine"].iloc[row])).model(model)
         if fitted.composition != "pressure":
             raise InvalidValueError(
                 f"model '{model}' does not read the measured competition, so its error has no such parts",
                 hint="ask for 'slomo-gbr' or 'slomo-xgb'",
             )
         vector = frame[[f"competition.{name}" for name in fitted.feature_names]].iloc[row].to_numpy(dtype=float)
-        if np.isnan(vector).any():
-            continue
-        predictor = predictor_of(library, subject.machine, model)
-        composed.append(predictor.predict_batch([workload], [mixes.competitors(row)]).throughput_mpps[0])
-        direct.append(fitted.predict_mpps(vector[np.newaxis])[0])
-        measured.append(float(frame["throughput_mpps"].iloc[row]))
-        rows.append(row)
+        if not np.isnan(vector).any():
+            direct.append(fitted.predict_mpps(vector[np.newaxis])[0])
+            rows.append(row)
     if not rows:
         raise MissingMetricError(
             f"no mix reports every metric that model '{model}' reads of the competition alone",
             hint="run mixes whose competition is measured before the target starts",
         )
-    actual, sensitivity, whole = np.array(measured), np.array(direct), np.array(composed)
+    predictor = predictor_of(library, str(frame["machine"].iloc[0]), model)
+    batch = predictor.predict_batch([targets[row] for row in rows], [mixes.competitors(row) for row in rows])
+    actual, sensitivity, whole = (
+        frame["throughput_mpps"].to_numpy(dtype=float)[rows],
+        np.array(direct),
+        batch.throughput_mpps,
+    )
     return ErrorSources(
         model=model,
         predictions=len(rows),
