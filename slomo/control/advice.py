@@ -55,8 +55,8 @@ def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
     if now.kept:
         return now
     tried = list(itertools.islice(candidates(situation, now), _MOST_TRIED))
-    kept = [outlook for outlook in foresee_many(situation, tried, margin) if outlook.kept]
-    return preferred(situation, kept) if kept else None
+    sufficient = [outlook for outlook in foresee_many(situation, tried, margin) if outlook.kept]
+    return preferred(situation, sufficient) if sufficient else None
 
 
 def best_effort(

@@ -69,8 +69,8 @@ class CostWindow:
 
     def plus(self, time_ms: float, cycles: float) -> "CostWindow":
         """Return the window with one more sample, without those that are too old."""
-        kept = tuple(item for item in self.samples if item[0] > time_ms - WINDOW_MS)
-        return CostWindow((*kept, (time_ms, cycles)))
+        recent = tuple(item for item in self.samples if item[0] > time_ms - WINDOW_MS)
+        return CostWindow((*recent, (time_ms, cycles)))
 
     @property
     def median_cycles(self) -> float | None:

@@ -161,8 +161,8 @@ class ControlLoop:
     def _believed(self, reading: MachineReading) -> MachineReading:
         faults = self._health.faults(reading, self.plant.now_s())
         if faults:
-            said = "; ".join(f"{name} {why}" for name, why in sorted(faults.items())[:3])
-            raise TestbedError(f"readings are implausible: {said}", hint="see to the sensors")
+            listed_faults = "; ".join(f"{name} {why}" for name, why in sorted(faults.items())[:3])
+            raise TestbedError(f"readings are implausible: {listed_faults}", hint="see to the sensors")
         return reading
 
     def _asked(self, observation: MachineReading) -> tuple[ControlDecision, float]:
@@ -186,7 +186,7 @@ class ControlLoop:
 
     def _failed(self, problem: Exception) -> Step:
         """Hold the settings; from the second failed round on also raise an alarm and undo unconfirmed loosening."""
-        said = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
+        reason = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
         self._faults += 1
         self.blind_rounds += 1
         changes = 0
@@ -200,8 +200,8 @@ class ControlLoop:
         if self._faults == self.settings.faults:
             self.alarms += 1
             if self._on_alarm is not None:
-                self._on_alarm(said)
-        return Step(None, ControlDecision(), changes, fault=said, alarm=self._faults >= self.settings.faults)
+                self._on_alarm(reason)
+        return Step(None, ControlDecision(), changes, fault=reason, alarm=self._faults >= self.settings.faults)
 
     def _end_alarm(self) -> None:
         if self._faults >= self.settings.faults and self._on_alarm is not None:

@@ -116,16 +116,16 @@ class MaxMinController:
     def _divide(self, demands: Mapping[str, float], pool: float, pooled: bool) -> MaxMinMemory:
         """Divide by water-filling: each tenant up to its demand, the rest equally; the pool counts as one tenant."""
         wishes = {**demands, **({"": pool} if pooled else {})}
-        left, open_, given = float(self.ways), dict(wishes), dict.fromkeys(wishes, 0.0)
+        left, open_, shares = float(self.ways), dict(wishes), dict.fromkeys(wishes, 0.0)
         while open_ and left > 1e-9:
             level = left / len(open_)
             for name in list(open_):
                 part = min(level, open_[name])
-                given[name] += part
+                shares[name] += part
                 open_[name] -= part
                 left -= part
             open_ = {name: rest for name, rest in open_.items() if rest > 1e-9}
-        whole = _rounded(given, self.ways, wishes)
+        whole = _rounded(shares, self.ways, wishes)
         return MaxMinMemory({name: ways for name, ways in whole.items() if name}, whole.get("", 0))
 
     def _plan(self, observation: MachineReading, memory: MaxMinMemory) -> EnforcementPlan:
@@ -140,10 +140,10 @@ class MaxMinController:
         return EnforcementPlan(self.server, tuple(settings))
 
 
-def _rounded(given: Mapping[str, float], ways: int, wishes: Mapping[str, float]) -> dict[str, int]:
+def _rounded(shares: Mapping[str, float], ways: int, wishes: Mapping[str, float]) -> dict[str, int]:
     """Return whole ways, at least one each and no more than available; left-over ways go to the largest demand."""
-    whole = {name: max(1, int(part + 1e-9)) for name, part in given.items()}
-    order = sorted(whole, key=lambda name: (-(wishes[name] == float("inf")), -(given[name] - int(given[name]))))
+    whole = {name: max(1, int(part + 1e-9)) for name, part in shares.items()}
+    order = sorted(whole, key=lambda name: (-(wishes[name] == float("inf")), -(shares[name] - int(shares[name]))))
     left = ways - sum(whole.values())
     hungry = [name for name in order if wishes[name] > whole[name]]
     for number in range(max(0, left)):

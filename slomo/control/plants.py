@@ -84,13 +84,13 @@ class SimulatedPlant(SimulatedTime):
         self._runs += 1
         seed = self._seed + self._runs
         result = self.server.simulate(seed, times=times)
-        kept = {} if self._moves is None else self._moves.kept(self.time_s, result, seed)
+        shares_kept = {} if self._moves is None else self._moves.kept(self.time_s, result, seed)
         readings = {}
         for occupant, tenant in zip(self.server.occupants.values(), result.tenants, strict=True):
             # arrivals in this window, as a NIC counts them; in a short window they differ from the offered rate
             offered = None if occupant.workload.traffic.offered_mpps is None else tenant.arrived_mpps
             readings[occupant.name] = TenantReading(
-                tenant.throughput_mpps * kept.get(occupant.name, 1.0),
+                tenant.throughput_mpps * shares_kept.get(occupant.name, 1.0),
                 self.targets_mpps.get(occupant.name),
                 offered,
                 tenant.vector.get("L3OCC"),

@@ -77,10 +77,10 @@ class ThrottleController:
         if observation.broken:
             return self._less(observation, state)
         state = replace(state, quiet=state.quiet + 1, since_broken=state.since_broken + 1)
-        wanted = min(FULL, state.quota + GROWTH)
-        allowed = wanted < state.broke_at or state.since_broken >= FORGIVEN
+        quota = min(FULL, state.quota + GROWTH)
+        allowed = quota < state.broke_at or state.since_broken >= FORGIVEN
         if state.quota < FULL and state.quiet >= QUIET and allowed and _room(observation) >= ROOM:
-            return replace(self._set(replace(state, quota=wanted, quiet=0), "promises hold: more"), loosens=True)
+            return replace(self._set(replace(state, quota=quota, quiet=0), "promises hold: more"), loosens=True)
         return ControlDecision(self._plan(state) if state.quota < FULL else None, state)
 
     def _less(self, observation: MachineReading, state: ThrottleMemory) -> ControlDecision:
@@ -97,8 +97,8 @@ class ThrottleController:
         return ControlDecision(self._plan(state), state, (f"{why} CPU time for {', '.join(self.tenants)}",))
 
     def _plan(self, state: ThrottleMemory) -> EnforcementPlan:
-        given = tuple(replace(setting, cpu_quota=round(state.quota, 4)) for setting in self.tenants.values())
-        return EnforcementPlan(self.server, given)
+        settings = tuple(replace(setting, cpu_quota=round(state.quota, 4)) for setting in self.tenants.values())
+        return EnforcementPlan(self.server, settings)
 
 
 def _room(observation: MachineReading) -> float:

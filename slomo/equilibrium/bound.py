@@ -104,14 +104,14 @@ def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Flo
     low, high = slopes.least[:, :, column], slopes.most[:, :, column]
     lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
     floor, ceiling = servers.least[:, :, column, None], servers.socket.caps[column]
-    wanted = [np.minimum(np.maximum(side, floor), ceiling) for side in (lowest, highest)]
+    sides = [np.minimum(np.maximum(side, floor), ceiling) for side in (lowest, highest)]
     same = np.eye(low.shape[1])
     part = [same - (high / lowest[..., 0])[:, :, None], same - (low / highest[..., 0])[:, :, None]]
-    scale = [wanted[0] / highest, wanted[0] / lowest]
+    scale = [sides[0] / highest, sides[0] / lowest]
     ends = [each * size for each in part for size in scale]
     least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
-    free = (wanted[0] == lowest) & (wanted[1] == highest)
-    mixed = ~free & ((wanted[0] != wanted[1]) | (column == servers.socket.channel))
+    free = (sides[0] == lowest) & (sides[1] == highest)
+    mixed = ~free & ((sides[0] != sides[1]) | (column == servers.socket.channel))
     middle = np.where(free, same, 0.5 * (least + most))
     return middle, np.where(mixed, _HOPELESS, np.where(free, 0.0, 0.5 * (most - least)))
 

@@ -237,8 +237,8 @@ def _remote_us(part: Part) -> float:
 
 def _with_leftovers(users: Sequence[CoreUser]) -> list[float]:
     """Return each tenant's limit on a core: its fair share plus what the others leave unused."""
-    given = core_shares(users)
-    return [max(share, 1.0 - sum(given) + share) for share in given]
+    shares = core_shares(users)
+    return [max(share, 1.0 - sum(shares) + share) for share in shares]
 
 
 def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:

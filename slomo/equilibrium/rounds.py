@@ -293,9 +293,9 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
             if last or not still.any():
                 break
             if still.mean() < _SPARSE:
-                kept = np.flatnonzero(still)
-                part, active, before = part.only(kept), active[kept], before[kept]
-                following, moved, still, longer = following[kept], moved[kept], still[kept], longer[kept]
+                live = np.flatnonzero(still)
+                part, active, before = part.only(live), active[live], before[live]
+                following, moved, still, longer = following[live], moved[live], still[live], longer[live]
         vector, step, waiting = following, moved, longer
     return active[still]
 
@@ -306,8 +306,8 @@ def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None =
     Returns the next waiting time: longer if the demand on the memory channel exceeds its capacity.
     """
     total, channel = in_order(vector), servers.socket.channel
-    wanted = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
-    vector *= wanted / np.maximum(total, TINY)
+    capped = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
+    vector *= capped / np.maximum(total, TINY)
     waiting = np.ones(len(vector)) if waiting is None else waiting
     if channel is None:
         return waiting

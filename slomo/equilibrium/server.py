@@ -233,13 +233,13 @@ def joint_vectors(
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
     result = np.where(present, result, 0.0)
     total = np.nansum(result, axis=1)
-    wanted, _ = saturate(total, names, nfs.socket.capacities)
+    saturated, _ = saturate(total, names, nfs.socket.capacities)
     if "L3OCC" in names:
         held = names.index("L3OCC")
         least = np.minimum(np.nansum(solo[:, :, held] * present[:, :, 0], axis=1), nfs.full_kib(who))
-        wanted[:, held] = np.maximum(wanted[:, held], least)
+        saturated[:, held] = np.maximum(saturated[:, held], least)
     adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
-    result *= np.where(adds_up, wanted / np.maximum(total, TINY), 1.0)[:, None, :]
+    result *= np.where(adds_up, saturated / np.maximum(total, TINY), 1.0)[:, None, :]
     return np.where(polled & (load < 1.0) & (who >= 0)[:, :, None], np.nan, result)
 
 

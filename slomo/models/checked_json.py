@@ -73,8 +73,8 @@ def field(data: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> 
     """Return ``data[name]`` after checking its type."""
     value = data.get(name)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        wanted = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-        raise ConfigurationError(f"field '{name}' is {type(value).__name__}, needed {wanted}", hint=HINT)
+        expected = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise ConfigurationError(f"field '{name}' is {type(value).__name__}, needed {expected}", hint=HINT)
     return value
 
 

@@ -130,8 +130,8 @@ def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
     >>> pressure_basis(np.array([[1.0, 9.0]]), np.array([1.0, 1.0]), np.array([5.0, 1.0])).tolist()
     [[1.0, 0.5, 0.5, 0.25, 0.25, 0.25]]
     """
-    kept = np.minimum(np.maximum(pressure, 0.0), limit)
-    share = kept / (kept + scale)
+    bounded = np.minimum(np.maximum(pressure, 0.0), limit)
+    share = bounded / (bounded + scale)
     single = 1 + pressure.shape[-1]
     row, column = _pairs(pressure.shape[-1])
     basis = np.empty((*share.shape[:-1], basis_size(pressure.shape[-1])))

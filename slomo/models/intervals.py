@@ -137,11 +137,11 @@ class ConformalCalibration(Stored):
         scores, kind = np.broadcast_arrays(np.asarray(scores, dtype=float), kind)
         ladder = _ladder(self)
         standard = (scores - self.centre[kind]) / self.spread[kind]
-        found = np.empty(standard.shape)
+        quantiles = np.empty(standard.shape)
         for each in np.unique(kind):
             places = np.searchsorted(ladder[:, each], standard[kind == each], side="right")
-            found[kind == each] = np.append(RISKS, 1.0)[places]
-        return found
+            quantiles[kind == each] = np.append(RISKS, 1.0)[places]
+        return quantiles
 
     def bounds(self, coverage: float) -> tuple[Floats, Floats]:
         """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.

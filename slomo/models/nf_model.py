@@ -173,14 +173,14 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         MissingMetricError
             Where the vector lacks a metric that the model reads.
         """
-        given = {
+        values = {
             key if key.startswith(TRAFFIC_PREFIX) else TRAFFIC_PREFIX + key: value
             for key, value in (traffic or {}).items()
         }
-        unknown = [key for key in given if key not in self.traffic]
+        unknown = [key for key in values if key not in self.traffic]
         if unknown:
             raise UnknownNameError(f"traffic attribute of '{self.workload.nf}'", unknown[0], self.traffic)
-        traffic_values = {**self.traffic, **given}
+        traffic_values = {**self.traffic, **values}
         names = self.model(name).feature_names
         missing = [
             item

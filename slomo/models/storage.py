@@ -121,12 +121,12 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
             manifest = parse_object(read_text(path), str(path))
-            found = Entry(path.parent, text(manifest, "machine"), text(manifest, "workload"))
-            model = read_model(found)
+            entry = Entry(path.parent, text(manifest, "machine"), text(manifest, "workload"))
+            model = read_model(entry)
         except ConfigurationError as unread:
             warnings.warn(f"{path.parent} stays where it is, in no index: {unread.message}", stacklevel=5)
         else:
-            entries[found.machine, found.workload] = replace(found, machine_fingerprint=model.machine_fingerprint)
+            entries[entry.machine, entry.workload] = replace(entry, machine_fingerprint=model.machine_fingerprint)
     return entries
 
 
@@ -150,7 +150,7 @@ def _note(directory: Path, superseded: Iterable[str], unfinished: Iterable[str])
     write_durably(directory / LEAVING, _json(_with_digest(noted)))
 
 
-def _sweep(directory: Path, kept: Collection[str], *, is_whole: bool) -> None:
+def _sweep(directory: Path, names_kept: Collection[str], *, is_whole: bool) -> None:
     """Remove folders that the previous save replaced or left incomplete, and nothing else.
 
     Folders replaced by this save may be open in a reader and are removed by the next one. After damage to the index,
@@ -161,7 +161,7 @@ def _sweep(directory: Path, kept: Collection[str], *, is_whole: bool) -> None:
         noted = parse_object(read_text(directory / LEAVING), LEAVING)
         if noted.get("digest") == _digest(noted):
             names = {*texts(noted, "unfinished"), *(texts(noted, "superseded") if is_whole else ())}
-    for folder in (directory / name for name in names - {*kept} if _VERSION.fullmatch(name)):
+    for folder in (directory / name for name in names - {*names_kept} if _VERSION.fullmatch(name)):
         if _is_of_another_version(folder):
             continue
         with suppress(OSError):  # gone, or another program put a file there
@@ -381,6 +381,8 @@ def _assemble(
                 f"model '{name}' needs the file '{str(file)[:80]}', which its manifest does not list", hint=HINT
             )
         descriptions[name] = (description, None if file is None else contents[file])
-    kept = {name: value for name, value in manifest.items() if name not in ("files", "skipped")}
-    model = NFModel.from_dict({**data, "sensitivity": {}, "manifest": kept | ({"skipped": skipped} if skipped else {})})
+    stated = {name: value for name, value in manifest.items() if name not in ("files", "skipped")}
+    model = NFModel.from_dict(
+        {**data, "sensitivity": {}, "manifest": stated | ({"skipped": skipped} if skipped else {})}
+    )
     return replace(model, sensitivity=_Families(folder, descriptions))

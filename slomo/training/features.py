@@ -121,7 +121,7 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     """
     frame = dataset.frame
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
-    wanted = _wanted(frame, targets)
+    chosen = _wanted(frame, targets)
     reduced = reduced_rows(frame)
     saturated = frame.drop(reduced.index)
     limited = saturated[limited_by_ports(saturated, dataset.environment)]
@@ -131,12 +131,12 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     frame = saturated.drop(limited.index)
     imported = frame["plan"] == "imported"
     for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
-        if wanted is None or str(target) in wanted:
+        if chosen is None or str(target) in chosen:
             subject = _subject(dataset, rows, str(machine), str(target), imported=False)
             mine = idle[(idle["machine"] == machine) & (idle["saturated"] == target)]
             yield replace(subject, part_load=_part_load(subject, mine))
     for (machine, _, _), rows in frame[imported].groupby(["machine", "nf", "configuration"], sort=False):
-        if wanted is None or wanted & set(map(str, rows["target"])):
+        if chosen is None or chosen & set(map(str, rows["target"])):
             yield _subject(dataset, rows, str(machine), str(rows["target"].mode()[0]), imported=True)
 
 
@@ -356,9 +356,9 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
     """
     names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
     if not any(name in METRICS for name in names):
-        wanted = ", ".join(name for name, definition in METRICS.items() if definition.pressure)
+        pressures = ", ".join(name for name, definition in METRICS.items() if definition.pressure)
         raise MissingMetricError(
-            f"model '{family}' needs at least one pressure metric of the competition: {wanted}",
+            f"model '{family}' needs at least one pressure metric of the competition: {pressures}",
             hint="measure one of them, or train 'slomo-gbr', which takes whatever was reported",
         )
     return names

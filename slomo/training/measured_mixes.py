@@ -33,16 +33,16 @@ def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[
         str(machine): math.sqrt(np.average(rows["throughput_cv"] ** 2, weights=rows["replicates"] - 1))
         for machine, rows in frame.groupby("machine")
     }
-    found: dict[tuple[str, str], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
+    measured: dict[tuple[str, str], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
     for row in frame.to_dict("records"):
         key, machine, mpps = _neighbours(row), str(row["machine"]), float(row["throughput_mpps"])
         if key is not None:  # of one more run: its own spread, and that of the mean
             share = max(float(row["throughput_cv"]), spread[machine], _LEAST)
             error = mpps * share * math.sqrt(1.0 + 1.0 / row["replicates"])
-            found.setdefault((machine, str(row["target"])), {}).setdefault(key, []).append((mpps, error))
+            measured.setdefault((machine, str(row["target"])), {}).setdefault(key, []).append((mpps, error))
     return [
         replace(model, measured=tuple([_mean(key, rows) for key, rows in sorted(mixes.items())]))
-        if (mixes := found.get((model.machine, model.workload.key)))
+        if (mixes := measured.get((model.machine, model.workload.key)))
         else model
         for model in models
     ]

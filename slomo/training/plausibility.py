@@ -103,24 +103,24 @@ def _line_rates(frame: "pd.DataFrame", environment: Mapping[str, object]) -> NDA
 
 def _by_counters(frame: "pd.DataFrame", mpps: NDArray[np.float64]) -> dict[str, _Mask]:
     beside = (frame[schema.COMPETITOR_COUNT] > 0).to_numpy()
-    found: dict[str, _Mask] = {}
+    masks: dict[str, _Mask] = {}
     for prefix, active, whose in (("competition", beside, "the competition"), ("own", mpps > 0.0, "the target")):
         values = frame[[f"{prefix}.{name}" for name in METRICS]].set_axis(list(METRICS), axis=1)
         enough = active & (np.isfinite(values).sum(axis=1) >= _FEWEST_COUNTERS).to_numpy()
-        found[f"every counter of {whose} 0"] = enough & ~(values.fillna(0.0) != 0.0).any(axis=1).to_numpy()
+        masks[f"every counter of {whose} 0"] = enough & ~(values.fillna(0.0) != 0.0).any(axis=1).to_numpy()
         idle = (values[list(_ACTIVITY)] == 0.0).any(axis=1).to_numpy()
-        found[f"{whose} ran without instructions or cycles"] = enough & idle
+        masks[f"{whose} ran without instructions or cycles"] = enough & idle
         apart = np.zeros(len(frame), dtype=bool)
         for name, (over, under) in _QUOTIENTS.items():
             expected, seen = (values[name] * values[under]).to_numpy(), values[over].to_numpy()
             apart |= np.maximum(expected, seen) > MOST_APART * np.minimum(expected, seen) + 0.01
-        found[f"counters of {whose} contradict each other"] = enough & apart
+        masks[f"counters of {whose} contradict each other"] = enough & apart
         many = active & (np.isfinite(values).sum(axis=1) >= _FEWEST_ALIKE).to_numpy()
         numbers: dict[bytes, int] = {}
         codes = [numbers.setdefault(row.tobytes(), len(numbers)) for row in values.to_numpy(dtype=np.float64)]
         alike = frame.assign(alike=np.where(many, codes, np.nan))["alike"]
-        found[f"counters of {whose} stood still"] = many & _stood_still(frame, mpps, alike, prefix)
-    return found
+        masks[f"counters of {whose} stood still"] = many & _stood_still(frame, mpps, alike, prefix)
+    return masks
 
 
 def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Series[float]", prefix: str) -> _Mask:
@@ -129,8 +129,8 @@ def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Se
         first = (
             frame[schema.THROUGHPUT].groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")
         )
-        found = first.to_numpy(dtype=np.float64)
-        still: _Mask = np.maximum(mpps, found) > _DIFFERENT * np.minimum(mpps, found)
+        values = first.to_numpy(dtype=np.float64)
+        still: _Mask = np.maximum(mpps, values) > _DIFFERENT * np.minimum(mpps, values)
         return still
     cells = frame[schema.COMPETITORS].where(alike.duplicated(keep=False), "[]")
     mixes = cells.map({cell: str(sorted(map(str, parse_json(cell, "competitors")))) for cell in cells.unique()})

@@ -239,8 +239,8 @@ def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mp
     """Return the mixes that want more than the machine's ports carry: these hold tenants back, not the neighbours."""
     stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
     frames_b = np.array([*(float(model.workload.traffic.packet_size_b) for model in models), 0.0])
-    wanted: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
-    return wanted
+    demanded: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
+    return demanded
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:

@@ -152,8 +152,8 @@ class PoolManager:
         with self._lock:
             gone = tuple(w for w in self.workloads if w.request.task_ids and not alive & set(w.request.task_ids))
             if gone:
-                kept = {key: value for key, value in self._workloads.items() if value not in gone}
-                self._enforce(kept)
+                remaining = {key: value for key, value in self._workloads.items() if value not in gone}
+                self._enforce(remaining)
         return gone
 
     def close(self) -> None:
@@ -268,7 +268,9 @@ class PoolManager:
                 continue
             cores = tuple(core for core in group.cores if core not in busy)
             tasks = tuple(
-                pid for pid, said in self._processes().items() if any(fnmatch.fnmatch(said, g) for g in group.tasks)
+                pid
+                for pid, command_line in self._processes().items()
+                if any(fnmatch.fnmatch(command_line, g) for g in group.tasks)
             )
             if cores:
                 settings.append(TenantSetting(name, cores=cores, llc_way_mask=mask))

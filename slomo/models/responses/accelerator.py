@@ -120,31 +120,31 @@ def shared_mpps(
     service = np.array([use.service_ns for use in uses])
     requests = np.array([use.requests for use in uses])
     waits = np.array([use.pattern == "run-to-completion" for use in uses])
-    given = [np.inf if each is None else each for each in offered_mpps or [None] * len(uses)]
+    loads = [np.inf if each is None else each for each in offered_mpps or [None] * len(uses)]
     if waits.sum() > 1:  # they fall into step
-        return in_step_mpps(core, service, requests, waits.tolist(), 1e3 / np.array(given, dtype=np.float64))
-    most = np.array(given, dtype=np.float64) * 1e-3 * requests
+        return in_step_mpps(core, service, requests, waits.tolist(), 1e3 / np.array(loads, dtype=np.float64))
+    most = np.array(loads, dtype=np.float64) * 1e-3 * requests
     waiting = np.zeros(len(uses))
     rate = np.zeros(len(uses))
     for _ in range(_ROUNDS):
         cycle = np.where(waits, core + requests * service + waiting, core)
-        wanted = np.minimum(requests / cycle, most)
-        rate = turns(wanted, service)
+        rates = np.minimum(requests / cycle, most)
+        rate = turns(rates, service)
         if not waits.any():
             break
         before = waiting
-        waiting = 0.5 * (waiting + _waiting(rate, wanted, waiting, service, waits, core, requests))
+        waiting = 0.5 * (waiting + _waiting(rate, rates, waiting, service, waits, core, requests))
         if (np.abs(waiting - before) <= _STEADY * cycle).all():
             break
     return np.asarray(rate / requests * 1e3)
 
 
-def turns(wanted: Floats, service_ns: Floats) -> Floats:
+def turns(rates: Floats, service_ns: Floats) -> Floats:
     """Divide one server in rounds: a user that asks for less than one turn per round gets it, the others one turn each.
 
     Parameters
     ----------
-    wanted : ndarray of shape (n,)
+    rates : ndarray of shape (n,)
         Requests asked for [1/ns].
     service_ns : ndarray of shape (n,)
         Time per request [ns].
@@ -159,16 +159,16 @@ def turns(wanted: Floats, service_ns: Floats) -> Floats:
     >>> turns(np.array([0.004, 0.001, 0.009]), np.array([100.0, 100.0, 200.0])).tolist()
     [0.003, 0.001, 0.003]
     """
-    load = wanted * service_ns
+    load = rates * service_ns
     if load.sum() <= 1.0:
-        return wanted
-    order = np.argsort(wanted)
-    served = wanted.copy()
+        return rates
+    order = np.argsort(rates)
+    served = rates.copy()
     left = 1.0
     for place, index in enumerate(order):
         busy = order[place:]
         level = left / service_ns[busy].sum()
-        if wanted[index] >= level:
+        if rates[index] >= level:
             served[busy] = level
             break
         left -= load[index]
@@ -177,7 +177,7 @@ def turns(wanted: Floats, service_ns: Floats) -> Floats:
 
 def _waiting(
     rate: Floats,
-    wanted: Floats,
+    rates: Floats,
     waiting: Floats,
     service: Floats,
     waits: NDArray[np.bool_],
@@ -186,7 +186,7 @@ def _waiting(
 ) -> Floats:
     """Return the waiting time per packet of each NF [ns]: for rounds of full queues, and for occasional requests."""
     own = rate * service
-    full = ~waits & (wanted > rate)
+    full = ~waits & (rates > rate)
     wait_ns = np.zeros(len(rate))
     for i in np.flatnonzero(waits):
         others = np.arange(len(rate)) != i

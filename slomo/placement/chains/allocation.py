@@ -72,11 +72,11 @@ def _divided(ways: int, claims: Sequence[float]) -> list[int]:
     """Divide ways in proportion to claims, each at least its claim (largest remainders are rounded up)."""
     total = sum(claims)
     exact = [ways * claim / total for claim in claims]
-    given = [int(share) for share in exact]
-    order = sorted(range(len(exact)), key=lambda place: given[place] - exact[place])
-    for place in order[: max(ways - sum(given), 0)]:
-        given[place] += 1
-    return given
+    whole = [int(share) for share in exact]
+    order = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
+    for place in order[: max(ways - sum(whole), 0)]:
+        whole[place] += 1
+    return whole
 
 
 def lookup_table(estimates: ThroughputEstimates, host: Machine, measured: ResourceTable | None = None) -> Table:

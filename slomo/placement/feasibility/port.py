@@ -36,11 +36,11 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
     if host.port_gbps is None:
         return {}
     traffic = [_traffic(key) for key in tenants]
-    wanted = [
+    demand_mpps = [
         solo_mpps(host.machine, key) if each.offered_mpps is None else each.offered_mpps
         for key, each in zip(tenants, traffic, strict=True)
     ]
-    shares = port_shares_mpps([each.packet_size_b for each in traffic], wanted, host.port_gbps)
+    shares = port_shares_mpps([each.packet_size_b for each in traffic], demand_mpps, host.port_gbps)
     return dict(zip(tenants, shares, strict=True))
 
 

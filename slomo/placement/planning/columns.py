@@ -61,13 +61,13 @@ class Either:
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
         """Return improving mixes of every sort, and an upper bound on the value of any mix."""
-        found = [pricing(prices) for pricing in self.pricings]
-        return [column for columns, _ in found for column in columns], max(best for _, best in found)
+        priced = [pricing(prices) for pricing in self.pricings]
+        return [column for columns, _ in priced for column in columns], max(best for _, best in priced)
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
         """Return the most valuable mix of any sort within the remaining demand."""
-        found = [column for pricing in self.pricings if (column := pricing.fill(prices, left)) is not None]
-        return max(found, key=lambda column: float(prices @ np.array(column.serves)), default=None)
+        filled = [column for pricing in self.pricings if (column := pricing.fill(prices, left)) is not None]
+        return max(filled, key=lambda column: float(prices @ np.array(column.serves)), default=None)
 
 
 @dataclass(frozen=True)

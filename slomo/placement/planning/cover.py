@@ -56,8 +56,8 @@ class MixPlan:
         >>> MixPlan({(0,): 101}, 100).text
         '101 sockets, lower bound 100 (proven), gap 1.00 %'
         """
-        said = " ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
-        return f"{self.count} sockets, lower bound {self.lower_bound} ({said}), gap {100 * self.gap:.2f} %"
+        proof = " ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
+        return f"{self.count} sockets, lower bound {self.lower_bound} ({proof}), gap {100 * self.gap:.2f} %"
 
 
 def cover(
@@ -96,10 +96,10 @@ def cover(
     '5 sockets, lower bound 5 (proven), gap 0.00 %'
     """
     begun = time.perf_counter()
-    wanted = np.array(demand, dtype=np.float64)
+    needed = np.array(demand, dtype=np.float64)
     columns = {column.signature: column for column in start}
-    root, rounds = relaxed(wanted, columns, pricing, begun + _BOUND_SHARE * time_limit_s)
+    root, rounds = relaxed(needed, columns, pricing, begun + _BOUND_SHARE * time_limit_s)
     finder = Listed(list(columns.values())) if pricing is None else pricing
-    sockets = whole_plan(wanted.astype(np.int64), root, finder, begun + time_limit_s)
+    sockets = whole_plan(needed.astype(np.int64), root, finder, begun + time_limit_s)
     lower = math.ceil(root.bound - 1e-6)
     return MixPlan(sockets, lower, complete, len(root.columns), rounds, time.perf_counter() - begun, premise)

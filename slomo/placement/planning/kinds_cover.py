@@ -61,11 +61,11 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
     ({(0,): 1}, {(0, 0, 0, 0): 1})
     """
     begun = time.perf_counter()
-    wanted = np.array(demand, dtype=np.float64)
+    demanded = np.array(demand, dtype=np.float64)
     columns: list[dict[Signature, Column]] = [{column.signature: column for column in kind.start} for kind in kinds]
     bound = 0.0
     for _ in range(_MOST_ROUNDS):
-        bound, prices, supply_prices = _master(wanted, kinds, columns)
+        bound, prices, supply_prices = _master(demanded, kinds, columns)
         fresh = 0
         for number, kind in enumerate(kinds):
             if kind.pricing is None or not kind.supply:
@@ -78,7 +78,7 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
         if not fresh or time.perf_counter() - begun > _PRICING_SHARE * time_limit_s:
             break
     left = max(time_limit_s - (time.perf_counter() - begun), 1.0)
-    return _whole(wanted, kinds, columns, (bound, left))
+    return _whole(demanded, kinds, columns, (bound, left))
 
 
 def _flat(kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]) -> list[tuple[int, Column]]:
@@ -86,10 +86,10 @@ def _flat(kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Colu
 
 
 def _program(
-    wanted: Floats, kinds: Sequence[SocketKind], flat: Sequence[tuple[int, Column]]
+    demanded: Floats, kinds: Sequence[SocketKind], flat: Sequence[tuple[int, Column]]
 ) -> tuple[Floats, Floats, Floats]:
     """Return costs, coverage (classes x columns), and use of supply (kinds x columns); unserved classes last."""
-    serves = np.zeros((len(wanted), len(flat)))
+    serves = np.zeros((len(demanded), len(flat)))
     for number, kind in enumerate(kinds):
         mine = [at for at, (owner, _) in enumerate(flat) if owner == number]
         if mine:
@@ -97,29 +97,29 @@ def _program(
     uses = np.zeros((len(kinds), len(flat)))
     uses[[owner for owner, _ in flat], range(len(flat))] = 1.0
     dearest = _UNSERVED * max(kind.host.cost for kind in kinds)
-    cost = np.array([kinds[owner].host.cost for owner, _ in flat] + [dearest] * len(wanted))
-    none = np.zeros((len(kinds), len(wanted)))
-    return cost, np.hstack([serves, np.eye(len(wanted))]), np.hstack([uses, none])
+    cost = np.array([kinds[owner].host.cost for owner, _ in flat] + [dearest] * len(demanded))
+    none = np.zeros((len(kinds), len(demanded)))
+    return cost, np.hstack([serves, np.eye(len(demanded))]), np.hstack([uses, none])
 
 
 def _master(
-    wanted: Floats, kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]
+    demanded: Floats, kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]
 ) -> tuple[float, Floats, Floats]:
     """Solve the linear problem; return its optimum, the price of each class, and the price of each kind of socket."""
     need("scipy")
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 
-    cost, serves, uses = _program(wanted, kinds, _flat(kinds, columns))
-    limits = np.concatenate([-wanted, [float(kind.supply) for kind in kinds]])
+    cost, serves, uses = _program(demanded, kinds, _flat(kinds, columns))
+    limits = np.concatenate([-demanded, [float(kind.supply) for kind in kinds]])
     solved = linprog(cost, A_ub=csc_array(np.vstack([-serves, uses])), b_ub=limits, method="highs")
     assert solved.status == 0, f"BUG: what is not served has its price, so there is an optimum: {solved.message}"
     marginals = -np.asarray(solved.ineqlin.marginals)
-    return float(solved.fun), marginals[: len(wanted)], np.maximum(marginals[len(wanted) :], 0.0)
+    return float(solved.fun), marginals[: len(demanded)], np.maximum(marginals[len(demanded) :], 0.0)
 
 
 def _whole(
-    wanted: Floats,
+    demanded: Floats,
     kinds: Sequence[SocketKind],
     columns: Sequence[Mapping[Signature, Column]],
     bound_and_limit_s: tuple[float, float],
@@ -132,18 +132,18 @@ def _whole(
     bound, time_limit_s = bound_and_limit_s
     flat = _flat(kinds, columns)
     if len(flat) > _MOST_CHOICES:
-        _, prices, supply_prices = _master(wanted, kinds, columns)
+        _, prices, supply_prices = _master(demanded, kinds, columns)
         reduced = [
             kinds[owner].host.cost + supply_prices[owner]
             - float(prices[list(kinds[owner].classes)] @ np.array(column.serves))
             for owner, column in flat
         ]  # fmt: skip
         flat = [flat[at] for at in sorted(np.argsort(reduced, kind="stable")[:_MOST_CHOICES].tolist())]
-    cost, serves, uses = _program(wanted, kinds, flat)
+    cost, serves, uses = _program(demanded, kinds, flat)
     supply = np.array([float(kind.supply) for kind in kinds])
     solved = milp(
         cost,
-        constraints=[LinearConstraint(csc_array(serves), lb=wanted), LinearConstraint(csc_array(uses), ub=supply)],
+        constraints=[LinearConstraint(csc_array(serves), lb=demanded), LinearConstraint(csc_array(uses), ub=supply)],
         bounds=Bounds(0, np.inf),
         integrality=np.ones(len(cost)),
         options={"time_limit": time_limit_s, "mip_rel_gap": _GAP},

@@ -69,14 +69,14 @@ class Knapsack:
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
         """Return the most valuable mix of at most `left` requests of each class."""
-        wanted = np.where(left > 0, prices, 0.0)
-        useful = self._useful(wanted)
+        values = np.where(left > 0, prices, 0.0)
+        useful = self._useful(values)
         if not useful:
             return None
-        column = self._column([], useful, self._table(useful, wanted)[1])
+        column = self._column([], useful, self._table(useful, values)[1])
         if (np.array(column.serves) <= left).all():
             return column
-        return self._bounded(wanted, left)
+        return self._bounded(values, left)
 
     def _useful(self, prices: Floats) -> list[Item]:
         """Return the most valuable item of each size."""
@@ -181,11 +181,11 @@ def enumerate_mixes(
     judged = 0
     while level:
         grown = {(*base, piece) for base in level for piece in kinds if not base or piece >= base[-1]}
-        wanted = sorted(mix for mix in grown if mix.count(mix[-1]) <= demand[mix[-1]])
-        judged += len(wanted)
+        mixes = sorted(mix for mix in grown if mix.count(mix[-1]) <= demand[mix[-1]])
+        judged += len(mixes)
         if judged > most:
             return maximal + [mix for mix in level if mix], False
-        holds = [mix for mix, verdict in zip(wanted, oracle.verdicts(host, wanted), strict=True) if verdict.ok]
+        holds = [mix for mix, verdict in zip(mixes, oracle.verdicts(host, mixes), strict=True) if verdict.ok]
         inside = {mix[:i] + mix[i + 1 :] for mix in holds for i in range(len(mix))}
         maximal += [mix for mix in level if mix and mix not in inside]
         level = holds

@@ -117,28 +117,28 @@ class MixSearch(PredictedBestFit):
         shareable = len(twins) == len(demand) and not any(self.pieces[piece].ways for piece in twins)
         together = (super().plan(host, twins) or {}) if shareable else {}
         pricing = self.pricing(host, twins, MOST_MIXES) if shareable else None
-        wanted, limit = [*demand.values()], self.time_limit_s
+        counts, limit = [*demand.values()], self.time_limit_s
         start = self.starting_columns(host, demand, (*packed, *together))
         knapsack = Knapsack(host, items, len(classes))
         best = together if together and sum(together.values()) < sum(packed.values()) else packed
         if pricing is None:
-            return cover(wanted, start, knapsack, complete=not rest, time_limit_s=limit), best
+            return cover(counts, start, knapsack, complete=not rest, time_limit_s=limit), best
         either, finished = Either((knapsack, pricing)), pricing.finished
-        return cover(wanted, start, either, complete=finished, premise=_PREMISE, time_limit_s=limit), best
+        return cover(counts, start, either, complete=finished, premise=_PREMISE, time_limit_s=limit), best
 
     def _shared(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
-        wanted = [*demand.values()]
+        counts = [*demand.values()]
         packed = super().plan(host, demand) or {}
         start = self.starting_columns(host, demand, packed)
         pricing = self.pricing(host, demand, MOST_MIXES)
         if pricing is not None:
             limit, finished = self.time_limit_s, pricing.finished
-            return cover(wanted, start, pricing, complete=finished, premise=_PREMISE, time_limit_s=limit), packed
+            return cover(counts, start, pricing, complete=finished, premise=_PREMISE, time_limit_s=limit), packed
         cuts = self.cutting(host).alternatives
         every = {option: count for piece, count in demand.items() for option in cuts.get(piece, (piece,))}
         mixes, complete = enumerate_mixes(self.oracle, host, every)
         start += [self.column(host, mix, demand) for mix in mixes]
-        return cover(wanted, start, complete=complete, premise=_PREMISE, time_limit_s=self.time_limit_s), packed
+        return cover(counts, start, complete=complete, premise=_PREMISE, time_limit_s=self.time_limit_s), packed
 
     def _item(self, piece: int, klass: int) -> Item:
         cut = self.pieces[piece]

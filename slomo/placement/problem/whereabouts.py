@@ -52,10 +52,10 @@ class Taint:
 
         Raises UnknownNameError for an unknown effect.
         """
-        said, _, effect = text.partition(":")
+        pair, _, effect = text.partition(":")
         if effect and effect not in EFFECTS:
             raise UnknownNameError(f"effect of taint '{text}'", effect, EFFECTS)
-        key, _, value = said.partition("=")
+        key, _, value = pair.partition("=")
         return cls(key, value, effect)
 
     def tolerates(self, taint: "Taint") -> bool:
@@ -197,10 +197,10 @@ def plain(value: Any) -> Any:
     """Return a value for JSON: a text if that says all, else a mapping without default fields."""
     if isinstance(value, str):
         return value
-    said = {item.name: getattr(value, item.name) for item in fields(value)}
-    said = {name: dict(v) if isinstance(v, tuple) else v for name, v in said.items() if v is not None}
-    if isinstance(value, Spread) and len(said) == 1:
+    stated = {item.name: getattr(value, item.name) for item in fields(value)}
+    stated = {name: dict(v) if isinstance(v, tuple) else v for name, v in stated.items() if v is not None}
+    if isinstance(value, Spread) and len(stated) == 1:
         return value.label
     if isinstance(value, Neighbours) and value.within == HOST:
-        del said["within"]
-    return said
+        del stated["within"]
+    return stated

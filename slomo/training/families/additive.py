@@ -125,8 +125,8 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
         """Return the pressures that add up, without traffic."""
         names = tuple(name for name in available if name in METRICS and METRICS[name].pressure)
         if not names:
-            wanted = ", ".join(name for name, item in METRICS.items() if item.pressure)
-            raise MissingMetricError(f"model '{self.name}' needs at least one pressure of the competition: {wanted}")
+            pressures = ", ".join(name for name, item in METRICS.items() if item.pressure)
+            raise MissingMetricError(f"model '{self.name}' needs at least one pressure of the competition: {pressures}")
         return names
 
     def fit_weighted(

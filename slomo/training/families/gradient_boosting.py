@@ -133,5 +133,5 @@ def float32_thresholds(thresholds: Floats) -> list[float]:
     (0.5, True)
     """
     cut = thresholds.astype(np.float32)
-    kept: list[float] = np.where(cut > thresholds, np.nextafter(cut, np.float32(-np.inf)), cut).tolist()
-    return kept
+    cuts: list[float] = np.where(cut > thresholds, np.nextafter(cut, np.float32(-np.inf)), cut).tolist()
+    return cuts

@@ -186,8 +186,8 @@ def _per_row(count: int, weights: Any) -> Floats:
     """Return the weight of each row, 1 on average."""
     if weights is None:
         return np.ones(count)
-    given = np.asarray(weights, dtype=np.float64)
-    answer: Floats = given / given.mean()
+    array = np.asarray(weights, dtype=np.float64)
+    answer: Floats = array / array.mean()
     return answer
 
 

@@ -64,13 +64,13 @@ def resource_table(
 def _rows(
     testbed: "Testbed", machine: "Machine", workload: Workload, rates_gbps: Sequence[float], seed: int
 ) -> list[ResourceRow]:
-    bench = _NeedsBench(testbed, machine, workload, seed)
-    possible = bench.served(None, bench.most_ways, 100)
+    measuring = _NeedsBench(testbed, machine, workload, seed)
+    possible = measuring.served(None, measuring.most_ways, 100)
     per_mpps = wire_gbps(workload.traffic.packet_size_b, 1.0)
     rates = [(rate, rate / per_mpps) for rate in rates_gbps]
     if any(mpps > possible for _, mpps in rates):
         rates = sorted([*rates, (round(possible * per_mpps, 2), possible)])
-    return [bench.row(rate, mpps, max(1, math.ceil(mpps / possible))) for rate, mpps in rates]
+    return [measuring.row(rate, mpps, max(1, math.ceil(mpps / possible))) for rate, mpps in rates]
 
 
 @dataclass(frozen=True)
