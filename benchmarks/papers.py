@@ -5,10 +5,10 @@
     python benchmarks/papers.py --scheduler tcp://HOST:8786     # by Dask's workers, started with PYTHONPATH=benchmarks
     python benchmarks/papers.py --page             # only write the page from what is kept
 
-Each figure has a file in docs/papers/, written when it is done: a run that was stopped goes on with the next one. A row
-that is not measured again keeps its date and the commit it was measured with. `--models` names the folder of
-benchmarks/placement/prepare.py, for the figures that take models. What runs on this host itself stays here, one seed
-after the other.
+Each figure has a file in docs/papers/, written when it is done, and NAME.seeds meanwhile: a stopped run goes on
+with the next seed, if nothing was changed since. A row that is not measured again keeps its date and the commit it was
+measured with. `--models` names the folder of benchmarks/placement/prepare.py, for the figures that take models. What
+runs on this host itself stays here, one seed after the other.
 """
 
 from __future__ import annotations
@@ -122,6 +122,19 @@ def read_kept(folder: Path = KEPT) -> dict[str, Kept]:
     return found
 
 
+def seeds_before(path: Path, made_with: str) -> list[list[Line]]:
+    """Return the lines of the seeds that a stopped run has played with the same commit and models."""
+    from phenomena_runs import Line
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # there is none, or it was being written
+        return []
+    if data["made_with"] != made_with or "+" in made_with.split()[0]:
+        return []
+    return [[Line(**line) for line in lines] for lines in data["seeds"]]
+
+
 def measure(
     figure: Figure,
     seeds: int,
@@ -139,11 +152,18 @@ def measure(
     begun, count = time.monotonic(), min(seeds, figure.most_seeds)
     parts = [(figure.name, seed, models) for seed in range(1, count + 1)]
     where = {"jobs": 1} if figure.here else {"jobs": jobs, "scheduler": scheduler}
-    played = []
-    for lines in spread(play, parts, **where):
+    unfinished, made_with = KEPT / f"{figure.name}.seeds", f"{commit()} {models}"
+    played = seeds_before(unfinished, made_with)[:count]
+    KEPT.mkdir(exist_ok=True)
+    for lines in spread(play, parts[len(played) :], **where):
         played.append(lines)
+        text = json.dumps(
+            {"made_with": made_with, "seeds": [[asdict(line) for line in each] for each in played]}, default=float
+        )
+        unfinished.write_text(text, encoding="utf-8")
         print(f"  {len(played)} of {count} seeds", file=sys.stderr, flush=True)
     rows = tuple(row for lines in zip(*played, strict=True) if (row := row_of(lines, causes)) is not None)
+    unfinished.unlink(missing_ok=True)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     return Kept(figure.name, rows, today, commit(), round((time.monotonic() - begun) / 60, 1), count)
 

@@ -68,8 +68,33 @@ def test_what_was_measured_is_kept_whole_and_read_again(tmp_path: Path, monkeypa
     assert json.loads((tmp_path / "made-up.json").read_text(encoding="utf-8"))["seeds"] == 2
 
 
-def test_processes_measure_what_one_does() -> None:
+def test_a_figure_that_was_stopped_goes_on_with_the_next_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three seeds were played; with the same commit only the third is, with another all are."""
+    monkeypatch.setattr(papers, "KEPT", tmp_path)
+    monkeypatch.setattr(papers, "commit", lambda: "abc1234")
+    asked: list[int] = []
+
+    def lines(seed: int) -> Iterator[Line]:
+        asked.append(seed)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        yield Line("f", "share", "5", 5.0 + seed, 4.5, 7.5)
+
+    figure = papers_figures.Figure("made-up", "P", "Fig. 1", "t", lines, here=True)
+    monkeypatch.setattr(papers_figures, "FIGURES", (figure,))
+    with pytest.raises(KeyboardInterrupt):
+        papers.measure(figure, 3, {})
+    assert papers.measure(figure, 3, {}).rows[0].values == (6.0, 7.0, 8.0)
+    assert asked == [1, 2, 3, 3]
+    assert not list(tmp_path.iterdir())
+
+    (tmp_path / "made-up.seeds").write_text('{"made_with": "fff0000 None", "seeds": [[]]}')
+    assert papers.measure(figure, 1, {}).rows[0].values == (6.0,)
+
+
+def test_processes_measure_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A figure's seeds in two processes have the rows of one process, bit by bit."""
+    monkeypatch.setattr(papers, "KEPT", tmp_path)
     (figure,) = (each for each in papers_figures.FIGURES if each.name == "numasfp-firewall")
     one, two = (papers.measure(figure, 2, {}, jobs=jobs).rows for jobs in (1, 2))
     assert one == two
