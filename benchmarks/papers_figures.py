@@ -406,10 +406,8 @@ CAUSES = phenomena.CAUSES | {
     "second instance, some 290 in all on servers that are 99 % full",
     "resq-milp, combination: servers": "fewer than in the paper, and proven least (bound 29 of 29 servers, seed 1); "
     "the paper's solver stops 10 % above its bound",
-    "l2fwd, 64 B, a second at 90 % of that: % lost": "two cores: when another program has Pktgen's for more than the 3 "
-    "ms that rings of 8,192 bridge at 3 Mpps, packets are lost; with nothing else running 128 of 9 million",
-    "l2fwd, ": "two cores that others use, too (load 4 to 6, nice -5): who has Pktgen's core for some ms costs "
-    "packets; with nothing else running 3.3 and 3.8 Mpps, with 0.1 % lost 6.4 and 7.3, bursts of 65,536 and 262,144",
+    "l2fwd, ": "two cores: when another program, or another thread of Pktgen's, has the sending one's core for longer "
+    "than rings of 8,192 bridge (3 ms at 3 Mpps), packets are lost; beside a load of 4 to 6, at nice -5, 0.02 %",
     "e5-2620v4: error with Bubble-Up's metric": "further behind than in the paper: of the 10.9 % that are left without "
     "any metric, L3OCC alone leaves 6.5, READ alone 2.4 (`slomo dataset metrics slomo-e5-2620v4`)",
     "requests admitted, ahead of": "the paper says 6-14 in its abstract, without a set-up; servers, promises, equal "
