@@ -123,9 +123,9 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
         schema.SEED: int(provenance.get("seed", 0)),
         schema.RUN_KEY: measurement.colocation.key,
         schema.TRUTH: truth_mpps,
-        **_vector_columns("competition", nothing if solo else measurement.competition),
-        **_vector_columns("beside", nothing if solo else measurement.beside),
-        **_vector_columns("own", measurement.contentiousness),
+        **vector_columns("competition", nothing if solo else measurement.competition),
+        **vector_columns("beside", nothing if solo else measurement.beside),
+        **vector_columns("own", measurement.contentiousness),
     }
 
 
@@ -166,7 +166,7 @@ def _group_rows(group: _Group) -> list[Row]:
             continue  # a recording of the target alone
         row = measurement_row(summarise(turned, limit=group.limit), group.plan, _truth(group.records, slot))
         if slot:
-            row |= _vector_columns("beside", _beside(turned))
+            row |= vector_columns("beside", _beside(turned))
         rows.append({**row, schema.TENANT: slot, schema.SEED: group.seed, schema.RUN_KEY: group.run_key})
     return rows
 
@@ -223,12 +223,12 @@ def _beside(records: Sequence[RunRecord]) -> MetricVector:
     return MetricVector(values, scope=Scope.SOCKET)
 
 
-def _vector_columns(prefix: str, vector: MetricVector | None) -> Row:
+def vector_columns(prefix: str, vector: MetricVector | None) -> Row:
+    """Return the columns of a vector, NaN where a metric is unknown."""
     return {f"{prefix}.{name}": math.nan if vector is None else vector.get(name, math.nan) for name in METRICS}
 
 
 def _json(text: str) -> Any:
-
     try:
         return json.loads(text)
     except ValueError as error:

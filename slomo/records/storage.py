@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from slomo.errors import ConfigurationError, UnknownNameError, UsageError
+from slomo.files.durable import write_durably
 from slomo.records.dataset import ProfileDataset
 from slomo.records.shipped import shipped_folder
-from slomo.records.tables import write_atomically
 from slomo.vocabulary.numbers import path_of
 
 MEASUREMENTS, PROVENANCE, CARD = "measurements.parquet", "provenance.json", "CARD.md"
@@ -70,7 +70,6 @@ def save_dataset(dataset: ProfileDataset, path: str | Path, card: str | None = N
         raise UsageError(f"{place}: no dataset is stored as '{place.suffix}'", hint=f"needed: {_SUFFIXES}")
     else:
         dataset.to_parquet(place / MEASUREMENTS)
-        text = json.dumps(dataset.environment, sort_keys=True, indent=2) + "\n"
-        write_atomically(place / PROVENANCE, lambda file: file.write(text.encode()))
+        write_durably(place / PROVENANCE, json.dumps(dataset.environment, sort_keys=True, indent=2) + "\n")
         if card is not None:
-            write_atomically(place / CARD, lambda file: file.write(card.encode()))
+            write_durably(place / CARD, card)

@@ -10,9 +10,9 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -
     header, *rows = csv.reader(io.StringIO(text.getvalue()))
     head = _head(environment, [_row_digest(header, row) for row in rows])
     whole = f"{CSV_MARK}{head}\n{text.getvalue()}"
-    write_atomically(path, lambda file: file.write(whole.encode()))
+    write_durably(path, whole)
 
 
 def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
     table = table.replace_schema_metadata({_METADATA_KEY: _head(environment, digests).encode()})
     words = [field.name for field in table.schema if field.type != pa.float64()]  # measured numbers hardly repeat
     write = {"compression": "zstd", "use_dictionary": words, "row_group_size": _ROW_GROUP, "write_page_checksum": True}
-    write_atomically(path, lambda file: pq.write_table(table, file, **write))
+    write_durably(path, lambda file: pq.write_table(table, file, **write))
 
 
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -188,14 +188,6 @@ def check_cells(path: Path, rows: int, columns: int, most: int = MAX_CELLS) -> N
     """Raise an error if a table declares more cells than a table of measurements has."""
     if rows * columns > most:
         raise ConfigurationError(f"{path}: holds {rows} x {columns} cells, at most {most} are read")
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file beside `path`, then rename it over `path`; a failure leaves the old file.
-
-    Raises StoreError on a full disk, a read-only directory, or any other refusal.
-    """
-    write_durably(path, write)
 
 
 def _stored(frame: pd.DataFrame) -> pd.DataFrame:

@@ -5,18 +5,15 @@ target beside them, the target's core is its contentiousness, and the rest of th
 beside it.
 """
 
-import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import slomo.records.rows as rows
-import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, MissingMetricError, SlomoError
 from slomo.records.importing.mapping import TableMapping, throughput_mpps
 from slomo.records.importing.results import listed_runs
-from slomo.records.importing.table import UNNAMED, TableRows
+from slomo.records.importing.table import UNNAMED, TableRows, measured_row
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
@@ -81,29 +78,15 @@ def _row(
     if not competitors:
         nothing = MetricVector(no_pressure(felt=False))
         competition, rest = nothing, nothing
-    return {
-        **rows.colocation_columns(colocation, Plan(run.get("plan", Plan.IMPORTED)) if competitors else Plan.SOLO),
-        **_measured(run, f"{colocation.key}:{index}"),
-        **_columns("competition", competition),
-        **_columns("beside", rest),
-        **_columns("own", own),
-    }
-
-
-def _measured(run: Mapping[str, Any], experiment: str) -> rows.Row:
+    plan = Plan(run.get("plan", Plan.IMPORTED)) if competitors else Plan.SOLO
     throughput = run["throughput"]
-    identity = f"{experiment}:{run.get('alone')}:{run.get('beside')}"
+    mpps = throughput_mpps(float(throughput["value"]), throughput.get("unit"))
+    identity = f"{colocation.key}:{index}:{run.get('alone')}:{run.get('beside')}"
     return {
-        schema.TENANT: 0,
-        schema.THROUGHPUT: throughput_mpps(float(throughput["value"]), throughput.get("unit")),
-        schema.THROUGHPUT_CV: math.nan,
-        schema.REPLICATES: 1,
-        schema.LOSS: math.nan,
-        **dict.fromkeys(schema.LATENCIES, math.nan),
-        schema.STABILITY: rows.UNREPEATED,
-        schema.SEED: 0,
-        schema.RUN_KEY: hashlib.sha256(identity.encode()).hexdigest()[:16],
-        schema.TRUTH: math.nan,
+        **measured_row(colocation, plan, mpps, identity),
+        **rows.vector_columns("competition", competition),
+        **rows.vector_columns("beside", rest),
+        **rows.vector_columns("own", own),
     }
 
 
@@ -155,7 +138,3 @@ def _others(mapping: TableMapping, beside: PcmRecording, socket: int, own: Metri
             elif name in own:
                 values[name] = max(0.0, value - own[name])
     return MetricVector(values, scope=Scope.SOCKET)
-
-
-def _columns(prefix: str, vector: MetricVector | None) -> rows.Row:
-    return {f"{prefix}.{name}": math.nan if vector is None else vector.get(name, math.nan) for name in METRICS}

@@ -22,7 +22,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,8 +33,10 @@ from numpy.typing import NDArray
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError
 from slomo.files import documents
+from slomo.files.durable import write_durably
 from slomo.files.opening import read_text
 from slomo.files.ranges import Name, PositiveRate
+from slomo.files.stored import Stored
 from slomo.records.shipped import mapping_file
 
 MOST_ROWS = 10_000
@@ -65,68 +66,47 @@ class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, eq=False)
-class ProbeTables:
-    """Probe measurements of one machine; run times in one unit per table."""
+class ProbeTables(Stored, version=SCHEMA_VERSION):
+    """Probe measurements of one machine; run times in one unit per table.
+
+    Raises ConfigurationError for levels that do not ascend, or times that are not one per level and above 0.
+    """
 
     #: Where.
-    machine: str
+    machine: Name
     #: Levels of the bubble, ascending; the first one is no pressure, shape (n,).
     levels: NDArray[np.float64]
     #: Run time of the reporter at each level, shape (n,).
     reporter: NDArray[np.float64]
     #: Run time of the reporter beside each application.
-    beside: Mapping[str, float]
+    beside: Mapping[Name, PositiveRate]
     #: Levels and run times of each application.
-    sensitivity: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+    sensitivity: Mapping[Name, tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+    def __post_init__(self) -> None:
+        for name, (levels, times) in (("reporter", (self.levels, self.reporter)), *self.sensitivity.items()):
+            if not levels.ndim == times.ndim == 1 or len(levels) != len(times) or len(levels) < 2:
+                raise ConfigurationError(
+                    f"'{name}' has {times.size} times at {levels.size} levels, needed two or more, one time each"
+                )
+            if not (np.diff(levels) > 0.0).all() or not (times > 0.0).all():
+                raise ConfigurationError(f"'{name}': needed levels that ascend, and run times above 0")
 
     @property
     def names(self) -> tuple[str, ...]:
         """Applications, in the table's order."""
         return tuple(self.beside)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        curves = {name: [levels.tolist(), times.tolist()] for name, (levels, times) in self.sensitivity.items()}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "machine": self.machine,
-            "levels": self.levels.tolist(),
-            "reporter": self.reporter.tolist(),
-            "beside": dict(self.beside),
-            "sensitivity": curves,
-        }
-
-
-class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """Content of a file of probe tables."""
-
-    machine: Name
-    levels: list[float]
-    reporter: list[PositiveRate]
-    beside: dict[Name, PositiveRate]
-    sensitivity: dict[Name, tuple[list[float], list[PositiveRate]]]
-    schema_version: Literal[1]
-
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
     """Write probe tables as one JSON file; StoreError if it cannot be written."""
-    text = json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n"
-    tables.write_atomically(Path(path), lambda file: file.write(text.encode()))
+    write_durably(path, json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n")
 
 
 def load_probe_tables(path: str | Path) -> ProbeTables:
     """Read a file of :func:`save_probe_tables`; ConfigurationError for another file."""
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
-    held = documents.read(path, _Stored, hint=hint)
-    for name, (levels, times) in (("reporter", (held.levels, held.reporter)), *held.sensitivity.items()):
-        if len(levels) != len(times) or len(levels) < 2 or any(one >= two for one, two in pairwise(levels)):
-            raise ConfigurationError(
-                f"{path}: '{name}' has {len(times)} times at {len(levels)} levels, needed two or more levels that "
-                "ascend, with one time each",
-                hint=hint,
-            )
-    arrays = {name: (np.array(each), np.array(times)) for name, (each, times) in held.sensitivity.items()}
-    return ProbeTables(held.machine, np.array(held.levels), np.array(held.reporter), held.beside, arrays)
+    return documents.read(path, ProbeTables, hint=hint)
 
 
 def is_probe_mapping(mapping: str | Path) -> bool:
