@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slomo.errors import MeasurementError, TestbedError
+from slomo.host.control_socket import ControlSocket
 from slomo.host.marker import new_mark
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host import telemetry
-from slomo.testbed.host.nf.control_socket import ControlSocket
 from slomo.testbed.host.nf.definition import Steadiness, parse_host
 from slomo.testbed.host.nf.readings import FunctionReadings, Reading
 from slomo.testbed.host.nf.readout import Readout
@@ -190,7 +190,7 @@ def test_nobody_there_is_a_testbed_error() -> None:
     """A port nobody listens on, and a telemetry socket that is not there, are faults of the testbed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        with pytest.raises(TestbedError, match=r"does not answer 'c\.count'"):
+        with pytest.raises(TestbedError, match=r"does not answer 'READ c\.count'"):
             ControlSocket(free.getsockname()[1]).read("c.count")
     with pytest.raises(TestbedError, match="dpdk_telemetry"):
         TelemetrySocket("no-such-prefix").ask("/info")

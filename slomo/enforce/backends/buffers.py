@@ -3,18 +3,15 @@
 ResQ (NSDI'18, section 4.3) sizes them so that all fit into the DDIO ways. Knob: ``buffers:HOST:PORT/HANDLER``.
 """
 
-import socket
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import TestbedError
+from slomo.host.control_socket import ControlSocket
 from slomo.host.knobs import VanishedError, Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
-
-_LIMIT_S = 5.0
-_LARGEST_B = 1 << 16
 
 
 class BuffersBackend:
@@ -60,47 +57,27 @@ class BuffersBackend:
 
     def read(self, knob: str) -> str | None:
         """Return the handler's value; None if nothing listens."""
-        host, port, handler = _split(knob.partition(":")[2])
-        try:
-            return _talk(host, port, f"READ {handler}")
-        except ConnectionRefusedError:
-            return None
-        except OSError as problem:
-            raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
+        port, host, handler = _split(knob.partition(":")[2])
+        with closing(ControlSocket(port, host)) as click:
+            try:
+                return click.read(handler).strip()
+            except VanishedError:
+                return None
 
     def write(self, knob: str, value: str | None) -> None:
         """Set the handler; TestbedError with the network function's answer; VanishedError if nothing listens."""
-        host, port, handler = _split(knob.partition(":")[2])
-        try:
-            _talk(host, port, f"WRITE {handler} {value}")
-        except ConnectionRefusedError:
-            raise VanishedError(f"no process listens on {host}:{port}", hint="the network function ended") from None
-        except OSError as problem:
-            raise TestbedError(f"control socket {host}:{port}: {problem.strerror or problem}") from None
+        port, host, handler = _split(knob.partition(":")[2])
+        with closing(ControlSocket(port, host)) as click:
+            click.write(handler, str(value))
 
     def knobs(self) -> Iterator[str]:
         """Return nothing: the running network functions are unknown here."""
         return iter(())
 
 
-def _split(address: str) -> tuple[str, int, str]:
+def _split(address: str) -> tuple[int, str, str]:
     place, _, handler = address.partition("/")
     host, _, port = place.rpartition(":")
     if not handler or not port.isdigit() or any(ord(sign) <= 32 for sign in handler):
         raise TestbedError(f"control socket '{address}' is not understood", hint="write 127.0.0.1:7001/element.handler")
-    return host or "127.0.0.1", int(port), handler
-
-
-def _talk(host: str, port: int, line: str) -> str:
-    """Send one line and return the data of the answer."""
-    with socket.create_connection((host, port), timeout=_LIMIT_S) as connection, connection.makefile("rwb") as stream:
-        stream.readline(_LARGEST_B)  # the greeting
-        stream.write(line.encode("utf-8") + b"\r\n")
-        stream.flush()
-        answer = stream.readline(_LARGEST_B).decode("utf-8", "replace").strip()
-        if not answer.startswith("200"):
-            raise TestbedError(f"control socket {host}:{port} answers '{answer}' to '{line}'")
-        if not line.startswith("READ"):
-            return ""
-        size = stream.readline(64).split()
-        return stream.read(min(int(size[1]), _LARGEST_B)).decode("utf-8", "replace").strip()
+    return int(port), host or "127.0.0.1", handler

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, TestbedError
+from slomo.host.control_socket import ControlSocket
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import port_number
-from slomo.testbed.host.nf.control_socket import ControlSocket
 from slomo.testbed.host.nf.definition import HostDefinition, ThroughputSource
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.telemetry import TelemetrySocket

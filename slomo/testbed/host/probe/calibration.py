@@ -5,18 +5,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-from msgspec import Struct
+from typing import Any
 
 from slomo.files.documents import read
 from slomo.files.durable import write_durably
 from slomo.files.ranges import PositiveRate, Rate
+from slomo.files.stored import Stored
 from slomo.host.places import cache_directory
 from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import Reporter
-from slomo.testbed.host.probe.sentinel import Look
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import canonical_json
@@ -26,22 +24,22 @@ _MOST_B = 1 << 20
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Stored, version=SCHEMA_VERSION):
     """The reporters of one machine."""
 
     #: Cache sizes; of the shared one, the part that one core can use [MiB].
-    l2_mib: float
-    llc_mib: float
+    l2_mib: PositiveRate
+    llc_mib: PositiveRate
     #: Reporters that respond here, one per metric.
     reporters: tuple[Reporter, ...]
     #: Metric of a reporter -> metric of a competitor's resource -> extra time beside it.
     felt: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Extra time of the shared cache's reporter without any hit; None if not measured.
     full: float | None = None
-    #: Speed of the sentinel's programs at calibration.
-    sentinel: Look = field(default_factory=Look)
+    #: Speed of each of the sentinel's programs at calibration [Mpps].
+    sentinel: Mapping[str, float] = field(default_factory=dict)
     #: Difference between two successive readings of the sentinel.
-    scatter: float = 0.0
+    scatter: Rate = 0.0
     #: Identity of machine and program for which it is valid.
     identity: str = ""
 
@@ -61,20 +59,6 @@ class Calibration:
         """Sixteen hexadecimal digits that change with the calibration."""
         return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "identity": self.identity,
-            "l2_mib": self.l2_mib,
-            "llc_mib": self.llc_mib,
-            "reporters": [item.to_dict() for item in self.reporters],
-            "felt": {name: dict(row) for name, row in self.felt.items()},
-            "full": self.full,
-            "sentinel": dict(self.sentinel.rates),
-            "scatter": self.scatter,
-        }
-
     def save(self, path: Path) -> None:
         """Write it as JSON."""
         write_durably(path, json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n")
@@ -82,30 +66,7 @@ class Calibration:
     @classmethod
     def load(cls, path: Path) -> "Calibration":
         """Read a stored calibration; ConfigurationError if the file is damaged."""
-        hint = "delete it; the next run calibrates again"
-        stored = read(path, _CalibrationFile, limit=_MOST_B, hint=hint)
-        return cls(
-            stored.l2_mib,
-            stored.llc_mib,
-            stored.reporters,
-            stored.felt,
-            stored.full,
-            Look(stored.sentinel),
-            stored.scatter,
-            stored.identity,
-        )
-
-
-class _CalibrationFile(Struct, forbid_unknown_fields=True):
-    l2_mib: PositiveRate
-    llc_mib: PositiveRate
-    reporters: tuple[Reporter, ...]
-    felt: dict[str, dict[str, float]]
-    full: float | None
-    sentinel: dict[str, float]
-    scatter: Rate
-    identity: str
-    schema_version: Literal[2]
+        return read(path, cls, limit=_MOST_B, hint="delete it; the next run calibrates again")
 
 
 def calibration_path(identity: str) -> Path:

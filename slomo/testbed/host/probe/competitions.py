@@ -15,6 +15,7 @@ from slomo.testbed.host.probe.reading import read_pressure
 from slomo.testbed.host.probe.sentinel import (
     INTERVAL_S,
     DriftWatch,
+    Look,
     Sentinel,
     drift_limit,
     sentinel_programs,
@@ -52,7 +53,7 @@ class Probe:
         programs = sentinel_programs(self.calibration.l2_mib, self.calibration.llc_mib)
         sentinel = Sentinel(self._quick, programs, self.settings)
         limit = drift_limit(self.settings, self.calibration.scatter)
-        self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, self.calibration.sentinel)
+        self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, Look(self.calibration.sentinel))
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
         """Return the known result for a competition, by its workloads' keys, however old."""

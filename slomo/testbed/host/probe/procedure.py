@@ -84,7 +84,7 @@ def calibrate(
         reporters=tuple(trial.reporter for trial in chosen),
         felt={trial.reporter.metric: dict(trial.extra) for trial in chosen},
         full=full,
-        sentinel=looks[-1],
+        sentinel=looks[-1].rates,
         scatter=scatter_of(looks),
         identity=scope.identity,
     )

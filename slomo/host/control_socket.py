@@ -1,31 +1,33 @@
-"""Click's ControlSocket: read a handler of a running Click over TCP.
+"""Click's ControlSocket (also FastClick's): read and write handlers of a running Click over TCP.
 
 Protocol 1.3 (Click manual, elements/userlevel/controlsocket): ``READ c.count`` is answered ``200 ...``, ``DATA n``
-and n bytes.
+and n bytes; ``WRITE c.reset 1`` by the first of them.
 """
 
 import socket
-from collections.abc import Callable
-from typing import TypeVar
 
 from slomo.errors import TestbedError
+from slomo.host.knobs import VanishedError
 
 _LIMIT_S = 2.0
 _MOST_B = 1 << 20
-Answer = TypeVar("Answer")
 
 
 class ControlSocket:
     """A client that connects on first use and after a failure."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.host, self.port = host, port
         self._socket: socket.socket | None = None
         self._rest = b""
 
     def read(self, handler: str) -> str:
-        """Return a handler's value; TestbedError if nothing answers, or the handler does not exist."""
-        return self._guarded(lambda: self._read(handler), handler)
+        """Return a handler's value; VanishedError if nothing listens, TestbedError if there is no such handler."""
+        return self._ask(f"READ {handler}")
+
+    def write(self, handler: str, value: str) -> None:
+        """Set a handler; raises as `read`."""
+        self._ask(f"WRITE {handler} {value}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -33,25 +35,28 @@ class ControlSocket:
             self._socket.close()
         self._socket, self._rest = None, b""
 
-    def _guarded(self, action: Callable[[], Answer], handler: str) -> Answer:
+    def _ask(self, line: str) -> str:
         try:
-            return action()
+            return self._answer(line)
         except (OSError, ValueError) as problem:
             self.close()
-            raise TestbedError(
-                f"Click's ControlSocket on port {self.port} does not answer '{handler}': {problem}",
-                hint="put `ControlSocket(TCP, PORT)` into the configuration and the same port into `host:`",
+            kind = VanishedError if isinstance(problem, ConnectionRefusedError) else TestbedError
+            raise kind(
+                f"Click's ControlSocket on {self.host}:{self.port} does not answer '{line}': {problem}",
+                hint="put `ControlSocket(TCP, PORT)` into the configuration, and name the same port here",
             ) from None
 
-    def _read(self, handler: str) -> str:
+    def _answer(self, line: str) -> str:
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self.port), _LIMIT_S)
+            self._socket = socket.create_connection((self.host, self.port), _LIMIT_S)
             if not self._line().startswith("Click::ControlSocket/"):
                 raise ValueError("what listens there is no Click")
-        self._socket.sendall(f"READ {handler}\r\n".encode("ascii"))
+        self._socket.sendall(f"{line}\r\n".encode())
         status = self._line()
         if not status.startswith("200"):
             raise ValueError(status)
+        if line.startswith("WRITE"):
+            return ""
         size = int(self._line().removeprefix("DATA "))
         if not 0 <= size <= _MOST_B:
             raise ValueError(f"an answer of {size} bytes")
