@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 _Text = Annotated[str, Meta(min_length=1)]
 _Pattern = Annotated[str, Meta(max_length=500)]
@@ -22,8 +22,8 @@ class TrafficSection(Struct, forbid_unknown_fields=True):
 
     pcap: (
         Annotated[str, Meta(description="a capture of your own; generated from the workload's traffic if not given")]
-        | UnsetType
-    ) = UNSET
+        | None
+    ) = None
     generator: Annotated[
         bool,
         Meta(description="true where the host file's traffic generator sends to it, wherever throughput is read"),
@@ -54,92 +54,78 @@ class ReadySection(Struct, forbid_unknown_fields=True):
             raise ValueError("Expected one of json, regex, tcp_port, file, telemetry, first_reading; and limit_s")
 
 
-class LatencyFields(Struct, forbid_unknown_fields=True):
-    """Dotted fields of percentiles."""
-
-    p50: str | UnsetType = UNSET
-    p95: str | UnsetType = UNSET
-    p99: str | UnsetType = UNSET
-
-
-class ThroughputSection(Struct, forbid_unknown_fields=True):
+class ThroughputSource(Struct, forbid_unknown_fields=True):
     """Where its throughput is read."""
 
     source: Annotated[
         Literal["json-lines", "regex", "click", "telemetry", "generator"],
         Meta(description="json-lines, regex, click, telemetry or generator"),
     ]
-    stream: (
-        Annotated[Literal["stdout", "stderr", "stats_file"], Meta(description="stdout, stderr or stats_file")]
-        | UnsetType
-    ) = UNSET
-    match: Annotated[dict[str, Any], Meta(description="json-lines: only lines that hold these fields")] | UnsetType = (
-        UNSET
+    stream: Annotated[Literal["stdout", "stderr", "stats_file"], Meta(description="stdout, stderr or stats_file")] = (
+        "stdout"
     )
-    packets: (
-        Annotated[_Text, Meta(description="json-lines: dotted field; click: handler; telemetry: field of the answer")]
-        | UnsetType
-    ) = UNSET
-    pattern: (
-        Annotated[_Pattern, Meta(description="regex with a group named packets, and optionally one named time")]
-        | UnsetType
-    ) = UNSET
-    meaning: (
-        Annotated[
-            Literal["counter", "interval", "rate"],
-            Meta(description="counter: packets since the start; interval: since the last line; rate: per second"),
-        ]
-        | UnsetType
-    ) = UNSET
-    unit: (
-        Annotated[Literal["packets", "pps", "kpps", "Mpps"], Meta(description="packets, pps, kpps or Mpps")] | UnsetType
-    ) = UNSET
-    time: Annotated[str, Meta(description="json-lines: dotted field with the time of the line [s]")] | UnsetType = UNSET
-    query: Annotated[str, Meta(description="telemetry: what is asked, for instance /ethdev/stats,0")] | UnsetType = (
-        UNSET
+    match: Annotated[dict[str, Any], Meta(description="json-lines: only lines that hold these fields")] = {}
+    packets: Annotated[
+        str, Meta(description="json-lines: dotted field; click: handler; telemetry: field of the answer")
+    ] = ""
+    pattern: Annotated[
+        _Pattern, Meta(description="regex with a group named packets, and optionally one named time")
+    ] = ""
+    meaning: Annotated[
+        Literal["counter", "interval", "rate"],
+        Meta(description="counter: packets since the start; interval: since the last line; rate: per second"),
+    ] = "counter"
+    unit: Annotated[Literal["packets", "pps", "kpps", "Mpps"], Meta(description="packets, pps, kpps or Mpps")] = (
+        "packets"
     )
-    port: (
-        Annotated[int | str, Meta(description="click: port of its ControlSocket; {port} for a free one")] | UnsetType
-    ) = UNSET
-    interval_s: (
-        Annotated[float, Meta(ge=0.01, le=60.0, description="click, telemetry: seconds between two questions")]
-        | UnsetType
-    ) = UNSET
-    latency_unit: Annotated[Literal["ns", "us", "ms"], Meta(description="ns, us or ms")] | UnsetType = UNSET
-    latency: Annotated[LatencyFields, Meta(description="json-lines: dotted fields of percentiles")] | UnsetType = UNSET
+    time: Annotated[str, Meta(description="json-lines: dotted field with the time of the line [s]")] | None = None
+    query: Annotated[str, Meta(description="telemetry: what is asked, for instance /ethdev/stats,0")] = (
+        "/ethdev/stats,0"
+    )
+    port: Annotated[int | str, Meta(description="click: port of its ControlSocket; {port} for a free one")] = ""
+    interval_s: Annotated[
+        float, Meta(ge=0.01, le=60.0, description="click, telemetry: seconds between two questions")
+    ] = 0.1
+    latency_unit: Annotated[Literal["ns", "us", "ms"], Meta(description="ns, us or ms")] = "us"
+    latency: Annotated[
+        dict[Literal["p50", "p95", "p99"], str], Meta(description="json-lines: dotted fields of percentiles")
+    ] = {}
 
     def __post_init__(self) -> None:
         for name in _NEEDED[self.source]:
-            if getattr(self, name) is UNSET:
+            if getattr(self, name) == "":
                 raise ValueError(f"Expected a field '{name}' beside source: {self.source}")
+        self.port = str(self.port)
+
+    @property
+    def latency_factor(self) -> float:
+        """Microseconds per unit of latency read."""
+        return {"ns": 1e-3, "us": 1.0, "ms": 1e3}[self.latency_unit]
+
+    @property
+    def scale(self) -> float:
+        """Packets per unit read."""
+        return {"packets": 1.0, "pps": 1.0, "kpps": 1e3, "Mpps": 1e6}[self.unit]
 
 
 class StopSection(Struct, forbid_unknown_fields=True):
     """How to stop it."""
 
-    signal: (
-        Annotated[
-            Literal["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGKILL"],
-            Meta(description="what is sent to it"),
-        ]
-        | UnsetType
-    ) = UNSET
-    limit_s: Annotated[float, Meta(gt=0.0, le=600.0, description="seconds until it is killed")] | UnsetType = UNSET
+    signal: Annotated[
+        Literal["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGKILL"],
+        Meta(description="what is sent to it"),
+    ] = "SIGINT"
+    limit_s: Annotated[float, Meta(gt=0.0, le=600.0, description="seconds until it is killed")] = 3.0
 
 
-class SteadySection(Struct, forbid_unknown_fields=True):
+class Steadiness(Struct, forbid_unknown_fields=True):
     """Criteria of a steady throughput."""
 
-    limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] | UnsetType = UNSET
-    tolerance: (
-        Annotated[float, Meta(gt=0.0, le=1.0, description="share two successive medians may differ by")] | UnsetType
-    ) = UNSET
-    stretch_s: (
-        Annotated[
-            float, Meta(gt=0.0, le=600.0, description="seconds each median is taken over; a slow climb needs long ones")
-        ]
-        | UnsetType
-    ) = UNSET
+    limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] = 30.0
+    tolerance: Annotated[float, Meta(gt=0.0, le=1.0, description="share two successive medians may differ by")] = 0.05
+    stretch_s: Annotated[
+        float, Meta(gt=0.0, le=600.0, description="seconds each median is taken over; a slow climb needs long ones")
+    ] = 0.2
 
 
 class HostSection(Struct, forbid_unknown_fields=True):
@@ -154,27 +140,22 @@ class HostSection(Struct, forbid_unknown_fields=True):
             "are filled in",
         ),
     ]
-    throughput: Annotated[ThroughputSection, Meta(description="where its throughput is read")]
-    environment: (
-        Annotated[
-            dict[Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], str | float],
-            Meta(description="variables added to the environment"),
-        ]
-        | UnsetType
-    ) = UNSET
+    throughput: Annotated[ThroughputSource, Meta(description="where its throughput is read")]
+    environment: Annotated[
+        dict[Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], str | float],
+        Meta(description="variables added to the environment"),
+    ] = {}
     working_directory: (
-        Annotated[str, Meta(description="where the command is started; a directory of its own if not given")]
-        | UnsetType
-    ) = UNSET
+        Annotated[str, Meta(description="where the command is started; a directory of its own if not given")] | None
+    ) = None
     cores: Annotated[int, Meta(ge=1, le=1024, description="cores one instance occupies")] = 1
     polling: Annotated[
         bool,
         Meta(description="true where it keeps its cores busy; windows in which it did not get them are then rejected"),
     ] = True
-    traffic: (
-        Annotated[TrafficSection, Meta(description="where {pcap} comes from, and whether a generator sends")]
-        | UnsetType
-    ) = UNSET
+    traffic: Annotated[TrafficSection, Meta(description="where {pcap} comes from, and whether a generator sends")] = (
+        field(default_factory=TrafficSection)
+    )
     ready: (
         Annotated[
             ReadySection,
@@ -182,5 +163,7 @@ class HostSection(Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
-    stop: Annotated[StopSection, Meta(description="how it is asked to end")] | UnsetType = UNSET
-    steady: Annotated[SteadySection, Meta(description="when its throughput counts as steady")] | UnsetType = UNSET
+    stop: Annotated[StopSection, Meta(description="how it is asked to end")] = field(default_factory=StopSection)
+    steady: Annotated[Steadiness, Meta(description="when its throughput counts as steady")] = field(
+        default_factory=Steadiness
+    )

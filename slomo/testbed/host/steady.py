@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slomo.testbed.host.nf.definition import Steadiness
 from slomo.testbed.host.nf.readings import FunctionReadings
+from slomo.vocabulary.host_section import Steadiness
 
 _FEWEST = 2  # number of rates per stretch from which its median can be compared
 _POLL_S = 0.02

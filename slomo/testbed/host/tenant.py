@@ -117,7 +117,7 @@ def needs_port(definition: HostDefinition) -> bool:
     texts = [
         *definition.command,
         *definition.environment.values(),
-        definition.throughput.port,
+        str(definition.throughput.port),
         str(definition.ready.value),
     ]
     return "port" in placeholders(texts)

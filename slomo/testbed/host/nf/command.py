@@ -150,8 +150,8 @@ def require_program(definition: HostDefinition) -> None:
 
     Examples
     --------
-    >>> from slomo.testbed.host.nf.definition import ThroughputSource
-    >>> require_program(HostDefinition("x", ("sh",), ThroughputSource("json-lines")))
+    >>> from slomo.vocabulary.host_section import ThroughputSource
+    >>> require_program(HostDefinition("x", ("sh",), ThroughputSource("generator")))
     """
     program = definition.command[0]
     if not placeholders([program]) and shutil.which(program) is None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, is_dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from msgspec import Struct, structs
+
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.files.documents import convert, parse
 from slomo.files.json_text import Position
 from slomo.files.opening import read_text
-from slomo.vocabulary.host_section import HostSection
+from slomo.vocabulary.host_section import HostSection, Steadiness, ThroughputSource
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
 from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
@@ -31,47 +33,6 @@ class ReadySignal:
     value: Any = True
     #: How long to wait [s].
     limit_s: float = 30.0
-
-
-@dataclass(frozen=True)
-class ThroughputSource:
-    """Source of the packet counts; the fields are those of the schema."""
-
-    source: str
-    stream: str = "stdout"
-    match: Mapping[str, Any] = field(default_factory=dict)
-    packets: str = ""
-    pattern: str = ""
-    meaning: str = "counter"
-    unit: str = "packets"
-    time: str | None = None
-    query: str = "/ethdev/stats,0"
-    port: str = ""
-    interval_s: float = 0.1
-    latency: Mapping[str, str] = field(default_factory=dict)
-    latency_unit: str = "us"
-
-    @property
-    def latency_factor(self) -> float:
-        """Microseconds per unit of latency read."""
-        return {"ns": 1e-3, "us": 1.0, "ms": 1e3}[self.latency_unit]
-
-    @property
-    def scale(self) -> float:
-        """Packets per unit read."""
-        return {"packets": 1.0, "pps": 1.0, "kpps": 1e3, "Mpps": 1e6}[self.unit]
-
-
-@dataclass(frozen=True)
-class Steadiness:
-    """Criteria of a steady throughput."""
-
-    #: Longest waiting time [s].
-    limit_s: float = 30.0
-    #: Largest relative difference of the medians of two successive stretches.
-    tolerance: float = 0.05
-    #: Length of a stretch [s]; long ones are needed to detect a slow climb.
-    stretch_s: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -167,24 +128,24 @@ def parse_host(
         Where the section stands, for errors.
     """
     where = file or f"network function '{nf}'"
-    convert({"host": dict(data)}, dict[Literal["host"], HostSection], where, lines=lambda: lines or {})
+    whole = convert({"host": dict(data)}, dict[Literal["host"], HostSection], where, lines=lambda: lines or {})
+    section = whole["host"]
     _check_patterns(data, where, lines or {})
-    stop, throughput = data.get("stop", {}), dict(data["throughput"])
     return HostDefinition(
         nf=nf,
         command=tuple(str(word) for word in data["command"]),
-        throughput=ThroughputSource(**{**throughput, "port": str(throughput.get("port", ""))}),
+        throughput=section.throughput,
         settings=MappingProxyType(dict(settings or {})),
         environment={name: str(value) for name, value in data.get("environment", {}).items()},
-        working_directory=data.get("working_directory"),
-        pcap=data.get("traffic", {}).get("pcap"),
-        generator=data.get("traffic", {}).get("generator", False) or throughput["source"] == "generator",
-        cores=data.get("cores", 1),
-        polling=data.get("polling", True),
+        working_directory=section.working_directory,
+        pcap=section.traffic.pcap,
+        generator=section.traffic.generator or section.throughput.source == "generator",
+        cores=section.cores,
+        polling=section.polling,
         ready=_ready(data.get("ready", {}), where, lines or {}),
-        stop_signal=signal.Signals[stop.get("signal", "SIGINT")],
-        stop_limit_s=float(stop.get("limit_s", 3.0)),
-        steadiness=Steadiness(**{name: float(value) for name, value in data.get("steady", {}).items()}),
+        stop_signal=signal.Signals[section.stop.signal],
+        stop_limit_s=section.stop.limit_s,
+        steadiness=section.steady,
     )
 
 
@@ -256,6 +217,8 @@ def _fault(where: str, lines: Mapping[Position, int], position: tuple[str, ...],
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
     if is_dataclass(value):
         value = value.__dict__
     if isinstance(value, Mapping):

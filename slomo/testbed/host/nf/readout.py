@@ -17,10 +17,11 @@ from slomo.errors import ConfigurationError, TestbedError
 from slomo.host.control_socket import ControlSocket
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import port_number
-from slomo.testbed.host.nf.definition import HostDefinition, ThroughputSource
+from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.telemetry import TelemetrySocket
 from slomo.testbed.host.traffic.base import TrafficGenerator
+from slomo.vocabulary.host_section import ThroughputSource
 from slomo.vocabulary.workload import Traffic
 
 _FILE_POLL_S = 0.05
@@ -200,7 +201,7 @@ def _regex_taker(source: ThroughputSource, readings: FunctionReadings) -> Callab
 
 def _asker(source: ThroughputSource, table: Mapping[str, str], nf: str) -> Callable[[], float]:
     if source.source == "click":
-        port = port_number(source.port, table, nf)
+        port = port_number(str(source.port), table, nf)
         click = ControlSocket(port)
         return lambda: float(click.read(source.packets))
     telemetry = TelemetrySocket(table["file_prefix"])
