@@ -1,4 +1,4 @@
-"""One process of an NF: started in its own session on its cores, paused, resumed, and ended in every case.
+"""Programs started in sessions of their own and ended in every case; a network function's also pinned and paused.
 
 It is pinned by inheriting the affinity of the thread that starts it, so no Python code runs between fork and exec;
 `numactl` binds it to its NUMA node if there are several.
@@ -11,7 +11,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from slomo.errors import TestbedError
@@ -26,48 +27,56 @@ _LONGEST_QUOTE = 200
 _starting = threading.Lock()
 
 
-class ManagedProcess:
-    """A started process that will be ended.
+class ProcessGroup(ABC):
+    """A program in a session of its own, whose output is read and which ends with all its descendants.
 
-    Raises TestbedError if the command does not exist or may not be run, or a core does not exist.
+    Raises TestbedError if it cannot be started.
 
     Parameters
     ----------
-    name : str
-        Of the network function, for errors.
     words : sequence of str
         Command; never a shell line.
-    cores : sequence of int
-        CPUs it may run on.
     mark : RunMark
         Written into its environment.
     environment : mapping, optional
         Variables added to this process's own.
     directory : path, optional
         Where it starts.
+    cores : sequence of int
+        CPUs it may run on; those of this process if empty.
     """
 
     def __init__(
         self,
-        name: str,
         words: Sequence[str],
-        cores: Sequence[int],
         mark: RunMark,
         *,
         environment: Mapping[str, str] | None = None,
         directory: str | Path | None = None,
+        cores: Sequence[int] = (),
     ) -> None:
-        self.name, self.cores = name, tuple(cores)
-        self.words = (*_numa_binding(cores), *words)
-        self.mark = mark
-        self.paused = False
+        self.words, self.mark = tuple(words), mark
         self._last_state: os.waitid_result | None = None
-        variables = {**os.environ, **(environment or {}), VARIABLE: mark.text}
-        self._process = self._start(variables, directory)
+        try:
+            with _starting, _pinned(cores or os.sched_getaffinity(0)):
+                self._process = subprocess.Popen(
+                    self.words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **(environment or {}), VARIABLE: mark.text},
+                    cwd=directory,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise self._fault(error) from None
         self._family = Family(mark, self._process.pid)
-        self.started_s = time.monotonic()
         self._handlers: dict[str, list[LineHandler]] = {"stdout": [], "stderr": []}
         self._drains: dict[str, Drain] = {}
+
+    @abstractmethod
+    def _fault(self, error: OSError) -> TestbedError:
+        """Return the error for a command that cannot be started."""
 
     def listen(self) -> None:
         """Begin to read its output; add handlers first, then no line is lost."""
@@ -76,36 +85,9 @@ class ManagedProcess:
             if name not in self._drains:
                 self._drains[name] = Drain(pipe, self._handlers[name])
 
-    def _start(self, variables: Mapping[str, str], directory: str | Path | None) -> subprocess.Popen[bytes]:
-        pipe = subprocess.PIPE
-        try:
-            with _starting, _pinned(self.cores):
-                return subprocess.Popen(
-                    self.words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=pipe,
-                    stderr=pipe,
-                    env=variables,
-                    cwd=directory,
-                    start_new_session=True,
-                )
-        except FileNotFoundError as error:
-            missing = os.fsdecode(error.filename) if error.filename else self.words[0]
-            what = (
-                f"directory '{missing}'"
-                if directory is not None and missing == str(directory)
-                else f"command '{self.words[0]}'"
-            )
-            raise TestbedError(
-                f"network function '{self.name}': {what} does not exist",
-                hint="install it, or correct `command` in the NF's `host:` section",
-            ) from None
-        except OSError as error:
-            raise TestbedError(
-                f"network function '{self.name}': '{self.words[0]}' cannot be started on cores {list(self.cores)}: "
-                f"{error.strerror}",
-                hint="check that it may be executed, and that the cores exist",
-            ) from None
+    def on_line(self, stream: str, handler: LineHandler) -> None:
+        """Call `handler` with every further line of ``"stdout"`` or ``"stderr"``."""
+        self._handlers[stream].append(handler)
 
     @property
     def pid(self) -> int:
@@ -118,21 +100,94 @@ class ManagedProcess:
         # a dead process is not reaped here: its id stays taken, so that its group can be killed safely
         return self._exit_state() is None
 
-    @property
-    def exit_code(self) -> int | None:
-        """Its exit code; None while it runs, or if a signal ended it."""
-        state = self._exit_state()
-        return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
-
     def _exit_state(self) -> os.waitid_result | None:
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return self._last_state
 
-    def on_line(self, stream: str, handler: LineHandler) -> None:
-        """Call `handler` with every further line of ``"stdout"`` or ``"stderr"``."""
-        self._handlers[stream].append(handler)
+    def wait(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        """Wait until `condition` holds; return whether it did before the program ended or the time limit [s]."""
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            if not self.alive or time.monotonic() > deadline:
+                return condition()
+            time.sleep(_POLL_S)
+        return True
+
+    def end(self, number: signal.Signals, limit_s: float) -> int:
+        """Terminate it, kill the rest of its group, and return its exit code once none is left.
+
+        The code is negative for the signal that killed it.
+        """
+        try:
+            if self.alive:
+                self._signal(number)
+                self._signal(signal.SIGCONT)
+                self.wait(lambda: not self.alive, limit_s)
+        finally:  # also when Ctrl-C arrives while waiting
+            self._signal(signal.SIGKILL)
+            self._family.end()
+            self.wait(lambda: not self.alive, _AFTER_KILL_S)
+            self._last_state = self._exit_state()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.1)
+            for drain in self._drains.values():
+                drain.join(0.5)
+            for pipe in () if self._drains else (self._process.stdout, self._process.stderr):
+                assert pipe is not None
+                pipe.close()
+        return -int(signal.SIGKILL) if self._process.returncode is None else self._process.returncode
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is not None:
+            return  # reaped: another process may have the number by now
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+class ManagedProcess(ProcessGroup):
+    """The process of a network function, on its cores.
+
+    Raises TestbedError if the command does not exist or may not be run, or a core does not exist.
+
+    `name`: of the network function, for errors. `cores`: CPUs it may run on. The others: as for `ProcessGroup`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        cores: Sequence[int],
+        mark: RunMark,
+        *,
+        environment: Mapping[str, str] | None = None,
+        directory: str | Path | None = None,
+    ) -> None:
+        self.name, self.cores, self._directory = name, tuple(cores), directory
+        self.paused = False
+        words = (*_numa_binding(cores), *words)
+        super().__init__(words, mark, environment=environment, directory=directory, cores=cores)
+
+    def _fault(self, error: OSError) -> TestbedError:
+        who, command = f"network function '{self.name}'", f"'{self.words[0]}'"
+        if isinstance(error, FileNotFoundError):
+            missing = os.fsdecode(error.filename) if error.filename else self.words[0]
+            is_folder = self._directory is not None and missing == str(self._directory)
+            what = f"directory '{missing}'" if is_folder else f"command {command}"
+            return TestbedError(
+                f"{who}: {what} does not exist", hint="install it, or correct `command` in the NF's `host:` section"
+            )
+        return TestbedError(
+            f"{who}: {command} cannot be started on cores {list(self.cores)}: {error.strerror}",
+            hint="check that it may be executed, and that the cores exist",
+        )
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None while it runs, or if a signal ended it."""
+        state = self._exit_state()
+        return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
 
     def cpu_time_s(self) -> float:
         """Return the CPU time of all its threads [s], in nanosecond resolution unlike ``/proc/PID/stat``."""
@@ -181,44 +236,11 @@ class ManagedProcess:
 
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 3.0) -> None:
         """Terminate it, then kill the rest of its group; return when none is left."""
-        try:
-            if self.alive:
-                self._signal(number)
-                self._signal(signal.SIGCONT)
-                deadline = time.monotonic() + limit_s
-                while self.alive and time.monotonic() < deadline:
-                    time.sleep(_POLL_S)
-        finally:  # also when Ctrl-C arrives while waiting
-            self._signal(signal.SIGKILL)
-            self._family.end()
-            self._reap()
-            for drain in self._drains.values():
-                drain.join(0.5)
-            if not self._drains:
-                self._close_pipes()
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdout, self._process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-    def _reap(self) -> None:
-        deadline = time.monotonic() + _AFTER_KILL_S
-        while self.alive and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        self._last_state = self._exit_state()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.1)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is not None:
-            return  # reaped: another process may have the number by now
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        self.end(number, limit_s)
 
 
 @contextlib.contextmanager
-def _pinned(cores: Sequence[int]):  # type: ignore[no-untyped-def]
+def _pinned(cores: Iterable[int]) -> Iterator[None]:
     """Pin the calling thread while it starts a child, which inherits the pinning."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)

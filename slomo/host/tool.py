@@ -4,24 +4,19 @@ Counter readers, traffic generators and isolation use such tools (pcm, perf, pqo
 process's mark, so leftovers of a killed campaign are found like network functions.
 """
 
-import contextlib
-import os
+import functools
 import shutil
 import signal
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from slomo.errors import TestbedError
-from slomo.host.draining import Drain
-from slomo.host.marker import VARIABLE, new_mark
+from slomo.host.marker import new_mark
+from slomo.host.process import ProcessGroup
 
-_POLL_S = 0.01
-_AFTER_KILL_S = 5.0
 _MOST_CHARACTERS = 16 * 2**20
 #: Debian package of each tool.
 PACKAGES = {
@@ -59,7 +54,7 @@ class Finished:
         return " | ".join(spoken[-lines:]) or "it said nothing"
 
 
-class RunningTool:
+class RunningTool(ProcessGroup):
     """A tool that runs until it is stopped; a context manager.
 
     Raises TestbedError if the command does not exist or may not be run.
@@ -76,35 +71,14 @@ class RunningTool:
     """
 
     def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
         self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._sizes = {"stdout": 0, "stderr": 0}
         self._lock = threading.Lock()
         self._finished: Finished | None = None
-        self._process = self._start({**os.environ, "LC_ALL": "C", VARIABLE: new_mark().text})
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._drains = [
-            Drain(self._process.stdout, [lambda _, line: self._keep("stdout", line)]),
-            Drain(self._process.stderr, [lambda _, line: self._keep("stderr", line)]),
-        ]
-
-    def _start(self, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(
-                self.words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=variables,
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise TestbedError(f"command '{self.words[0]}' does not exist", hint=package_hint(self.words[0])) from None
-        except OSError as problem:
-            raise TestbedError(
-                f"command '{self.words[0]}' cannot be run: {problem.strerror}", hint="check its permissions"
-            ) from None
+        super().__init__(words, new_mark(), environment={"LC_ALL": "C"})
+        for stream in self._texts:
+            self.on_line(stream, functools.partial(self._keep, stream))
+        self.listen()
 
     def __enter__(self) -> "RunningTool":
         return self
@@ -114,59 +88,29 @@ class RunningTool:
     ) -> None:
         self.stop()
 
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs; a dead tool is not reaped here, so that its group's id stays taken."""
-        if self._finished is not None:
-            return False
-        with contextlib.suppress(ChildProcessError):
-            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        return False
+    def _fault(self, error: OSError) -> TestbedError:
+        if isinstance(error, FileNotFoundError):
+            return TestbedError(f"command '{self.words[0]}' does not exist", hint=package_hint(self.words[0]))
+        return TestbedError(f"command '{self.words[0]}' cannot be run: {error.strerror}", hint="check its permissions")
 
     def lines(self, stream: str = "stdout") -> list[str]:
         """Return the lines printed so far on ``"stdout"`` or ``"stderr"``."""
         with self._lock:
             return list(self._texts[stream])
 
-    def wait(self, condition: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until `condition` holds; return whether it did before the tool ended or the time limit [s]."""
-        deadline = time.monotonic() + limit_s
-        while not condition():
-            if not self.alive or time.monotonic() > deadline:
-                return condition()
-            time.sleep(_POLL_S)
-        return True
-
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 5.0) -> Finished:
         """Terminate it, kill the rest of its group, and return the result; may be called again."""
         if self._finished is None:
-            try:
-                if self.alive:
-                    self._signal(number)
-                    self.wait(lambda: not self.alive, limit_s)
-            finally:
-                self._signal(signal.SIGKILL)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_AFTER_KILL_S)
-                for drain in self._drains:
-                    drain.join(0.5)
-                self._finished = self._result()
+            code = self.end(number, limit_s)
+            texts = ["".join(f"{line}\n" for line in self.lines(name)) for name in ("stdout", "stderr")]
+            self._finished = Finished(self.words, code, *texts)
         return self._finished
 
-    def _result(self) -> Finished:
-        code = self._process.returncode
-        texts = {name: "".join(f"{line}\n" for line in self.lines(name)) for name in self._texts}
-        return Finished(self.words, -int(signal.SIGKILL) if code is None else code, texts["stdout"], texts["stderr"])
-
-    def _keep(self, stream: str, line: str) -> None:
+    def _keep(self, stream: str, _: float, line: str) -> None:
         with self._lock:
             self._sizes[stream] += len(line) + 1
             if self._sizes[stream] <= _MOST_CHARACTERS:
                 self._texts[stream].append(line)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
 
 
 def run_tool(words: Sequence[str], limit_s: float = 10.0) -> Finished:
