@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from slomo.prediction.result import Prediction
     from slomo.vocabulary.server_setting import ServerSetting
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def server_option(command: Command) -> Command:
-    """Add ``--server``."""
-    text = "Ask the service there (`slomo serve`) instead of models on this disk; its token is read from SLOMO_TOKEN."
-    return click.option("--server", "service", metavar="URL", help=text)(command)
+server_option = click.option(
+    "--server",
+    "service",
+    metavar="URL",
+    help="Ask the service there (`slomo serve`) instead of models on this disk; its token is read from SLOMO_TOKEN.",
+)
 
 
 def client(url: str) -> "Client":

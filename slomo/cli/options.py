@@ -1,7 +1,7 @@
 """Options shared by several commands, their shell completions, and the settings behind their defaults."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,6 @@ from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
 
 if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def settings(**options: Any) -> Settings:
@@ -69,88 +67,58 @@ def _starting_with(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def json_option(command: Command) -> Command:
-    """Add ``--json``."""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout; errors become JSON on stderr."
-    )(command)
-
-
-def yaml_option(command: Command) -> Command:
-    """Add ``--yaml``."""
-    return click.option("--yaml", "as_yaml", is_flag=True, help="Print it as a YAML file to change and give back.")(
-        command
-    )
-
-
-def machine_option(command: Command) -> Command:
-    """Add ``--machine``."""
-    text = "Machine: a name of `slomo machine list` or a YAML file. [setting: machine]"
-    return click.option("--machine", metavar="NAME|FILE", shell_complete=complete_machines, help=text)(command)
-
-
-def models_option(command: Command) -> Command:
-    """Add ``--models``."""
-    text = "Directory of saved models. [setting: models]"
-    return click.option("--models", metavar="DIR", shell_complete=_directories, help=text)(command)
-
-
-def seed_option(command: Command) -> Command:
-    """Add ``--seed``."""
-    return click.option("--seed", type=SEED, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]")(
-        command
-    )
-
-
-def coverage_option(command: Command) -> Command:
-    """Add ``--coverage``."""
-    text = "Coverage of prediction intervals, above 0 and below 1. [setting: coverage]"
-    return click.option("--coverage", type=SHARE, metavar="SHARE", help=text)(command)
-
-
-def jobs_option(command: Command) -> Command:
-    """Add ``--jobs``."""
-    return click.option("--jobs", type=COUNT, metavar="N", help="Runs at a time; 0 takes every core. [setting: jobs]")(
-        command
-    )
-
-
-def scheduler_option(command: Command) -> Command:
-    """Add ``--scheduler``."""
-    text = "Address of a Dask scheduler whose workers compute, instead of this machine; they must see the same files."
-    return click.option("--scheduler", metavar="ADDRESS", help=text)(command)
-
-
-def own_nf_option(command: Command) -> Command:
-    """Add ``--nf``, repeatable."""
-    text = "YAML file of a network function of your own, repeatable."
-    return click.option("--nf", "nf_files", multiple=True, metavar="FILE", shell_complete=_files, help=text)(command)
-
-
-def compat_option(command: Command) -> Command:
-    """Add ``--compat``."""
-    text = "`published` composes contentiousness by the rule of SLOMO's scripts, for comparison."
-    return click.option("--compat", type=click.Choice(COMPATS), metavar="published", help=text)(command)
-
-
-def method_option(command: Command) -> Command:
-    """Add ``--method``."""
-    text = (
-        "Solve the whole server at once, or compose the competitors' vectors; auto: the first where all models know it,"
-        " and neither --model nor --compat asks for the second."
-    )
-    return click.option("--method", type=click.Choice(METHODS), default=DEFAULT_METHOD, show_default=True, help=text)(
-        command
-    )
-
-
-def _files(_: click.Context, __: click.Parameter, incomplete: str) -> Any:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
-
-
-def _directories(_: click.Context, __: click.Parameter, incomplete: str) -> Any:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="dir")]
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout; errors become JSON on stderr."
+)
+yaml_option = click.option("--yaml", "as_yaml", is_flag=True, help="Print it as a YAML file to change and give back.")
+model_option = click.option(
+    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
+)
+machine_option = click.option(
+    "--machine",
+    metavar="NAME|FILE",
+    shell_complete=complete_machines,
+    help="Machine: a name of `slomo machine list` or a YAML file. [setting: machine]",
+)
+models_option = click.option(
+    "--models", metavar="DIR", type=click.Path(), help="Directory of saved models. [setting: models]"
+)
+seed_option = click.option(
+    "--seed", type=SEED, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]"
+)
+coverage_option = click.option(
+    "--coverage",
+    type=SHARE,
+    metavar="SHARE",
+    help="Coverage of prediction intervals, above 0 and below 1. [setting: coverage]",
+)
+jobs_option = click.option(
+    "--jobs", type=COUNT, metavar="N", help="Runs at a time; 0 takes every core. [setting: jobs]"
+)
+scheduler_option = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Address of a Dask scheduler whose workers compute, instead of this machine; they must see the same files.",
+)
+own_nf_option = click.option(
+    "--nf",
+    "nf_files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="YAML file of a network function of your own, repeatable.",
+)
+compat_option = click.option(
+    "--compat",
+    type=click.Choice(COMPATS),
+    metavar="published",
+    help="`published` composes contentiousness by the rule of SLOMO's scripts, for comparison.",
+)
+method_option = click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default=DEFAULT_METHOD,
+    show_default=True,
+    help="Solve the whole server at once, or compose the competitors' vectors; auto: the first where all models know "
+    "it, and neither --model nor --compat asks for the second.",
+)

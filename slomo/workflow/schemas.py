@@ -35,7 +35,7 @@ DOCUMENTS: dict[str, tuple[str, str, str]] = {
     "way-profiles": ("profiles over cache ways", "slomo.placement.problem.way_profiles", "WayProfilesFile"),
     "resource-table": ("NUMASFP's lookup table", "slomo.placement.chains.resource_table", "ResourceTableFile"),
     "noisy-neighbour": ("a noisy-neighbour test", "slomo.workflow.acting.noisy_neighbour", "NoisyNeighbourFile"),
-    "noisy-neighbour-host": ("the same on a real machine", "slomo.workflow.acting.noisy_host", "HostNoiseFile"),
+    "noisy-neighbour-host": ("the same on a real machine", "slomo.workflow.acting.noisy_host", "HostNoiseTest"),
 }
 VERSION = 1
 

@@ -1,5 +1,6 @@
 """`slomo chain`: service chains whose stages may share cores."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -83,16 +84,18 @@ def run(
     _print(result)
 
 
+def _emit(chains: Sequence[tuple[object, ...]], stages: Sequence[tuple[object, ...]]) -> None:
+    headers = ("offered [Mpps]", "delivered [Mpps]", "lost at entry", "lost behind [%]", "p50 [us]", "p99 [us]")
+    emit_table(("chain", *headers), chains)
+    emit_table(("stage", "core share", "served [Mpps]", "cost [cycles]", "switches/s"), stages)
+
+
 def _print(result: "HostChainResult") -> None:
-    emit_table(
-        ("chain", "offered [Mpps]", "delivered [Mpps]", "lost at entry", "lost behind [%]", "p50 [us]", "p99 [us]"),
+    _emit(
         [
             (c.name, c.offered_mpps, c.delivered_mpps, c.lost_at_entry, 100 * c.wasted, c.p50_us, c.p99_us)
             for c in result.chains
         ],
-    )
-    emit_table(
-        ("stage", "core share", "served [Mpps]", "cost [cycles]", "switches/s"),
         [
             (
                 s.name,
@@ -204,8 +207,7 @@ def simulate(
 
 
 def _print_simulated(result: "ChainSimulation") -> None:
-    emit_table(
-        ("chain", "offered [Mpps]", "delivered [Mpps]", "lost at entry", "lost behind [%]", "p50 [us]", "p99 [us]"),
+    _emit(
         [
             (
                 name,
@@ -218,9 +220,6 @@ def _print_simulated(result: "ChainSimulation") -> None:
             )
             for name, chain in result.chains.items()
         ],
-    )
-    emit_table(
-        ("stage", "core share", "served [Mpps]", "cost [cycles]", "switches/s"),
         [
             (
                 name,

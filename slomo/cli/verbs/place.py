@@ -11,11 +11,11 @@ from click.core import ParameterSource
 from slomo.cli.asking import placed as placed_by_service
 from slomo.cli.asking import server_option
 from slomo.cli.options import (
-    complete_models,
     jobs_option,
     json_option,
     machine_option,
     method_option,
+    model_option,
     models_option,
     own_nf_option,
     scheduler_option,
@@ -38,6 +38,7 @@ from slomo.cli.verbs.place_output import (
     confidence_option,
     emit_judgements,
     price_option,
+    profiles_option,
     show_decisions,
     show_measurements,
     show_prices,
@@ -48,11 +49,9 @@ if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.judge import Judge
     from slomo.placement.over_time.judgement import Judgement
-    from slomo.placement.over_time.worth_measuring import Measurements
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.decision import Decision
     from slomo.placement.problem.request import Request
-    from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.workflow.place import Priced
 
 
@@ -75,12 +74,6 @@ class DefaultGroup(click.Group):
 
 
 _POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
-_model = click.option(
-    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
-)
-_profiles = click.option(
-    "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
-)
 _table = click.option(
     "--resource-table", metavar="FILE", type=click.Path(),
     help="What each NF needs at a rate, from `slomo profile --plan resource-table`, for policy numasfp.",
@@ -102,11 +95,11 @@ def command() -> None:
 @click.argument("requests", type=click.Path(), required=False)
 @click.option("--policy", default="predicted", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
 @models_option
-@_model
+@model_option
 @method_option
 @confidence_option
 @price_option
-@_profiles
+@profiles_option
 @_table
 @click.option(
     "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse", show_default=True,
@@ -168,7 +161,11 @@ def batch(
         import json
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
-    measurements = None if worth_measuring is None else _worth_measuring(placer, worth_measuring)
+    measurements = None
+    if worth_measuring is not None:
+        from slomo.placement.over_time.worth_measuring import worth_measuring as named_mixes
+
+        measurements = named_mixes(placer, worth_measuring)
     if as_json:
         shown = [decision.to_dict() for decision in decisions]
         check_part: dict[str, Any] = {} if judgement is None else {"check": judgement.to_dict()}
@@ -186,12 +183,6 @@ def batch(
             emit_table(("memory", "entries"), list(placer.stats().items()))
     if len(placed) < len(requests):
         raise click.exceptions.Exit(5)
-
-
-def _worth_measuring(placer: "Placer", most: int) -> "Measurements":
-    from slomo.placement.over_time.worth_measuring import worth_measuring
-
-    return worth_measuring(placer, most)
 
 
 def _refuse_table(options: dict[str, Any]) -> None:
@@ -224,17 +215,13 @@ def _placed(
     }
     if price_per_broken is None:
         return place(cluster, asked, chosen.models, policy, confidence=confidence, **common), asked, ()
-    _refuse_both()
-    placer, priced = place_at_price(cluster, asked, chosen.models, policy, price_per_broken=price_per_broken, **common)
-    return placer, asked, priced
-
-
-def _refuse_both() -> None:
-    from slomo.errors import UsageError
-
     if click.get_current_context().get_parameter_source("confidence") is not ParameterSource.DEFAULT:
+        from slomo.errors import UsageError
+
         raise UsageError("--confidence and --price-per-broken: the price chooses the confidence",
                          hint="give one of them")  # fmt: skip
+    placer, priced = place_at_price(cluster, asked, chosen.models, policy, price_per_broken=price_per_broken, **common)
+    return placer, asked, priced
 
 
 def _checked(placer: "Placer", requests: Any, options: dict[str, Any]) -> "Judgement":
@@ -283,10 +270,10 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @_requests
 @click.option("--policy", "policies", multiple=True, help="Policy, repeatable; all that can by default.", **_POLICY)  # type: ignore[arg-type]
 @models_option
-@_model
+@model_option
 @method_option
 @confidence_option
-@_profiles
+@profiles_option
 @_table
 @click.option(
     "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
@@ -322,9 +309,10 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
     from slomo.models.library import load_library
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.placement.problem.documents import read_cluster, read_requests
+    from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.place import compare as judged
 
-    curves = _curves(options["profiles"])
+    curves = () if options["profiles"] is None else load_profiles(options["profiles"])
     chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
     names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
     cluster = read_cluster(options["cluster"])
@@ -339,12 +327,6 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
         profiles=curves,
         judge=_judge(options["nf_files"], options["seed"], cluster, options["jobs"], options["scheduler"]),
     )
-
-
-def _curves(path: str | None) -> "tuple[InstanceProfile, ...]":
-    from slomo.placement.problem.way_profiles import load_profiles
-
-    return () if path is None else load_profiles(path)
 
 
 @command.command("profiles")

@@ -8,6 +8,7 @@ import click
 from slomo.cli.options import json_option, models_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT
+from slomo.cli.verbs.place_output import profiles_option
 from slomo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _ON_ALL = ("at-risk", "reoptimise")
     help="With `taint`: key, key=value, key:effect or key=value:effect; repeatable, none takes all off.",
 )  # fmt: skip
 @click.option("--no-surge", is_flag=True, help="With `update`: the old version goes before the new one comes.")
-@click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways the snapshot rests on.")
+@profiles_option
 @models_option
 @json_option
 def change(

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.options import complete_models, json_option, models_option, own_nf_option, seed_option, settings
+from slomo.cli.options import json_option, model_option, models_option, own_nf_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT, RATE, SECONDS
 from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
     emit_judgements,
+    profiles_option,
     show_decisions,
 )
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
-    from slomo.models.library import ModelLibrary
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.timeline import Timeline
     from slomo.placement.problem.chain import RatedChain
@@ -50,6 +50,7 @@ def are_for_chains(policies: Sequence[str]) -> bool:
 
 def place_on_nodes(policy: str, options: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
+    from slomo.models.library import load_library
     from slomo.placement.chains.registry import chain_policy
     from slomo.placement.chains.resource_table import load_resource_table
     from slomo.placement.problem.documents import read_chains, read_cluster
@@ -59,7 +60,7 @@ def place_on_nodes(policy: str, options: dict[str, Any]) -> "PlacedChains":
     cluster, chains = read_cluster(options["cluster"]), read_chains(options["requests"])
     chosen = settings(models=options["models"], model=options["model"])
     needs_models = chain_policy(policy).predicts or (policy == "numasfp" and options["resource_table"] is None)
-    library = _library(chosen.models) if needs_models else None
+    library = load_library(chosen.models) if needs_models else None
     handover: Handover = options["handover"]
     curves = () if options["profiles"] is None else load_profiles(options["profiles"])
     _check_names(chains, options["nf_files"], () if library is None else library, curves)
@@ -85,12 +86,6 @@ def _check_names(
         for workload in item.request.chain:
             if workload.nf not in nf_names and not {*stage_names(workload.nf)} <= nf_names:
                 raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, nf_names)
-
-
-def _library(path: str) -> "ModelLibrary":
-    from slomo.models.library import load_library
-
-    return load_library(path)
 
 
 def judge_on_nodes(placed: "PlacedChains", options: dict[str, Any]) -> "Judgement":
@@ -172,9 +167,9 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
     help="Time for which a moved piece serves nothing, charged to ANAT.",
 )  # fmt: skip
 @models_option
-@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]")
+@model_option
 @confidence_option
-@click.option("--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways.")
+@profiles_option
 @click.option("--check", is_flag=True, help="Run what is placed now and then, and count broken SLOs.")
 @click.option("--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with the figure.")
 @own_nf_option

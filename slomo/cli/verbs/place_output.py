@@ -29,6 +29,9 @@ confidence_option = click.option(
 )  # fmt: skip
 
 
+profiles_option = click.option(
+    "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
+)
 price_option = click.option(
     "--price-per-broken", type=AMOUNT, metavar="SERVERS",
     help="What a server that breaks a promise costs, in servers: chooses the confidence at which servers and expected "

@@ -181,11 +181,13 @@ def _arguments(
             f"--host was given to testbed '{chosen.testbed}', which is no real machine", hint="add --testbed host"
         )
     host: Machine = machine_of(chosen.testbed, chosen.machine, Settings.machine)
-    made: Testbed = (
-        _host(host_file, host, nf_files)
-        if host_file is not None
-        else make_testbed(chosen.testbed, host, own_network_functions(nf_files), _recorded(source))
-    )
+    own = own_network_functions(nf_files)
+    if host_file is None:
+        made: Testbed = make_testbed(chosen.testbed, host, own, _recorded(source))
+    else:
+        from slomo.testbed.host.host_file import load_host
+
+        made = load_host(host_file, host, own)
     return {**options, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
 
 
@@ -194,12 +196,6 @@ def _recorded(source: str | None) -> Any:
     from slomo.profiling.campaign.store import stored_records
 
     return stored_records(source) if source is not None and source.endswith(".sqlite") else source
-
-
-def _host(host_file: str, machine: "Machine", nf_files: tuple[str, ...]) -> "Testbed":
-    from slomo.testbed.host.host_file import load_host
-
-    return load_host(host_file, machine, own_network_functions(nf_files))
 
 
 def _target_error(text: str | None, design: str) -> float | None:

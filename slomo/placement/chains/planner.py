@@ -4,7 +4,8 @@ NUMASFP (COMSNETS'22) places chains by their present rates and migrates them bet
 node-balance keep their first choice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slomo.errors import InvalidValueError
@@ -69,6 +70,8 @@ class ChainPlan:
     unplaced: Mapping[str, int] = field(default_factory=dict)
     #: Exclusive cache ways and memory bandwidth of chains per interval, under policies that allocate them.
     parts: tuple[Parts, ...] = ()
+    #: Time to plan each interval for all servers [ms].
+    times_ms: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def migrations(self) -> int:
@@ -83,7 +86,6 @@ def plan_chains(
     judges: Mapping[str, Judges],
     *,
     allocate: bool | None = None,
-    clock: Callable[[], None] | None = None,
 ) -> ChainPlan:
     """Put each chain on the first server with enough cores, and place it on nodes for every interval.
 
@@ -101,16 +103,16 @@ def plan_chains(
         Inputs of the policy, per server.
     allocate : bool, optional
         Whether chains get ways and bandwidth to themselves by the table; as the policy does by default.
-    clock : callable, optional
-        Called after every interval is planned.
     """
     chosen = chain_policy(policy)
     shares, unplaced = _spread(servers, chains)
     count = min((len(item.gbps) for item in chains), default=0)
     seats: list[Nodes] = []
     parts: list[Parts] = []
+    times_ms: list[float] = []
     divides = chosen.allocates if allocate is None else allocate
     for interval in range(count):
+        begun = time.perf_counter()
         now: dict[str, tuple[int, ...]] = {}
         own = Parts()
         for name, mine in shares.items():
@@ -120,9 +122,9 @@ def plan_chains(
                 own |= allocated(mine, interval, now, servers[name], judges[name].table)
         seats.append(now)
         parts.append(own)
-        if clock is not None:
-            clock()
-    return ChainPlan(policy, {name: tuple(mine) for name, mine in shares.items()}, tuple(seats), unplaced, tuple(parts))
+        times_ms.append(1e3 * (time.perf_counter() - begun))
+    placed = {name: tuple(mine) for name, mine in shares.items()}
+    return ChainPlan(policy, placed, tuple(seats), unplaced, tuple(parts), tuple(times_ms))
 
 
 def _spread(

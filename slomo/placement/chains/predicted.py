@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
 
 
-def slomo_numa(
-    chains: Sequence[RatedChain],
-    interval: int,
-    nodes: Sequence[Node],
-    judges: Judges,
-    before: Nodes | None,
-) -> dict[str, tuple[int, ...]]:
-    """Choose nodes by the judges' predictions, see :func:`best_nodes`."""
-    return best_nodes(chains, interval, nodes, judges, before)
-
-
 def best_nodes(
     chains: Sequence[RatedChain],
     interval: int,

@@ -26,10 +26,10 @@ class ListedChainPolicy:
 _POLICIES = {
     "numasfp": ListedChainPolicy("numasfp:numasfp", places_afresh=True, allocates=True),
     "octans": ListedChainPolicy("static:octans"),
-    "octans-predicted": ListedChainPolicy("predicted:slomo_numa", predicts=True),
+    "octans-predicted": ListedChainPolicy("predicted:best_nodes", predicts=True),
     "node-first": ListedChainPolicy("static:node_first"),
     "node-balance": ListedChainPolicy("static:node_balance"),
-    "slomo-numa": ListedChainPolicy("predicted:slomo_numa", places_afresh=True, predicts=True),
+    "slomo-numa": ListedChainPolicy("predicted:best_nodes", places_afresh=True, predicts=True),
 }
 
 

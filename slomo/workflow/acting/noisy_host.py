@@ -27,7 +27,6 @@ from slomo.host.cores import assign_cores, available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.tenant import HostTenant, paused, take_windows
-from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 HOST = "host"
@@ -37,40 +36,25 @@ _HINT = "see docs/examples/noisy-neighbour/host.yaml"
 _SURE = 1.96
 
 
-class _HostNoise(Struct, forbid_unknown_fields=True):
+class _HostNoise(Struct, forbid_unknown_fields=True, frozen=True):
     nf: Name
     levels: Annotated[tuple[PositiveCount, ...], Meta(min_length=1)] = (1,)
 
 
-class HostNoiseFile(Struct, forbid_unknown_fields=True):
-    """The file of a noisy-neighbour test on this machine."""
+class HostNoiseTest(Struct, forbid_unknown_fields=True, frozen=True):
+    """A noisy-neighbour test on this machine, with the fields of its file."""
 
     machine: Literal["host"]
+    #: The measured victim.
     victim: Name
+    #: What every noisy neighbour runs, and their numbers; each has a core of its own.
     noise: _HostNoise
     policies: tuple[str, ...] = HOST_POLICIES
+    #: Windows of each kind, and their length.
     repetitions: Annotated[int, Meta(ge=3, le=100_000)] = 10
     window_s: Seconds = 0.5
+    #: CPU time that a noisy neighbour keeps under policy ``quota`` [cores].
     quota: Part = 0.25
-
-
-@dataclass(frozen=True)
-class HostNoiseTest:
-    """What to run on this machine."""
-
-    #: The measured victim, and the NF that every noisy neighbour runs.
-    victim: Workload
-    noise: Workload
-    #: Numbers of noisy neighbours, each on a core of its own.
-    levels: tuple[int, ...] = (1,)
-    #: Which of ``HOST_POLICIES``.
-    policies: tuple[str, ...] = HOST_POLICIES
-    #: Windows of each kind, at least 3.
-    repetitions: int = 10
-    #: How long one lasts [s].
-    window_s: float = 0.5
-    #: CPU time that a noisy neighbour keeps under ``quota`` [cores].
-    quota: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -110,19 +94,11 @@ def host_noise_test(path: str | Path) -> HostNoiseTest | None:
     document = parse(read_text(path), str(path))
     if document.table(_HINT).get("machine") != HOST:
         return None
-    stored = document.to(HostNoiseFile, _HINT)
-    for name in stored.policies:
+    test = document.to(HostNoiseTest, _HINT)
+    for name in test.policies:
         if name not in HOST_POLICIES:
             raise UnknownNameError("policy", name, HOST_POLICIES)
-    return HostNoiseTest(
-        parse_workload(stored.victim),
-        parse_workload(stored.noise.nf),
-        stored.noise.levels,
-        stored.policies,
-        stored.repetitions,
-        stored.window_s,
-        stored.quota,
-    )
+    return test
 
 
 def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
@@ -134,12 +110,13 @@ def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
     able, why = backend.available()
     if "quota" in test.policies and not able:
         raise TestbedError(f"this host's control groups cannot be set: {why}", hint="leave the policy 'quota' out")
+    quiet, noisy = parse_workload(test.victim), parse_workload(test.noise.nf)
     rows: list[HostNoiseRow] = []
-    for level in test.levels:
+    for level in test.noise.levels:
         cores = assign_cores(available_cores(), [1] * (1 + level), "the noisy-neighbour test")
         with Run() as run:
-            victim = run.start(host_definition(test.victim.nf), test.victim, cores[0])
-            noise = [run.start(host_definition(test.noise.nf), test.noise, own_cores) for own_cores in cores[1:]]
+            victim = run.start(host_definition(quiet.nf), quiet, cores[0])
+            noise = [run.start(host_definition(noisy.nf), noisy, own_cores) for own_cores in cores[1:]]
             rows += _rows(test, victim, noise, backend)
     return rows
 

@@ -10,17 +10,19 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from slomo.control.advice import advise
 from slomo.control.situation import Outlook, Setting, Situation, explain, foresee
 from slomo.equilibrium.partition import Part, solve_partition
-from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError
+from slomo.errors import InvalidValueError, UnsupportedPredictionError
+from slomo.files.documents import read
 from slomo.files.durable import write_durably
-from slomo.files.json_text import parse_json
-from slomo.files.opening import read_text
+from slomo.files.ranges import Count, Name
+from slomo.files.stored import stored
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
 from slomo.models.identity import require_same
@@ -44,7 +46,7 @@ from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
 from slomo.workflow.names import named
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION: Literal[3] = 3
 #: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
 CALIBRATION_RUNS = 24
 #: Share of way-sharing tenants left unthrottled in calibration runs.
@@ -103,43 +105,43 @@ class PartitionKnowledge:
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "machine": self.profile.machine,
-            "machine_fingerprint": self.profile.fingerprint,
-            "runs": self.profile.runs,
-            "memory": {
-                "latency_ns": self.profile.memory.latency_ns,
-                "traffic_gb_s": self.profile.memory.traffic_gb_s,
-            },
-            "responses": [response.to_dict() for response in self.profile.responses.values()],
-            "errors": list(self.errors),
-            "shared_errors": list(self.shared_errors),
-        }
-        write_durably(path, json.dumps(document, indent=1) + "\n")
+        profile = self.profile
+        document = _KnowledgeFile(
+            profile.machine,
+            profile.runs,
+            profile.memory,
+            tuple(profile.responses.values()),
+            self.errors,
+            self.shared_errors,
+            profile.fingerprint,
+        )
+        held = {name: stored(getattr(document, name)) for name in _KnowledgeFile.__struct_fields__}
+        write_durably(path, json.dumps(held, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "PartitionKnowledge":
         """Read a stored profile; ConfigurationError if it is invalid."""
-        try:
-            data = parse_json(read_text(path), str(path))
-            if data["schema_version"] != SCHEMA_VERSION:
-                raise KeyError("schema_version")
-            responses = [PartitionResponse.from_dict(item) for item in data["responses"]]
-            memory = MemoryTraffic.from_dict(data["memory"])
-            if not 1 <= len(memory.latency_ns) == len(memory.traffic_gb_s):
-                raise ValueError("latencies and traffic of other lengths")
-            by_key = {response.workload: response for response in responses}
-            fingerprint = str(data.get("machine_fingerprint", ""))
-            profile = PartitionProfile(str(data["machine"]), by_key, memory, int(data["runs"]), fingerprint)
-            known = cls(profile, tuple(map(float, data["errors"])), tuple(map(float, data["shared_errors"])))
-            for response in responses:  # checks the errors
-                AllocationModel(response, memory, 1, 0.0, known.errors, known.shared_errors)
-            return known
-        except (ArithmeticError, AttributeError, ValueError, LookupError, TypeError, ConfigurationError):
-            raise ConfigurationError(
-                f"{path}: is no profile over partitions", hint="make one: slomo whatif NF... --profile FILE"
-            ) from None
+        held = read(path, _KnowledgeFile, hint="make one: slomo whatif NF... --profile FILE")
+        responses = {response.workload: response for response in held.responses}
+        profile = PartitionProfile(held.machine, responses, held.memory, held.runs, held.machine_fingerprint)
+        return cls(profile, held.errors, held.shared_errors)
+
+
+class _KnowledgeFile(Struct, forbid_unknown_fields=True):
+    """The file of profiles over partitions."""
+
+    machine: Name
+    runs: Count
+    memory: MemoryTraffic
+    responses: Annotated[tuple[PartitionResponse, ...], Meta(min_length=1)]
+    errors: Annotated[tuple[float, ...], Meta(min_length=1)]
+    shared_errors: Annotated[tuple[float, ...], Meta(min_length=1)]
+    machine_fingerprint: str = ""
+    schema_version: Literal[3] = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.memory.latency_ns) == len(self.memory.traffic_gb_s):
+            raise ValueError("Expected as many latencies as traffic values, one or more")  # msgspec adds where
 
 
 def learn_partitions(

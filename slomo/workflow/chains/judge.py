@@ -91,7 +91,7 @@ def judge_chains(
     stages = sum(len(item.request.chain) for chains in plan.servers.values() for item in chains)
     room = sum(s.cores * s.used_sockets for s in placed.cluster.servers if s.name in plan.servers)
     count = sum(map(len, plan.servers.values()))
-    spread = np.percentile(placed.times_ms, [50, 99]) if placed.times_ms else np.zeros(2)
+    spread = np.percentile(plan.times_ms, [50, 99]) if plan.times_ms else np.zeros(2)
     return Judgement(
         policy=plan.policy,
         requests=count + len(plan.unplaced),

@@ -3,7 +3,6 @@
 NUMASFP (COMSNETS'22); `run_chains` measures how well a plan does.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -38,14 +37,12 @@ Handover = Literal["simulated", "measured"]
 
 @dataclass(frozen=True)
 class PlacedChains:
-    """A placement plan, its computing time, and the inputs it used."""
+    """A placement plan, and the servers it is for."""
 
     #: Node and server of every stage in every interval.
     plan: "ChainPlan"
     #: The servers.
     cluster: "Cluster"
-    #: Time to plan each interval for all servers [ms].
-    times_ms: tuple[float, ...]
 
     @property
     def servers_used(self) -> int:
@@ -146,21 +143,7 @@ def place_chains(
     }
     nodes = {server.name: ((Node(server.cores, server.ways),) * server.used_sockets) for server in cluster.servers}
     judges = {server.name: judges_by_machine[server.machine_type.name] for server in cluster.servers}
-    times: list[float] = []
-    plan = plan_chains(policy, nodes, chains, judges, allocate=allocate, clock=_Clock(times))
-    return PlacedChains(plan, cluster, tuple(times))
-
-
-class _Clock:
-    """Records the time between calls [ms]."""
-
-    def __init__(self, times_ms: list[float]) -> None:
-        self._times, self._last = times_ms, time.perf_counter()
-
-    def __call__(self) -> None:
-        now = time.perf_counter()
-        self._times.append(1e3 * (now - self._last))
-        self._last = now
+    return PlacedChains(plan_chains(policy, nodes, chains, judges, allocate=allocate), cluster)
 
 
 def _judges(

@@ -5,6 +5,7 @@ bandwidth are the least that serve the rate, found by bisection: more of either 
 beyond one core's capacity there is also a row at that capacity, for stages limited to one core.
 """
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,11 +114,4 @@ class _NeedsBench:
 
 def _least(choices: Sequence[int], serves: Callable[[int], bool]) -> int:
     """Return the least choice that serves the rate, or the last one if none does; serving is monotone in the choice."""
-    low, high = 0, len(choices) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if serves(choices[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return choices[low]
+    return choices[bisect.bisect_left(choices, True, hi=len(choices) - 1, key=serves)]

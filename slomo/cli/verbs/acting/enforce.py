@@ -14,19 +14,18 @@ if TYPE_CHECKING:
     from slomo.enforce.plan import EnforcementPlan
 
 _Command = Callable[..., Any]
-
-
-def _backend_option(command: _Command) -> _Command:
-    return click.option(
-        "--backend",
-        default="auto",
-        show_default=True,
-        help="resctrl, pqos, cgroup, scheduler, buffers, rdt-class; several joined by +.",
-    )(command)
-
-
-def _receipts_option(command: _Command) -> _Command:
-    return click.option("--receipts", metavar="FOLDER", help="Folder of the journal (default: the machine's).")(command)
+_backend_option = click.option(
+    "--backend",
+    default="auto",
+    show_default=True,
+    help="resctrl, pqos, cgroup, scheduler, buffers, rdt-class; several joined by +.",
+)
+_receipts_option = click.option(
+    "--receipts",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Folder of the journal (default: the machine's).",
+)
 
 
 def _plan_options(command: _Command) -> _Command:
@@ -42,10 +41,6 @@ def _plan_options(command: _Command) -> _Command:
     return click.argument("plan_file", metavar="PLAN")(made)
 
 
-def _folder(receipts: str | None) -> Path | None:
-    return None if receipts is None else Path(receipts)
-
-
 @click.group()
 def command() -> None:
     """Act on this machine: cache ways, memory bandwidth, CPUs, memory node, weights, schedulers, buffers.
@@ -59,12 +54,12 @@ def command() -> None:
 @_backend_option
 @_receipts_option
 @json_option
-def apply_plan(plan: "EnforcementPlan", backend: str, receipts: str | None, as_json: bool) -> None:
+def apply_plan(plan: "EnforcementPlan", backend: str, receipts: Path | None, as_json: bool) -> None:
     """Apply PLAN: a plan, or the decisions that `slomo place --json` prints; read it back; print the receipt."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import apply
 
-    receipt = apply(plan, load_backend(backend), receipts=_folder(receipts))
+    receipt = apply(plan, load_backend(backend), receipts=receipts)
     changes, stacked = receipt.made, receipt.others()
     if as_json:
         summary = {"receipt": receipt.identifier, "file": str(receipt.path), "changes": [vars(c) for c in changes]}
@@ -97,13 +92,13 @@ def diff_plan(plan: "EnforcementPlan", backend: str, as_json: bool) -> int:
 @_backend_option
 @_receipts_option
 @json_option
-def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
+def show_machine(backend: str, receipts: Path | None, as_json: bool) -> None:
     """Show what this machine has in force, and the receipts there are."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import show
     from slomo.workflow.acting.enforce import describe_receipts
 
-    knobs, receipt_rows = show(load_backend(backend)), describe_receipts(_folder(receipts))
+    knobs, receipt_rows = show(load_backend(backend)), describe_receipts(receipts)
     if as_json:
         emit_json({"knobs": knobs, "receipts": receipt_rows})
         return
@@ -118,14 +113,14 @@ def show_machine(backend: str, receipts: str | None, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Undo every open receipt, newest first.")
 @_receipts_option
 @json_option
-def undo_receipt(receipt: str | None, everything: bool, receipts: str | None, as_json: bool) -> int:
+def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, as_json: bool) -> int:
     """Restore the values that RECEIPT changed, or with --all those of every open one. Exit code 3 if any is left."""
     from slomo.errors import UsageError
     from slomo.workflow.acting.enforce import undo_receipts
 
     if (receipt is None) != everything:
         raise UsageError("which receipt?", hint="name one (see `slomo enforce show`), or give --all")
-    reports = undo_receipts(receipt, _folder(receipts))
+    reports = undo_receipts(receipt, receipts)
     left = [report for report in reports if report.left]
     if as_json:
         emit_json([{"receipt": r.receipt, **_result(r.result), "ended": r.ended, "left": r.left} for r in reports])
