@@ -1,9 +1,10 @@
 """How far and how fast: 100 000 instances, with cache allocation and with predictions in the loop.
 
 With cache allocation every network function has about three (ways, cores) options on servers of 20 ways x 12 cores;
-planned by column generation over mixes, beside bucketed best fit. With predictions, the nine network functions of ResQ
-(NSDI'18) share caches, and their models say which mixes hold. Then one `admit` at a time on the full cluster. Times are
-wall time, of `admit` also this thread's time on a core, which a busy machine does not stretch.
+planned by column generation over mixes, from a first plan that fills servers by value. With predictions, the nine
+network functions of ResQ (NSDI'18) share caches, and their models say which mixes hold. Then one `admit` at a time on
+the full cluster. Times are wall time, of `admit` also this thread's time on a core, which a busy machine does not
+stretch.
 
 Small cases compare `slomo-search` with the optimum of an integer program over every mix that holds.
 
@@ -26,7 +27,7 @@ from slomo.placement.online.placer import Placer
 from slomo.placement.planning.columns import Column
 from slomo.placement.planning.cover import cover
 from slomo.placement.planning.pricing import Item, Knapsack
-from slomo.placement.planning.way_packing import pack_ways
+from slomo.placement.planning.rounding import fill_by_value
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.machine import load_machine
@@ -110,19 +111,27 @@ def partitioned(size: int, kinds: int, seed: int) -> None:
         for k, steps in enumerate(table)
         for cores, ways in steps
     ]
-    wanted = dict(enumerate(demand.tolist()))
+    knapsack = Knapsack(HOST, items, kinds)
     start = time.perf_counter()
-    packed = pack_ways(HOST, items, wanted)
+    packed = first_plan(table, demand, knapsack)
     packed_s = time.perf_counter() - start
     first = {item.klass: item for item in reversed(items)}
     klass = {item.piece: item.klass for item in items}
     columns = [column(mix, klass, kinds) for mix in [*packed, *((item.piece,) for item in first.values())]]
-    plan = cover(demand.tolist(), columns, Knapsack(HOST, items, kinds), time_limit_s=12.0)
+    plan = cover(demand.tolist(), columns, knapsack, time_limit_s=12.0)
     print(
-        f"{size:7d} instances: best fit {sum(packed.values())} servers, {packed_s:.3f} s{off('pack_s', packed_s)}; "
+        f"{size:7d} instances: first plan {sum(packed.values())} servers, {packed_s:.3f} s{off('pack_s', packed_s)}; "
         f"mixes {plan.text}{off('plan_gap', plan.gap)}, {plan.rounds} rounds, {plan.columns} columns, "
         f"{plan.seconds:.2f} s{off('plan_s', plan.seconds)}"
     )
+
+
+def first_plan(
+    table: list[list[tuple[int, int]]], demand: np.ndarray, knapsack: Knapsack
+) -> dict[tuple[int, ...], int]:
+    """Return `slomo-search`'s plan before any column is generated."""
+    shares = [min(max(cores / HOST.cores, ways / HOST.ways) for cores, ways in steps) for steps in table]
+    return fill_by_value(demand, np.array(shares), knapsack, passes=3).best
 
 
 def column(mix: tuple[int, ...], klass: dict[int, int], kinds: int) -> Column:

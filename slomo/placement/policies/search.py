@@ -9,16 +9,20 @@ cache.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import MOST_MIXES
 from slomo.placement.planning.columns import Either
 from slomo.placement.planning.cover import MixPlan, cover
 from slomo.placement.planning.pricing import Item, Knapsack, enumerate_mixes
-from slomo.placement.planning.way_packing import pack_ways
+from slomo.placement.planning.rounding import fill_by_value
 from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.problem.request import Request
 
+#: Number of passes over a batch with exclusive ways before columns are generated.
+_PASSES = 3
 #: Largest number of instances on one socket into which a request may be split to save ways.
 _MOST_SPLIT = 4
 #: Condition of the bound in shared caches: only mixes that stay feasible if any tenant leaves.
@@ -111,7 +115,10 @@ class MixSearch(PredictedBestFit):
             for piece in owned
             for option in cutting.alternatives.get(piece, (piece,))
         ]
-        packed = pack_ways(host, items, {classes[piece]: count for piece, count in owned.items()})
+        knapsack = Knapsack(host, items, len(classes))
+        wanted = np.array([owned.get(piece, 0) for piece in demand], dtype=np.int64)
+        shares = np.array([self.weight(host, piece) for piece in demand])
+        packed: dict[Signature, int] = dict(fill_by_value(wanted, shares, knapsack, passes=_PASSES).best)
         packed |= super().plan(host, rest) or {} if rest else {}
         twins = {cutting.shared.get(piece, piece): count for piece, count in demand.items()}
         shareable = len(twins) == len(demand) and not any(self.pieces[piece].ways for piece in twins)
@@ -119,7 +126,6 @@ class MixSearch(PredictedBestFit):
         pricing = self.pricing(host, twins, MOST_MIXES) if shareable else None
         counts, limit = [*demand.values()], self.time_limit_s
         start = self.starting_columns(host, demand, (*packed, *together))
-        knapsack = Knapsack(host, items, len(classes))
         best = together if together and sum(together.values()) < sum(packed.values()) else packed
         if pricing is None:
             return cover(counts, start, knapsack, complete=not rest, time_limit_s=limit), best
