@@ -91,7 +91,9 @@ def relaxed(
     bound, rounds = 0.0, 0
     while True:
         chosen = list(columns.values())
-        usage, prices, value = _master(demand, chosen, clipped=pricing is None)
+        serves = served(chosen).astype(np.float64).T
+        serves = np.minimum(serves, demand[:, np.newaxis]) if pricing is None else serves
+        value, usage, prices = linear_plan(np.ones(len(chosen)), serves, demand)
         rounds += 1
         if pricing is None:
             return Relaxed(chosen, usage, prices, value), rounds
@@ -104,16 +106,51 @@ def relaxed(
         columns = (_kept(chosen, usage, prices) if len(columns) > _MOST_COLUMNS else columns) | fresh
 
 
-def _master(demand: Floats, columns: Sequence[Column], *, clipped: bool) -> tuple[Floats, Floats, float]:
-    """Solve the linear problem; return how often each column is used, the price of each class, and the optimum."""
+def linear_plan(
+    cost: Floats, serves: Floats, demand: Floats, uses: Floats | None = None, supply: Floats | None = None
+) -> tuple[float, Floats, Floats]:
+    """Return the least cost of a demand in fractions, how often each column is used, and the price of each limit.
+
+    `serves` has shape (classes, columns); `uses` (kinds of sockets, columns) and `supply` limit the sockets of each
+    kind. Prices are those of the classes, then those of the kinds.
+    """
     need("scipy")
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 
-    serves = np.minimum(served(columns), demand) if clipped else served(columns).astype(np.float64)
-    solved = linprog(np.ones(len(columns)), A_ub=csc_array(-serves.T), b_ub=-demand, method="highs")
+    table = -serves if uses is None else np.vstack([-serves, uses])
+    limits = -demand if supply is None else np.concatenate([-demand, supply])
+    solved = linprog(cost, A_ub=csc_array(table), b_ub=limits, method="highs")
     assert solved.status == 0, f"BUG: the columns given do not serve every class: {solved.message}"
-    return np.asarray(solved.x), -np.asarray(solved.ineqlin.marginals), float(solved.fun)
+    return float(solved.fun), np.asarray(solved.x), -np.asarray(solved.ineqlin.marginals)
+
+
+def whole_numbers(
+    cost: Floats,
+    serves: Floats,
+    demand: Floats,
+    uses: Floats | None = None,
+    supply: Floats | None = None,
+    *,
+    time_limit_s: float,
+    gap: float,
+) -> Counts | None:
+    """Return how often each column is used, in whole numbers, to a relative gap; None if none is found in time."""
+    need("scipy")
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csc_array
+
+    limits = [LinearConstraint(csc_array(serves), lb=demand)]
+    if uses is not None:
+        limits.append(LinearConstraint(csc_array(uses), ub=supply))
+    solved = milp(
+        cost,
+        constraints=limits,
+        bounds=Bounds(0, np.inf),
+        integrality=np.ones(len(cost)),
+        options={"time_limit": time_limit_s, "mip_rel_gap": gap},
+    )
+    return None if solved.x is None else np.round(solved.x).astype(np.int64)
 
 
 def served(columns: Sequence[Column]) -> Counts:

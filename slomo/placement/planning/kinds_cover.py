@@ -6,15 +6,13 @@ depend on the order of servers, since kinds are sorted.
 """
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.extras import need
 from slomo.placement.feasibility.mixes import Host, Signature
-from slomo.placement.planning.columns import Column, Pricing, served
+from slomo.placement.planning.columns import Column, Pricing, linear_plan, served, whole_numbers
 from slomo.vocabulary.vector import Floats
 
 #: Cost of an unserved request, in units of the most expensive server.
@@ -43,11 +41,14 @@ class SocketKind:
 
 @dataclass(frozen=True)
 class KindsPlan:
-    """Number of sockets of each kind with each mix, the cost, and the cost of the fractional optimum."""
+    """Number of sockets of each kind with each mix, and the cost."""
 
     sockets: tuple[Mapping[Signature, int], ...]
     cost: float
-    bound: float
+
+
+#: Columns by number of their kind and signature.
+_Columns = dict[tuple[int, Signature], Column]
 
 
 def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s: float = 10.0) -> KindsPlan:
@@ -61,97 +62,50 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
     ({(0,): 1}, {(0, 0, 0, 0): 1})
     """
     begun = time.perf_counter()
-    demanded = np.array(demand, dtype=np.float64)
-    columns: list[dict[Signature, Column]] = [{column.signature: column for column in kind.start} for kind in kinds]
-    bound = 0.0
+    needed, supply = np.array(demand, dtype=np.float64), np.array([float(kind.supply) for kind in kinds])
+    columns: _Columns = {
+        (number, column.signature): column for number, kind in enumerate(kinds) for column in kind.start
+    }
     for _ in range(_MOST_ROUNDS):
-        bound, prices, supply_prices = _master(demanded, kinds, columns)
-        fresh = 0
+        _, cost, serves, uses = _program(len(needed), kinds, columns)
+        prices = linear_plan(cost, serves, needed, uses, supply)[2]
+        fresh: _Columns = {}
         for number, kind in enumerate(kinds):
-            if kind.pricing is None or not kind.supply:
-                continue
-            cost = kind.host.cost + supply_prices[number]
-            priced, _ = kind.pricing(prices[list(kind.classes)] / cost)
-            new = {column.signature: column for column in priced if column.signature not in columns[number]}
-            columns[number] |= new
-            fresh += len(new)
+            if kind.pricing is not None and kind.supply:
+                worth = kind.host.cost + max(prices[len(needed) + number], 0.0)
+                priced, _ = kind.pricing(prices[list(kind.classes)] / worth)
+                fresh |= {key: each for each in priced if (key := (number, each.signature)) not in columns}
+        columns |= fresh
         if not fresh or time.perf_counter() - begun > _PRICING_SHARE * time_limit_s:
             break
-    left = max(time_limit_s - (time.perf_counter() - begun), 1.0)
-    return _whole(demanded, kinds, columns, (bound, left))
-
-
-def _flat(kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]) -> list[tuple[int, Column]]:
-    return [(number, column) for number in range(len(kinds)) for column in columns[number].values()]
+    listed, cost, serves, uses = _program(len(needed), kinds, columns)
+    if len(listed) > _MOST_CHOICES:
+        prices = linear_plan(cost, serves, needed, uses, supply)[2]
+        reduced = (cost - prices @ np.vstack([serves, -uses]))[: len(listed)]
+        best = sorted(np.argsort(reduced, kind="stable")[:_MOST_CHOICES].tolist())
+        listed, cost, serves, uses = _program(len(needed), kinds, {listed[at]: columns[listed[at]] for at in best})
+    left_s = max(time_limit_s - (time.perf_counter() - begun), 1.0)
+    counts = whole_numbers(cost, serves, needed, uses, supply, time_limit_s=left_s, gap=_GAP)
+    if counts is None:
+        return KindsPlan(tuple({} for _ in kinds), float("inf"))
+    plans: tuple[dict[Signature, int], ...] = tuple({} for _ in kinds)
+    for (number, signature), count in zip(listed, counts.tolist(), strict=False):
+        if count:
+            plans[number][signature] = count
+    return KindsPlan(plans, float(cost @ counts))
 
 
 def _program(
-    demanded: Floats, kinds: Sequence[SocketKind], flat: Sequence[tuple[int, Column]]
-) -> tuple[Floats, Floats, Floats]:
-    """Return costs, coverage (classes x columns), and use of supply (kinds x columns); unserved classes last."""
-    serves = np.zeros((len(demanded), len(flat)))
+    classes: int, kinds: Sequence[SocketKind], columns: Mapping[tuple[int, Signature], Column]
+) -> tuple[list[tuple[int, Signature]], Floats, Floats, Floats]:
+    """Return columns by kind, costs, coverage (classes x columns), use of supply (kinds x columns); unserved last."""
+    listed = sorted(columns, key=lambda key: key[0])
+    serves, uses = np.zeros((classes, len(listed))), np.zeros((len(kinds), len(listed)))
     for number, kind in enumerate(kinds):
-        mine = [at for at, (owner, _) in enumerate(flat) if owner == number]
+        mine = [at for at, (owner, _) in enumerate(listed) if owner == number]
+        uses[number, mine] = 1.0
         if mine:
-            serves[np.ix_(kind.classes, mine)] = served([flat[at][1] for at in mine]).T
-    uses = np.zeros((len(kinds), len(flat)))
-    uses[[owner for owner, _ in flat], range(len(flat))] = 1.0
+            serves[np.ix_(kind.classes, mine)] = served([columns[listed[at]] for at in mine]).T
     dearest = _UNSERVED * max(kind.host.cost for kind in kinds)
-    cost = np.array([kinds[owner].host.cost for owner, _ in flat] + [dearest] * len(demanded))
-    none = np.zeros((len(kinds), len(demanded)))
-    return cost, np.hstack([serves, np.eye(len(demanded))]), np.hstack([uses, none])
-
-
-def _master(
-    demanded: Floats, kinds: Sequence[SocketKind], columns: Sequence[Mapping[Signature, Column]]
-) -> tuple[float, Floats, Floats]:
-    """Solve the linear problem; return its optimum, the price of each class, and the price of each kind of socket."""
-    need("scipy")
-    from scipy.optimize import linprog
-    from scipy.sparse import csc_array
-
-    cost, serves, uses = _program(demanded, kinds, _flat(kinds, columns))
-    limits = np.concatenate([-demanded, [float(kind.supply) for kind in kinds]])
-    solved = linprog(cost, A_ub=csc_array(np.vstack([-serves, uses])), b_ub=limits, method="highs")
-    assert solved.status == 0, f"BUG: what is not served has its price, so there is an optimum: {solved.message}"
-    marginals = -np.asarray(solved.ineqlin.marginals)
-    return float(solved.fun), marginals[: len(demanded)], np.maximum(marginals[len(demanded) :], 0.0)
-
-
-def _whole(
-    demanded: Floats,
-    kinds: Sequence[SocketKind],
-    columns: Sequence[Mapping[Signature, Column]],
-    bound_and_limit_s: tuple[float, float],
-) -> KindsPlan:
-    """Return the best whole numbers of mixes found in time."""
-    need("scipy")
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csc_array
-
-    bound, time_limit_s = bound_and_limit_s
-    flat = _flat(kinds, columns)
-    if len(flat) > _MOST_CHOICES:
-        _, prices, supply_prices = _master(demanded, kinds, columns)
-        reduced = [
-            kinds[owner].host.cost + supply_prices[owner]
-            - float(prices[list(kinds[owner].classes)] @ np.array(column.serves))
-            for owner, column in flat
-        ]  # fmt: skip
-        flat = [flat[at] for at in sorted(np.argsort(reduced, kind="stable")[:_MOST_CHOICES].tolist())]
-    cost, serves, uses = _program(demanded, kinds, flat)
-    supply = np.array([float(kind.supply) for kind in kinds])
-    solved = milp(
-        cost,
-        constraints=[LinearConstraint(csc_array(serves), lb=demanded), LinearConstraint(csc_array(uses), ub=supply)],
-        bounds=Bounds(0, np.inf),
-        integrality=np.ones(len(cost)),
-        options={"time_limit": time_limit_s, "mip_rel_gap": _GAP},
-    )
-    if solved.x is None:
-        return KindsPlan(tuple({} for _ in kinds), float("inf"), bound)
-    plans = [Counter[Signature]() for _ in kinds]
-    for (owner, column), count in zip(flat, np.round(solved.x[: len(flat)]).astype(int).tolist(), strict=True):
-        if count:
-            plans[owner][column.signature] += count
-    return KindsPlan(tuple(dict(plan) for plan in plans), float(solved.fun), bound)
+    cost = np.array([kinds[owner].host.cost for owner, _ in listed] + [dearest] * classes)
+    return listed, cost, np.hstack([serves, np.eye(classes)]), np.hstack([uses, np.zeros((len(kinds), classes))])

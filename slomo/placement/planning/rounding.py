@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.extras import need
 from slomo.placement.feasibility.mixes import Signature
-from slomo.placement.planning.columns import Column, Counts, Pricing, Relaxed, served
+from slomo.placement.planning.columns import Column, Counts, Pricing, Relaxed, served, whole_numbers
 from slomo.vocabulary.vector import Floats
 
 #: Number of sockets up to which a plan is made from scratch.
@@ -162,22 +161,10 @@ def _pass(
 
 def _integer(rest: Counts, columns: Sequence[Column], prices: Floats, time_limit_s: float) -> Counter[Signature] | None:
     """Return the best plan for a remainder from given columns; None if the solver finds none in time."""
-    need("scipy")
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csc_array
-
     serves = served(columns)
     choice = np.argsort(1.0 - np.minimum(serves, rest) @ prices, kind="stable")[:_MOST_CHOICES]
-    solved = milp(
-        np.ones(len(choice)),
-        constraints=LinearConstraint(csc_array(serves[choice].T.astype(np.float64)), lb=rest.astype(np.float64)),
-        bounds=Bounds(0, np.inf),
-        integrality=np.ones(len(choice)),
-        options={"time_limit": time_limit_s, "mip_rel_gap": 1e-4},
-    )
-    if solved.x is None:
-        return None
-    count = np.round(solved.x).astype(np.int64)
-    if (count @ serves[choice] < rest).any():
+    chosen = serves[choice].T.astype(np.float64)
+    count = whole_numbers(np.ones(len(choice)), chosen, rest.astype(np.float64), time_limit_s=time_limit_s, gap=1e-4)
+    if count is None or (count @ serves[choice] < rest).any():
         return None
     return Counter({columns[choice[i]].signature: int(count[i]) for i in np.flatnonzero(count).tolist()})
