@@ -1,31 +1,54 @@
 """Requests to pools: RMD's bodies of ``/v1/workloads`` and ``/v1/hospitality``, including the flat ones of v0.1."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from slomo.control.pools.configuration import PoolConfiguration
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.files.documents import convert
+from slomo.files.ranges import Name, Part, PositiveRate
 
-_FIELDS = {
-    "core_ids",
-    "task_ids",
-    "container_ids",
-    "policy",
-    "rdt",
-    "plugins",
-    "max_cache",
-    "min_cache",
-    "cache_id",
-    "origin",
-    "uuid",
-    "id",
-    "cos_name",
-    "status",
-    "nf",
-    "slo_share",
-}
+#: RMD writes numbers as texts.
+Number = Annotated[str, Meta(pattern=r"^[0-9]{1,9}$")]
+Limit = Annotated[int, Meta(ge=0, le=64)]
+
+
+class RmdLimits(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Most and fewest cache ways."""
+
+    max: Limit | None = None
+    min: Limit | None = None
+
+
+class RmdBandwidth(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Memory bandwidth, in the unit of the configured mode."""
+
+    percentage: PositiveRate | None = None
+    mbps: PositiveRate | None = None
+
+
+class RmdAllocation(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What RMD calls `rdt`."""
+
+    cache: RmdLimits | None = None
+    mba: RmdBandwidth | None = None
+
+
+class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """RMD's body of ``POST /v1/workloads`` and ``/v1/hospitality``; `max_cache`, `min_cache`: RMD v0.1."""
+
+    core_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
+    task_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
+    policy: Name | None = None
+    rdt: RmdAllocation | None = None
+    max_cache: Limit | None = None
+    min_cache: Limit | None = None
+    cache_id: Number | None = None
+    nf: Name | None = None
+    slo_share: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -79,8 +102,8 @@ class PoolRequest:
 def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
     """Read a body.
 
-    Raises InvalidValueError for unknown fields, invalid members, or ways that fit no pool; UnknownNameError for an
-    unknown policy.
+    Raises ConfigurationError for unknown fields and values out of range; InvalidValueError for invalid members, or ways
+    that fit no pool; UnknownNameError for an unknown policy.
 
     Examples
     --------
@@ -89,81 +112,37 @@ def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> 
     >>> parse_request({"task_ids": ["7"], "max_cache": 4, "min_cache": 4}, known).pool
     'guarantee'
     """
-    if not isinstance(data, Mapping):
-        raise InvalidValueError("a workload is a mapping of fields", hint='{"core_ids": ["4"], "policy": "gold"}')
-    unknown = sorted(set(data) - _FIELDS)
-    if unknown:
-        raise InvalidValueError(f"unknown field '{unknown[0]}'", hint=f"fields: {', '.join(sorted(_FIELDS))}")
-    cores, tasks = _numbers(data, "core_ids"), _numbers(data, "task_ids")
+    body = convert(data, RmdWorkload, "workload", hint='{"core_ids": ["4"], "policy": "gold"}')
+    cores, tasks = _numbers("core_ids", body.core_ids), _numbers("task_ids", body.task_ids)
     if bool(cores) == bool(tasks):
         raise InvalidValueError("a workload is cores or tasks, one of both", hint="name core_ids or task_ids")
-    rdt = data.get("rdt") or {}
-    cache, mba = rdt.get("cache") or {}, rdt.get("mba") or {}
-    highest, lowest = (
-        _ways(cache.get("max", data.get("max_cache", 0))),
-        _ways(cache.get("min", data.get("min_cache", 0))),
-    )
-    bandwidth = mba.get("percentage", mba.get("mbps"))
-    unit = "MB/s" if "mbps" in mba else "percent"
-    policy = data.get("policy")
-    if policy is not None:
-        if policy not in configuration.policies:
-            raise UnknownNameError("policy", str(policy), configuration.policies)
-        named = configuration.policies[policy]
+    rdt = body.rdt or RmdAllocation()
+    cache, mba = rdt.cache or RmdLimits(), rdt.mba or RmdBandwidth()
+    highest = (body.max_cache or 0) if cache.max is None else cache.max
+    lowest = (body.min_cache or 0) if cache.min is None else cache.min
+    bandwidth, mode = (mba.mbps, "mbps") if mba.percentage is None else (mba.percentage, "percentage")
+    if body.policy is not None:
+        if body.policy not in configuration.policies:
+            raise UnknownNameError("policy", body.policy, configuration.policies)
+        named = configuration.policies[body.policy]
         highest, lowest = named.max_ways, named.min_ways
         if named.memory_bandwidth is not None:
-            bandwidth, unit = named.memory_bandwidth, "MB/s" if configuration.mba_mode == "mbps" else "percent"
+            bandwidth, mode = named.memory_bandwidth, configuration.mba_mode
     if highest < lowest or (lowest == 0 < highest):
         raise InvalidValueError(
             f"cache of at most {highest} and at least {lowest} ways is no pool",
             hint="max = min > 0: guaranteed; max > min > 0: burstable; both 0: shared",
         )
-    return PoolRequest(
-        cores,
-        tasks,
-        highest,
-        lowest,
-        policy,
-        _bandwidth(bandwidth, unit, configuration),
-        unit,
-        data.get("nf"),
-        _share(data),
-    )
-
-
-def _numbers(data: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    listed = data.get(name) or ()
-    if isinstance(listed, str) or not all(str(item).isdigit() for item in listed):
-        raise InvalidValueError(f"{name} is {listed!r}, needed a list of numbers")
-    numbers = tuple(int(item) for item in listed)
-    if len(set(numbers)) != len(numbers):
-        raise InvalidValueError(f"{name} lists a number twice: {list(numbers)}")
-    return numbers
-
-
-def _ways(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 64:
-        raise InvalidValueError(f"{value!r} is no number of ways", hint="0 to the cache's ways")
-    return value
-
-
-def _bandwidth(value: Any, unit: str, configuration: PoolConfiguration) -> float | None:
-    if value is None:
-        return None
-    mode = {"percent": "percentage", "MB/s": "mbps"}[unit]
-    if configuration.mba_mode != mode:
+    unit = "MB/s" if bandwidth is not None and mode == "mbps" else "percent"
+    if bandwidth is not None and configuration.mba_mode != mode:
         raise InvalidValueError(
             f"memory bandwidth in {unit}, but mbaMode is '{configuration.mba_mode}'", hint="set mbaMode in rmd.toml"
         )
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InvalidValueError(f"memory bandwidth is {value!r}, needed a number above 0")
-    return float(value)
+    return PoolRequest(cores, tasks, highest, lowest, body.policy, bandwidth, unit, body.nf, body.slo_share)
 
 
-def _share(data: Mapping[str, Any]) -> float | None:
-    value = data.get("slo_share")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise InvalidValueError(f"slo_share is {value!r}, needed above 0 and at most 1")
-    return float(value)
+def _numbers(name: str, listed: list[str] | None) -> tuple[int, ...]:
+    numbers = tuple(map(int, listed or ()))
+    if len(set(numbers)) != len(numbers):
+        raise InvalidValueError(f"{name} lists a number twice: {list(numbers)}")
+    return numbers

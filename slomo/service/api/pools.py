@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
-from slomo.service.door.host_bodies import RmdWorkload
+from slomo.control.pools.request import RmdWorkload
+from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 
@@ -112,7 +112,7 @@ def _asked(run: Callable[[], Any]) -> Any:
     except UnknownNameError as error:
         status = 404 if "workload" in error.message.split("'")[0] else 400
         raise Problem(status, error.message, hint=error.hint) from None
-    except (InvalidValueError, TestbedError) as error:
+    except (ConfigurationError, InvalidValueError, TestbedError) as error:
         raise Problem(400, error.message, hint=error.hint) from None
 
 

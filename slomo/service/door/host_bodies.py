@@ -1,4 +1,4 @@
-"""Schemas of requests that act on the host: plans, control loops, RMD's workloads."""
+"""Schemas of requests that act on the host: plans and control loops."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,6 @@ from msgspec import Meta, Struct
 
 from slomo.service.door.bodies import Identifier, Name
 
-Number = Annotated[str, Meta(pattern=r"^[0-9]{1,9}$")]
 #: A machine is given by its type's name, never by a file.
 MachineName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
@@ -38,38 +37,3 @@ class ControlBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     dwell_s: Annotated[float, Meta(ge=0.0, le=86400.0)] | None = None
     cool_down_s: Annotated[float, Meta(ge=0.0, le=86400.0)] | None = None
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
-
-
-class RmdLimits(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Most and fewest cache ways."""
-
-    max: int | None = None
-    min: int | None = None
-
-
-class RmdBandwidth(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Memory bandwidth, in the unit of the configured mode."""
-
-    percentage: float | None = None
-    mbps: float | None = None
-
-
-class RmdAllocation(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What RMD calls `rdt`."""
-
-    cache: RmdLimits | None = None
-    mba: RmdBandwidth | None = None
-
-
-class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """RMD's body of ``POST /v1/workloads`` and ``/v1/hospitality``; `max_cache`, `min_cache`: RMD v0.1."""
-
-    core_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
-    task_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
-    policy: Name | None = None
-    rdt: RmdAllocation | None = None
-    max_cache: int | None = None
-    min_cache: int | None = None
-    cache_id: Number | None = None
-    nf: Name | None = None
-    slo_share: float | None = None

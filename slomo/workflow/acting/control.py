@@ -324,7 +324,7 @@ def host_controller(
     if configuration.controller == "max_min":
         return OnProcesses(MaxMinController(configuration.name, ways, 1.0), settings)
     if configuration.controller == "pools":
-        members = {name: {"task_ids": [*setting.process_ids]} for name, setting in settings.items()}
+        members = {name: {"task_ids": [*map(str, setting.process_ids)]} for name, setting in settings.items()}
         return pool_controller(configuration, ways, members, backend)
     machine = configuration.described
     assert machine is not None
@@ -366,7 +366,7 @@ def pool_controller(
     machine = configuration.machine
     way_mib = None if machine is None else machine.llc_mib / machine.llc_ways
     known = read_rmd_toml(*configuration.pools, way_mib=way_mib, cache_ways=ways)
-    running = {task: name for name, who in members.items() for task in who.get("task_ids", ())}
+    running = {int(task): name for name, who in members.items() for task in who.get("task_ids", ())}
     manager = PoolManager(
         known, ways, backend=backend, processes=lambda: {**processes_of_this_host(), **running}, enforces=False
     )
