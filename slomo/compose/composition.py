@@ -106,8 +106,7 @@ def compose(
     names = canonical_names(name for name in METRICS if all(name in vector for vector in vectors))
     reported = canonical_names(name for vector in vectors for name in vector)
     values = np.array([[v.to_array(reported) / _divisors(reported, v.scope, capacities, compat) for v in vectors]])
-    everywhere = np.ones((1, len(vectors)), dtype=bool)
-    composed, capped = _composed(values, reported, capacities, compat, everywhere)
+    composed, capped = _composed(values, reported, capacities, compat, None)
     row = {name: float(composed[0, reported.index(name)]) for name in names}
     vector = MetricVector(row)
     return Composition(
@@ -156,10 +155,10 @@ def compose_arrays(
     compat = compat_named(compat)
     values = np.asarray(values, dtype=np.float64)
     expected = values.shape[:2]
-    present = np.ones(expected, dtype=bool) if present is None else np.asarray(present, dtype=bool)
-    if values.ndim != 3 or values.shape[2] != len(names) or present.shape != expected:
+    mask = expected if present is None else present.shape
+    if values.shape[2:] != (len(names),) or mask != expected:
         raise InvalidValueError(
-            f"values {values.shape}, {len(names)} names and a mask {present.shape} do not belong together",
+            f"values {values.shape}, {len(names)} names and a mask {mask} do not belong together",
             hint="needed: (mixes, competitors, metrics), one name per metric, mask (mixes, competitors)",
         )
     divisors = _divisors(names, Scope.CORE, capacities, compat)
@@ -171,14 +170,13 @@ def _composed(
     names: tuple[str, ...],
     capacities: Capacities | None,
     compat: Compat | None,
-    present: NDArray[np.bool_],
+    present: NDArray[np.bool_] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Compose values of socket scope; return them and where they were capped, both of shape (mixes, metrics)."""
-    operator = physical if compat is None else published
-    parts = [
-        operator(names, values[begin : begin + _CHUNK_MIXES].swapaxes(0, 1), present[begin : begin + _CHUNK_MIXES].T)
-        for begin in range(0, max(len(values), 1), _CHUNK_MIXES)
-    ]
+    operator, parts = physical if compat is None else published, []
+    for begin in range(0, max(len(values), 1), _CHUNK_MIXES):
+        part = slice(begin, begin + _CHUNK_MIXES)
+        parts.append(operator(names, values[part].swapaxes(0, 1), None if present is None else present[part].T))
     composed = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if compat is not None:
         return composed, np.zeros(composed.shape, dtype=bool)

@@ -8,7 +8,8 @@ All operators reduce axis 0, the competitors. Sums are added in sorted order, so
 order of competitors, to the bit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,12 @@ def ordered_sum(values: Floats) -> Floats:
     >>> bool(ordered_sum(tenths) == ordered_sum(tenths[::-1])), bool(sum(tenths) == sum(tenths[::-1]))
     (True, False)
     """
-    rows = [np.asarray(row) for row in values]
-    if not rows:
+    if not len(values):
         return np.zeros(values.shape[1:])
     if values[0].size <= _FEW:
-        rows = list(np.sort(values, axis=0))
-        return np.asarray(sum(rows[1:], rows[0]), dtype=np.float64)
+        total: Floats = np.add.accumulate(np.sort(values, axis=0), axis=0)[-1]
+        return total
+    rows = [np.asarray(row) for row in values]
     # sorting network of element-wise minima and maxima: at most a dozen rows, but a hundred thousand columns
     for last in range(len(rows) - 1, 0, -1):
         for i in range(last):
@@ -79,43 +80,50 @@ def rule_of(name: str, compat: str | None = None) -> str:
     return f"{definition.rule}: {definition.weight}" if definition.rule is Rule.QUOTIENT else str(definition.rule)
 
 
-def published(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -> Floats:
+def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
     """Compose all metrics as SLOMO's scripts do; EXEC and FREQ come already divided by the cores.
 
     Parameters
     ----------
-    names : sequence of str
+    names : tuple of str
         Metrics, in the order of the last axis.
     values : ndarray of shape (competitors, mixes, metrics)
         Values of socket scope; NaN where not reported.
-    present : ndarray of bool, shape (competitors, mixes)
-        Which places of the rectangle hold a competitor.
+    present : ndarray of bool, shape (competitors, mixes), optional
+        Which places of the rectangle hold a competitor; all by default.
 
     Returns
     -------
     ndarray of shape (mixes, metrics)
     """
-    total = ordered_sum(np.where(present[:, :, np.newaxis], values, 0.0))
-    count = np.sum(present, axis=0)
+    total = ordered_sum(values if present is None else np.where(present[:, :, np.newaxis], values, 0.0))
+    count = np.full(values.shape[1], len(values)) if present is None else np.sum(present, axis=0)
     for i, name in enumerate(names):
         if name in PUBLISHED_MEANS:
             total[:, i] = _divided(total[:, i], count)
     return total
 
 
-def physical(names: Sequence[str], values: Floats, present: NDArray[np.bool_]) -> Floats:
+def physical(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
     """Compose all metrics by the vocabulary's rules; the default.
 
     Parameters and result are those of :func:`published`. A ratio without reported weights is unknown, unless all
     competitors have the same value.
     """
-    columns = values if present.all() else np.where(present[:, :, np.newaxis], values, 0.0)
+    columns = values if present is None or present.all() else np.where(present[:, :, np.newaxis], values, 0.0)
     composed = ordered_sum(columns)
-    if ratios := [i for i, name in enumerate(names) if METRICS[name].rule in (Rule.WEIGHTED_MEAN, Rule.QUOTIENT)]:
+    if ratios := _ratios(names):
+        present = np.ones(values.shape[:2], dtype=bool) if present is None else present
         by_name = {name: columns[:, :, i] for i, name in enumerate(names)}
         for i in ratios:
             composed[:, i] = _ratio(names[i], by_name, present)
     return composed
+
+
+@lru_cache(maxsize=1024)
+def _ratios(names: tuple[str, ...]) -> list[int]:
+    """Return which of the metrics are ratios."""
+    return [i for i, name in enumerate(names) if METRICS[name].rule in (Rule.WEIGHTED_MEAN, Rule.QUOTIENT)]
 
 
 def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:

@@ -15,7 +15,7 @@ from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Cap
 
 #: Groups of metrics that share one capacity.
-SHARED: tuple[tuple[str, ...], ...] = (("READ", "WRITE"),)
+SHARED: tuple[tuple[str, str], ...] = (("READ", "WRITE"),)
 
 
 def saturate(
@@ -49,11 +49,13 @@ def saturate(
     """
     limits, shared = _limits(names, capacities)
     result = np.minimum(values, limits)
-    for columns, limit in shared:
+    for (first, second), limit in shared:
         # if a member is missing so is the sum, and the others are capped one by one
-        demand = values[:, columns].sum(axis=1)
-        scale = np.where(demand > limit, limit / np.maximum(demand, limit), 1.0)
-        result[:, columns] = np.minimum(values[:, columns] * scale[:, np.newaxis], limit)
+        demand = values[:, first] + values[:, second]
+        if (demand > limit).any():
+            scale = np.where(demand > limit, limit / np.maximum(demand, limit), 1.0)
+            for column in (first, second):
+                result[:, column] = np.minimum(values[:, column] * scale, limit)
     return result, result < values
 
 

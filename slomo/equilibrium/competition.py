@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays
 from slomo.equilibrium.rounds import Rest
-from slomo.equilibrium.settling import ResponseTable, ServerGroup, distinct_mixes, one_set_of_pressures
+from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, settled
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
-from slomo.models.contentiousness import basis_size, pressure_basis
+from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
@@ -75,8 +75,7 @@ def mix_features(
     sorted_models = [models[i] for i in ranked]
     canonical = np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1)
     canonical[canonical == len(models)] = -1
-    metrics = tuple(name for name in names if not name.startswith(TRAFFIC_PREFIX))
-    needed = _with_weights(metrics)
+    needed = _needed(tuple(names))
     distinct, back = distinct_mixes(canonical, len(models))
     values = competitor_vectors(
         sorted_models, distinct, needed, capacities=capacities, composition=composition, compat=compat
@@ -126,13 +125,12 @@ def features_of_one(
         rows = latent_rows(competitors, len(names))
         everybody = np.arange(len(competitors))[np.newaxis]
         return _added(rows, everybody)[0].tolist(), rows
-    metrics = tuple([name for name in names if not name.startswith(TRAFFIC_PREFIX)])
-    needed, members = _with_weights(metrics), np.arange(len(competitors))[np.newaxis]
+    needed = _needed(names)
     values = competitor_vectors(
-        competitors, members, needed, capacities=capacities, composition=composition, compat=compat
+        competitors, None, needed, capacities=capacities, composition=composition, compat=compat
     )
     composed = compose_arrays(values, needed, capacities, compat)[0].tolist()  # type: ignore[arg-type]
-    if len(metrics) == len(names):
+    if needed[: len(names)] == names:
         return composed[: len(names)], values[0]
     given = {**(traffic or {}), **dict(zip(needed, composed, strict=True))}
     return [given.get(name, np.nan) for name in names], values[0]
@@ -147,7 +145,7 @@ def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
 
 def competitor_vectors(
     models: Sequence[NFModel],
-    members: NDArray[np.int64],
+    members: NDArray[np.int64] | None,
     names: tuple[str, ...],
     *,
     capacities: Capacities | None = None,
@@ -156,13 +154,14 @@ def competitor_vectors(
 ) -> Floats:
     """Return each competitor's core-level vector, shape ``(mixes, places, len(names))``; NaN if not reported.
 
-    Parameters are those of :func:`mix_features`; `members` indexes `models`. Empty places come
-    last and hold 0.
+    Parameters are those of :func:`mix_features`; `members` indexes `models`, None for a single mix of all of them.
+    Empty places come last and hold 0.
     """
+    if composition == "pressure" and compat is None and models and (members is None or members.shape[1]):
+        return _at_equilibrium(models, members, names, capacities)
+    members = np.arange(len(models))[np.newaxis] if members is None else members
     if not models or members.shape[1] == 0:
         return np.zeros((*members.shape, len(names)))
-    if composition == "pressure" and compat is None:
-        return _at_equilibrium(models, members, names, capacities)
     present = members >= 0
     table = np.array([_tabulated(model, names, members.shape[1], compat) for model in models])
     count = np.broadcast_to(present.sum(axis=1)[:, None], members.shape)
@@ -180,46 +179,71 @@ def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str 
 
 
 @functools.lru_cache(maxsize=1024)
-def _with_weights(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `names` and the metrics that weigh them when they compose."""
-    needed = list(dict.fromkeys(names))
-    for name in names:
+def _needed(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the metrics among `names`, and those that weigh them when they compose."""
+    metrics = [name for name in names if not name.startswith(TRAFFIC_PREFIX)]
+    needed = list(dict.fromkeys(metrics))
+    for name in metrics:
         for part in (metric(name).weight or "").split("/"):
             needed += [extra for extra in _EXTRA_WEIGHTS.get(part, (part,)) if extra and extra not in needed]
     return tuple(needed)
 
 
 def _at_equilibrium(
-    models: Sequence[NFModel], members: NDArray[np.int64], names: tuple[str, ...], capacities: Capacities | None
+    models: Sequence[NFModel],
+    members: NDArray[np.int64] | None,
+    names: tuple[str, ...],
+    capacities: Capacities | None,
 ) -> Floats:
     """Solve the competitors of each mix, and return the metrics `names` of each under the pressure of the others."""
     profiles = [model.contentiousness for model in models]
     # solo profiles respond to no pressure and match any
     pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})
-    caps = shared_socket(pressures, capacities).caps
-    table = Tables(np.array([competitor_row(profile, pressures) for profile in profiles]), len(pressures))
-    table.limit[:] = np.minimum(table.limit, caps)
-    pressure = np.zeros((*members.shape, len(pressures)))
+    count, socket = len(pressures), shared_socket(pressures, capacities)
+    rows = np.concatenate([competitor_row(profile, pressures, socket) for profile in profiles])
+    table = Tables(rows.reshape(len(profiles), -1), count)
+    start, scale, limit = (table.rows[:, at * count : (at + 1) * count] for at in range(3))
+    if members is None:
+        everybody, begin = np.arange(len(profiles))[np.newaxis], start[np.newaxis]
+    else:
+        everybody, begin = members, np.where((members >= 0)[:, :, None], start[members], 0.0)
+    rest = Rest.beginning(begin, np.ones(everybody.shape))
     if pressures:  # rounds that neither end early nor limit sums: V is measured without the target
-        nobody = np.zeros(len(pressures))
-        unlimited = SharedSocket(nobody + np.inf, nobody > 0.0, None, None, None)
-        begin = np.vstack([table.start, nobody])[members]
-        group = ServerGroup(members, np.full(members.shape, np.inf), np.zeros(len(members)), reduced=False)
-        rest = Rest.beginning(begin, np.ones(members.shape))
-        ResponseTable((), (), table, unlimited).settled(group, rest, ((0.5, ROUNDS),), -1.0)
-        pressure = rest.pressure
-    width = -(-len(names) // _WIDTH) * _WIDTH
-    weight = np.zeros((len(profiles), basis_size(len(pressures)), width))
-    low, high = np.zeros((2, len(profiles), width))
-    for i, profile in enumerate(profiles):
-        parts = columns(profile, names, len(pressures))
-        weight[i, :, : len(names)], low[i, : len(names)], high[i, : len(names)] = parts
+        group = ServerGroup(everybody, None, np.zeros(len(everybody)))
+        settled(table, _unlimited(count), group, rest, ((0.5, ROUNDS),), -1.0)
+    reading = np.concatenate([_reading(profile, names, count) for profile in profiles])
+    reading = reading.reshape(len(profiles), basis_size(count) + 2, -1)
+    low, high, weight = reading[:, 0], reading[:, 1], reading[:, 2:]
+
+    def under(pressure: Floats, who: NDArray[np.int64] | None) -> Floats:
+        basis = pressure_basis(pressure, scale[who], limit[who])
+        answers: Floats = np.einsum("npt,nptm->npm", basis, weight[who])
+        answers = np.minimum(np.maximum(answers, low[who]), high[who])
+        return answers[:, :, : len(names)]
+
+    if members is None:
+        return under(rest.pressure, None)  # as an index, None adds the axis of mixes
     vectors = np.zeros((*members.shape, len(names)))
     for begin_at in range(0, len(members) if names else 0, _CHUNK_MIXES):
         part = slice(begin_at, begin_at + _CHUNK_MIXES)
         who = members[part]
-        basis = pressure_basis(pressure[part], table.scale[who], table.limit[who])
-        answer = np.einsum("npt,nptm->npm", basis, weight[who])
-        answer = np.minimum(np.maximum(answer, low[who]), high[who])[:, :, : len(names)]
-        vectors[part] = np.where((who >= 0)[:, :, None], answer, 0.0)
+        vectors[part] = np.where((who >= 0)[:, :, None], under(rest.pressure[part], who), 0.0)
     return vectors
+
+
+@functools.lru_cache(maxsize=16)
+def _unlimited(pressures: int) -> SharedSocket:
+    """Return a socket that limits nothing."""
+    return SharedSocket(np.full(pressures, np.inf), np.zeros(pressures, dtype=bool), None, None, None)
+
+
+@functools.lru_cache(maxsize=4096)
+def _reading(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> Floats:
+    """Return low, high and the weights of the metrics `names`, term by term, padded to a multiple of :data:`_WIDTH`.
+
+    Metrics are adjacent in memory: in which order terms are added depends on it.
+    """
+    weight, low, high = columns(profile, names, pressures)
+    reading = np.zeros((len(weight) + 2, len(names) + -len(names) % _WIDTH))
+    reading[:, : len(names)] = np.vstack([low, high, weight])
+    return reading

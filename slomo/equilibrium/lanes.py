@@ -64,7 +64,7 @@ def loop_for(servers: int) -> Callable[..., None] | None:
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     rows, members, offered, reduced, pace, socket, tolerance, full_kib, tries, vectors, status, waiting, speeds
 ):
-    """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as `ResponseTable.numbers`.
+    """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as in `settling`.
 
     Empty places come last. `reduced` means that some NF is offered less than it could serve. `vectors`, shape (2,
     servers, places, pressures), and `waiting` hold the start, and afterwards the result and the pressure on each NF;

@@ -46,19 +46,19 @@ class OneServer:
         self.offered = [offered_mpps[i] for i in order]
         self.place = [order.index(i) for i in range(len(order))]
         distinct = tuple(dict.fromkeys(self.models))
-        self._numbers = [distinct.index(model) for model in self.models]
+        numbers = [distinct.index(model) for model in self.models]
         #: Kind of each NF's neighbourhood (`slomo.models.neighbourhood`).
-        self.kinds = kinds_in(self._numbers)
-        self._members = np.array([self._numbers], dtype=np.int64)
-        self._offered = np.array([[np.inf if load is None else load for load in self.offered]])
+        self.kinds = kinds_in(numbers)
         self._nfs = response_table(distinct)
-        self.rest: Rest = self._nfs.settle(self._members, self._offered)
+        loads = None
+        if self.offered.count(None) < len(order):
+            loads = np.array([[np.inf if load is None else load for load in self.offered]])
+        self._group = self._nfs.group(np.array([numbers]), loads)
+        self.rest: Rest = self._nfs.settle(self._group)
         self.pressure = self.rest.pressure
-
-    @property
-    def converged(self) -> bool:
-        """Whether the rounds converged."""
-        return bool(self.rest.status[0, 0] > 0.0)
+        #: Whether the rounds converged.
+        self.converged = bool(self.rest.status[0, 0] > 0.0)
+        self._mpps: list[float] | None = None
 
     def felt(self, place: int) -> Floats:
         """Return the pressure of the others on an NF, shape ``(pressures,)``."""
@@ -80,12 +80,11 @@ class OneServer:
         """Return the throughput that an NF would serve if saturated [Mpps]."""
         if len(self.models) == 1:
             return self.models[0].solo_mpps
-        mpps = self.rest.mpps
-        if np.isnan(mpps[0, place]):  # the rounds had no need to know
-            response = self._nfs.responses[self._numbers[place]]
-            felt, many = self.pressure[0, place : place + 1], np.array([len(self.models) - 1.0])
-            mpps[0, place] = response.rows_mpps(felt, many)[0]
-        return float(mpps[0, place])
+        if self._mpps is None:
+            if np.isnan(self.rest.mpps[0, 0]):  # the rounds had no need to know
+                self._group.read(self._nfs.responses, self.rest)
+            self._mpps = self.rest.mpps[0].tolist()
+        return self._mpps[place]
 
     def load_of(self, place: int) -> float:
         """Return an NF's utilisation: served over possible throughput."""
@@ -113,7 +112,7 @@ class OneServer:
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
         """Return a bound on the distance to the fixed point, and whether it is proven (`slomo.equilibrium.bound`)."""
-        bound, proven = bounds(self._nfs, self._members, self._offered, self.rest, prove=prove)
+        bound, proven = bounds(self._nfs, self._group.members, self._group.offered, self.rest, prove=prove)
         return float(bound[0]), bool(proven[0])
 
     @cached_property
@@ -127,13 +126,13 @@ class OneServer:
         """Vectors of all NFs at the fixed point in canonical order, and the names of their metrics."""
         responses = self._nfs.responses
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
-        vectors: Floats = joint_vectors(self._nfs.models, self._members, self.fixed_point, names)[0]
+        vectors: Floats = joint_vectors(self._nfs.models, self._group.members, self.fixed_point, names)[0]
         return names, vectors
 
     @cached_property
     def moved(self) -> Floats:
         """Amounts that every NF moves past the cache in canonical order, shape ``(1, NFs, amounts)``."""
-        return moved_by_each(self._nfs.models, self._members, self.fixed_point)
+        return moved_by_each(self._nfs.models, self._group.members, self.fixed_point)
 
     @cached_property
     def channel_load(self) -> float:

@@ -23,7 +23,7 @@ LEAST_LOAD = 1e-3
 TINY = 1e-12
 #: Utilisation above which queues grow and an NF's vector approaches that of a saturated one, linearly.
 BUSY = 0.9
-_UNTOUCHED = (0.0, 0.0, np.nan, np.inf)
+_UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
 #: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
 _PER_SERVER = ("status", "pace", "waiting", "speed", "mpps")
@@ -116,12 +116,9 @@ class Rest:
     @classmethod
     def beginning(cls, begin: Floats, pace: Floats) -> "Rest":
         """Return the start of the rounds, at vectors of shape (servers, places, pressures), with space for results."""
-        waiting = np.ones(len(begin))
         vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
         vectors[0], status[:] = begin, _UNTOUCHED
-        mpps = np.empty(pace.shape)
-        mpps.fill(np.nan)
-        return cls(vectors, status, pace, waiting, np.zeros(pace.shape), mpps)
+        return cls(vectors, status, pace, np.ones(len(begin)), np.zeros(pace.shape), np.full(pace.shape, np.nan))
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""

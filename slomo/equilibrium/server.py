@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, laid_out, load_of, served_part, waited
-from slomo.equilibrium.settling import TRIES, ResponseTable, response_table
+from slomo.equilibrium.settling import TRIES, ResponseTable, distinct_mixes, response_table
 from slomo.equilibrium.tables import Tables, flows_and_polled, reader, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
@@ -144,7 +144,11 @@ def solve_joint(
     read = (members >= 0) & (order == 0) if first_only else members >= 0
     nfs, parts = response_table(models), []
     for rows in [np.arange(len(members))] if offered_mpps is None else _parted(offered):
-        rest = nfs.settle(members[rows], offered[rows], settings.tries)
+        mixes, loads, back = members[rows], offered[rows], None
+        if is_saturated := not np.isfinite(loads).any():  # each distinct server once
+            mixes, back = distinct_mixes(mixes, len(models))
+        rest = nfs.settle(nfs.group(mixes, None if is_saturated else loads), settings.tries)
+        rest = rest if back is None else rest.rows(back)
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
             here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))

@@ -41,24 +41,36 @@ _TABLE = 32
 
 
 class ServerGroup:
-    """Servers that are solved together: NFs, loads (`reduced` if any is finite), and occupancy of a full cache."""
+    """Servers that are solved together: NFs, offered loads (None: all are saturated), and occupancy of a full cache."""
 
-    def __init__(self, members: NDArray[np.int64], offered: Floats, full_kib: Floats, *, reduced: bool) -> None:
-        self.members, self.offered, self.full_kib, self.reduced = members, offered, full_kib, reduced
-        self._present = members >= 0
+    def __init__(self, members: NDArray[np.int64], offered: Floats | None, full_kib: Floats) -> None:
+        self.members, self.full_kib, self.is_reduced = members, full_kib, offered is not None
+        self.offered = np.full(members.shape, np.inf) if offered is None else offered
+        #: Where an NF is; 0 for a single server without empty places, of which there are most.
+        self._here: NDArray[np.bool_] | int = 0 if _is_full(members) else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "ServerGroup":
         """Return the servers `rows`."""
-        return ServerGroup(self.members[rows], self.offered[rows], self.full_kib[rows], reduced=self.reduced)
+        return ServerGroup(self.members[rows], self.offered[rows] if self.is_reduced else None, self.full_kib[rows])
+
+    def read(self, responses: tuple[ServerResponse, ...], rest: Rest) -> None:
+        """Read the throughput of every NF at `rest`, and store it there."""
+        if self._read is None:
+            count = np.add.reduce(self.members >= 0, axis=1)
+            self._read = reader(responses, self.members[self._here], np.repeat(count - 1.0, count))
+        rest.mpps[self._here] = self._read(rest.pressure[self._here])
 
     def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
-        """Read the throughput at `rest`, and return it over the smooth speed, shape (servers, places)."""
-        if self._read is None:
-            count = np.add.reduce(self._present, axis=1)
-            self._read = reader(responses, self.members[self._present], np.repeat(count - 1.0, count))
-        rest.mpps[self._present] = self._read(rest.pressure[self._present])
-        return np.where(self._present, rest.mpps / np.maximum(rest.speed, TINY), 1.0)
+        """Return the throughput at `rest` over the smooth speed, shape (servers, places)."""
+        self.read(responses, rest)
+        pace: Floats = rest.mpps / np.maximum(rest.speed, TINY)
+        return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
+
+
+def _is_full(members: NDArray[np.int64]) -> bool:
+    """Return whether this is a single server without empty places, which come last."""
+    return len(members) == 1 and members.shape[1] > 0 and bool(members[0, -1] >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +85,6 @@ class ResponseTable:
     table: Tables
     #: The socket that they share.
     socket: SharedSocket
-
-    @cached_property
-    def numbers(self) -> Floats:
-        """The socket's and the rounds' constants, in the form that the compiled loop reads."""
-        held, channel = (-1 if column is None else column for column in (self.socket.held, self.socket.channel))
-        rounds = TINY, LEAST_LOAD, held, BUSY, channel, COMPARED
-        return np.array([*rounds, *self.socket.caps, *self.socket.rates])
 
     @cached_property
     def solo_mpps(self) -> Floats:
@@ -135,28 +140,27 @@ class ResponseTable:
         known = self.socket.capacities
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
-    def settle(self, members: NDArray[np.int64], offered: Floats, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
-        """Solve servers, each distinct saturated one once: NFs in canonical order, loads infinite if saturated.
+    def group(self, members: NDArray[np.int64], offered: Floats | None = None) -> ServerGroup:
+        """Return servers to solve: NFs in canonical order, loads infinite where saturated, None if all are."""
+        return ServerGroup(members, offered, self.full_kib(members))
+
+    def settle(self, group: ServerGroup, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
+        """Solve servers.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
-        back, reduced = None, bool(np.isfinite(offered).any())
-        if not reduced:
-            members, back = distinct_mixes(members, len(self.models))
-            offered = offered[: len(members)]
-        group = ServerGroup(members, offered, self.full_kib(members), reduced=reduced)
-        rest = Rest.beginning(self.begin[members], np.ones(members.shape))
-        self.settled(group, rest, tries, _LOOSE * TOLERANCE)
+        rest = Rest.beginning(self.begin[group.members], np.ones(group.members.shape))
+        settled(self.table, self.socket, group, rest, tries, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
         rest.restart(group.pace(self.responses, rest))
-        self.settled(group, rest, tries, TOLERANCE)
+        settled(self.table, self.socket, group, rest, tries, TOLERANCE)
         moved = np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)
-        left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
-        if len(left):
+        if moved.any():
+            left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
             self._agreed(group, rest, left, tries)
-        return rest if back is None else rest.rows(back)
+        return rest
 
     def _agreed(
         self, group: ServerGroup, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]
@@ -166,6 +170,8 @@ class ResponseTable:
         Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
         channel, throughput falls with waiting more steeply than the rounds see.
         """
+        if not len(left):
+            return
         mine, part = (group, rest) if len(left) == len(rest.status) else (group.only(left), rest.rows(left))
         share, before = np.full((len(left), 1), 0.5), np.zeros((1, 1))
         for correction in range(_CORRECTIONS + 1):
@@ -182,22 +188,36 @@ class ResponseTable:
             left, share, before = left[apart], share[apart], change[apart]
             mine, part = mine.only(apart), part.rows(apart)
             part.restart(part.pace * (1.0 + share * before))
-            self.settled(mine, part, tries, TOLERANCE)
+            settled(self.table, self.socket, mine, part, tries, TOLERANCE)
 
-    def settled(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]], tolerance: float) -> None:
-        """Run the rounds from `rest` to a tolerance, and write the result there."""
-        members, offered, full_kib = group.members, group.offered, group.full_kib
-        loop = loop_for(len(members))
-        if loop is None or not members.size:
-            for begin in range(0, len(members), _LAID_OUT):
-                part = slice(begin, begin + _LAID_OUT)
-                asked = members[part], offered[part], self.socket, full_kib[part], rest.pace[part]
-                here = laid_out(self.table, *asked)
-                come_to_rest(here, tries, rest.rows(part), tolerance)
-            return
-        tables = self.table.rows, members, offered, group.reduced, rest.pace, self.numbers
-        how = tolerance, full_kib, _as_array(tuple(tries))
-        loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
+
+def settled(
+    table: Tables,
+    socket: SharedSocket,
+    group: ServerGroup,
+    rest: Rest,
+    tries: Sequence[tuple[float, int]],
+    tolerance: float,
+) -> None:
+    """Run the rounds from `rest` to a tolerance, and write the result there."""
+    members, offered, full_kib = group.members, group.offered, group.full_kib
+    loop = loop_for(len(members))
+    if loop is None or not members.size:
+        for begin in range(0, len(members), _LAID_OUT):
+            part = slice(begin, begin + _LAID_OUT)
+            here = laid_out(table, members[part], offered[part], socket, full_kib[part], rest.pace[part])
+            come_to_rest(here, tries, rest.rows(part), tolerance)
+        return
+    tables = table.rows, members, offered, group.is_reduced, rest.pace, _numbers(socket)
+    how = tolerance, full_kib, _as_array(tuple(tries))
+    loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
+
+
+@lru_cache(maxsize=256)
+def _numbers(socket: SharedSocket) -> Floats:
+    """Return the socket's and the rounds' constants, in the form that the compiled loop reads."""
+    held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
+    return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
 
 
 @lru_cache(maxsize=16)

@@ -122,13 +122,15 @@ def _row(response: ServerResponse) -> Floats:
 
 
 @lru_cache(maxsize=4096)
-def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...]) -> Floats:
+def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...], socket: "SharedSocket") -> Floats:
     """Return a row of :class:`Tables` for an NF with known contentiousness only: its speed is 0.
 
-    A pressure that it does not report is 0; a solo profile responds to none.
+    A pressure that it does not report is 0; a solo profile responds to none. None exceeds the machine's capacity.
     """
-    start, terms = np.nan_to_num(profile.solo.to_array(pressures)), basis_size(len(pressures))
-    return _without_part_load(_half(profile, pressures, start, (np.zeros(terms), 0.0, 0.0)), len(pressures))
+    start, count = np.nan_to_num(profile.solo.to_array(pressures)), len(pressures)
+    row = _without_part_load(_half(profile, pressures, start, (np.zeros(basis_size(count)), 0.0, 0.0)), count)
+    row[2 * count : 3 * count] = np.minimum(row[2 * count : 3 * count], socket.caps)
+    return row
 
 
 def _without_part_load(whole: Floats, pressures: int) -> Floats:

@@ -5,6 +5,7 @@ vectors (`composed`). Then accelerators are added (`accelerated`), offered loads
 properties become reasons. `core_share` uses it for servers with shared cores, `question` for all.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from slomo.prediction.fixed_point import NAME, Solved
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
-from slomo.prediction.tenants import TenantModels
+from slomo.prediction.tenants import TenantModel, TenantModels
 from slomo.vocabulary.wire import wire_gbps
 
 
@@ -30,24 +31,21 @@ class Answers:
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
         self.server, self.how = server, how
         self._allocated = Allocated(server, how) if by_allocation(server, how) else None
-
-    @cached_property
-    def solved(self) -> Solved | None:
-        """The fixed point, solved on first use; None with another method."""
-        if self._allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
-            return None
-        return Solved(self.server, self.how)
+        #: The fixed point; None with another method.
+        self.solved: Solved | None = None
+        if self._allocated is None and server.tenants and how.jointly(server.models):
+            self.solved = Solved(server, how)
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
+        tenant, others = self.server.tenants[number], self.server.beside(number)
         if self._allocated is not None:
             prediction = self._allocated.prediction(number)
         elif self.solved is not None and self.solved.why_not(number) is None:
             prediction = self.solved.prediction(number)
         else:
             prediction = self._composed(number)
-        tenant, others = self.server.tenants[number], self.server.beside(number)
-        models = [tenant.model, *(other.model for other in others)]
+        models = [tenant.model, *[other.model for other in others]]
         if shares_accelerator(models):
             offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
             here = self.server.by_socket[self.server.sockets[number]]
@@ -55,7 +53,7 @@ class Answers:
             prediction = with_accelerator(prediction, models, possible, offered)
         if tenant.offered_mpps is not None:
             prediction = _limited(prediction, tenant.offered_mpps, tenant.through_ports_mpps)
-        return self._marked(prediction, number)
+        return self._marked(prediction, number, others)
 
     def whole(self) -> ServerPrediction:
         """Return the answers for all tenants."""
@@ -109,15 +107,12 @@ class Answers:
         reasons, server = list(prediction.reasons), self.server
         if why := self._fallback(number):
             reasons.append(why)
-        names = sorted({tenant.workload.nf for tenant in server.tenants if tenant.offered_mpps is not None})
+        names = {tenant.workload.nf for tenant in server.tenants if tenant.offered_mpps is not None}
         if names and prediction.competitors:
-            reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(names)}")
-        beside = tuple(other.workload for other in server.beside(number))
-        verdict = (
-            prediction.verdict if tuple(reasons) == prediction.reasons else _at_most_extrapolated(prediction.verdict)
-        )
-        target = server.tenants[number].workload
-        return replace(prediction, target=target, competitors=beside, reasons=tuple(reasons), verdict=verdict)
+            reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(sorted(names))}")
+        if len(reasons) == len(prediction.reasons):
+            return prediction
+        return replace(prediction, reasons=tuple(reasons), verdict=_at_most_extrapolated(prediction.verdict))
 
     def _fallback(self, number: int) -> str | None:
         """Return why the equilibrium was asked for but does not answer; None if it does or was not asked for."""
@@ -129,11 +124,11 @@ class Answers:
         names = ", ".join(without)
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
-    def _marked(self, prediction: Prediction, number: int) -> Prediction:
+    def _marked(self, prediction: Prediction, number: int, others: Sequence[TenantModel]) -> Prediction:
         """Add unprofiled traffic to the reasons; a solo answer is then a prediction, not a measurement."""
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
-        reasons += [reason for other in server.beside(number) for reason in other.adapted if reason not in reasons]
+        reasons += [reason for other in others for reason in other.adapted if reason not in reasons]
         socket = server.sockets[number]
         if socket != server.nic_socket:
             reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")

@@ -57,9 +57,12 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
     UnsupportedPredictionError
         Where a competitor lacks a metric that the model reads.
     """
-    subject = server.tenants[number].model
-    others = sorted([tenant.model for tenant in server.beside(number)], key=lambda model: model.workload.key)
-    case = Case(subject, tuple([other.workload for other in others]), options)
+    tenant, beside = server.tenants[number], server.beside(number)
+    subject = tenant.model
+    others = sorted([other.model for other in beside], key=_key)
+    keys = [_key(other) for other in others]
+    kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
+    case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
     family = family_of(subject, options.model)[1]
     if not others:
         return _alone(case)
@@ -67,12 +70,16 @@ def composed(server: TenantModels, number: int, options: PredictionOptions) -> P
     names = family.feature_names
     if family.composition == "pressure":
         names = tuple(dict.fromkeys((*names, *checked)))
-    row, own = _features(case, others, names, family.composition)
+    row, vectors = _features(case, others, names, family.composition)
     seen = row if family.composition in ("pressure", "latent") else _features(case, others, checked, "pressure")[0]
     if not options.explain:
         return read(case, row, seen, None)
     vector = _composition(row, subject, options) if family.composition != "none" else None
-    return read(case, row, seen, vector, _own_values(case, others, own))
+    return read(case, row, seen, vector, _own_values(case, others, names, vectors))
+
+
+def _key(model: NFModel) -> str:
+    return model.workload.key
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +94,11 @@ class Case:
     """One NF, its competitors, and the options of the question."""
 
     subject: NFModel
+    #: As asked, adaptations and loads included.
+    target: Workload
     competitors: tuple[Workload, ...]
+    #: Kind of its neighbourhood (`slomo.models.neighbourhood`).
+    kind: int
     options: PredictionOptions
 
 
@@ -108,7 +119,7 @@ def read(
         verdict, reasons = _by_name(family, row, len(case.competitors), (verdict, reasons))
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
-    kind = _kind(case.competitors)
+    kind = case.kind
     error = calibration.usual_error(max(1.0 - mpps / subject.solo_mpps, 0.0), kind) if calibration.count else None
     if (why := caution(calibration, error)) and verdict is Verdict.SUPPORTED:
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
@@ -116,7 +127,7 @@ def read(
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
     low, high = scores_between(calibration, options.coverage)
     return Prediction(
-        target=subject.workload,
+        target=case.target,
         competitors=case.competitors,
         machine=subject.machine,
         model=name,
@@ -131,7 +142,7 @@ def read(
         else None,
         composition=composition,
         noise=subject.noise,
-        evidence=_evidence(case, mpps, kind, seen) if options.explain else None,
+        evidence=_evidence(case, mpps, seen) if options.explain else None,
     )
 
 
@@ -147,11 +158,11 @@ def _by_name(
     return verdict, reasons
 
 
-def _evidence(case: Case, mpps: float, kind: int, seen: Mapping[str, float]) -> Evidence:
+def _evidence(case: Case, mpps: float, seen: Mapping[str, float]) -> Evidence:
     subject = case.subject
     name, _, calibration = family_of(subject, case.options.model)
-    covered = subject.applicability, _row(subject, seen)
-    return evidence_of(name, calibration, kind, max(1.0 - mpps / subject.solo_mpps, 0.0), covered)
+    covered = subject.applicability, np.array(_row(subject, seen))
+    return evidence_of(name, calibration, case.kind, max(1.0 - mpps / subject.solo_mpps, 0.0), covered)
 
 
 @lru_cache(maxsize=4096)
@@ -177,21 +188,13 @@ def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
     return ends_mpps(solo_mpps, solo_mpps, (0.0, 0.0))
 
 
-def _kind(competitors: Sequence[Workload]) -> int:
-    """Return the kind of neighbourhood; unknown if only a vector was given."""
-    if not competitors:
-        return UNKNOWN
-    keys = [workload.key for workload in competitors]
-    return kind_of(len(keys), max(map(keys.count, keys)))
-
-
 def _alone(case: Case) -> Prediction:
     """Return the measured solo run as the answer: slowdown exactly 0, with a narrow interval."""
     subject, options = case.subject, case.options
     low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
     reads = subject.model(options.model).composition != "none"
     return Prediction(
-        target=subject.workload,
+        target=case.target,
         competitors=(),
         machine=subject.machine,
         model=subject.named(options.model),
@@ -210,8 +213,8 @@ def _alone(case: Case) -> Prediction:
 
 def _features(
     case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
-) -> tuple[dict[str, float], dict[str, Floats]]:
-    """Return the composed features, and each competitor's contribution to each metric."""
+) -> tuple[dict[str, float], Floats]:
+    """Return the composed features, and each competitor's contribution to the metrics among them."""
     values, vectors = features_of_one(
         others,
         names,
@@ -220,12 +223,15 @@ def _features(
         compat=case.options.compat,
         traffic=case.subject.traffic,
     )
-    metrics = [name for name in names if name in METRICS]
-    return dict(zip(names, values, strict=True)), dict(zip(metrics, vectors.T[: len(metrics)], strict=True))
+    return dict(zip(names, values, strict=True)), vectors
 
 
-def _own_values(case: Case, others: Sequence[NFModel], own: Mapping[str, Floats]) -> dict[str, Floats]:
+def _own_values(
+    case: Case, others: Sequence[NFModel], composed_names: tuple[str, ...], vectors: Floats
+) -> dict[str, Floats]:
     """Return what each workload among the competitors contributes to the composed features, instances summed."""
+    metrics = [name for name in composed_names if name in METRICS]
+    own = dict(zip(metrics, vectors.T[: len(metrics)], strict=True))
     names = family_of(case.subject, case.options.model)[1].feature_names
     nothing = np.zeros(len(others))
     values = np.column_stack([own.get(name, nothing) for name in names]) if names else np.zeros((len(others), 0))
@@ -243,22 +249,22 @@ def _composition(row: Mapping[str, float], subject: NFModel, options: Prediction
 
 
 def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple[str, ...]]:
-    values = _row(subject, seen).tolist()
+    values = _row(subject, seen)
     if subject.applicability.covers(values):
         return Verdict.SUPPORTED, ()
     verdicts, reasons = subject.applicability.check(np.array([values]))
     return verdicts[0], reasons[0]
 
 
-def _row(subject: NFModel, seen: Mapping[str, float]) -> Floats:
-    return np.array([seen.get(name, math.nan) for name in subject.applicability.feature_names])
+def _row(subject: NFModel, seen: Mapping[str, float]) -> list[float]:
+    return [seen.get(name, math.nan) for name in subject.applicability.feature_names]
 
 
 def _refused(case: Case, reasons: tuple[str, ...], vector: Floats) -> UnsupportedPredictionError:
     subject, model = case.subject, case.subject.named(case.options.model)
     gaps = [name for name, value in zip(subject.model(model).feature_names, vector, strict=True) if np.isnan(value)]
     why = f"not every competitor reports {', '.join(gaps)}" if gaps else "; ".join(reasons)
-    beside = ", ".join(label(workload) for workload in case.competitors) or "the vector given"
+    beside = ", ".join(sorted(map(label, case.competitors))) or "the vector given"
     return UnsupportedPredictionError(
         f"model '{model}' cannot predict '{label(subject.workload)}' beside {beside} on {subject.machine}: {why}",
         hint="profile the target under stronger pressure, or with these counters"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from slomo.compose.composition import Composition
 from slomo.models.library import ModelLibrary, opened
+from slomo.models.neighbourhood import UNKNOWN
 from slomo.prediction.batch import predict_members
 from slomo.prediction.composed import Case, read
 from slomo.prediction.members import from_indices, from_names
@@ -154,9 +155,8 @@ class Predictor:
         inputs = subject.inputs(how.model, competition, traffic)[0].tolist()
         row = dict(zip(subject.model(how.model).feature_names, inputs, strict=True))
         seen = {**subject.traffic, **competition, **row}
-        prediction = read(
-            Case(subject, (), how), row, seen, Composition(competition, dict.fromkeys(competition, "given"))
-        )
+        case = Case(subject, subject.workload, (), UNKNOWN, how)
+        prediction = read(case, row, seen, Composition(competition, dict.fromkeys(competition, "given")))
         if strict:
             require_supported(prediction)
         return prediction

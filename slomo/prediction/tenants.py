@@ -63,10 +63,10 @@ class TenantModels:
     #: tenants' loads.
     setting: ServerSetting = _UNDIVIDED
 
-    @cached_property
-    def models(self) -> tuple[NFModel, ...]:
+    @property
+    def models(self) -> list[NFModel]:
         """Every tenant's model."""
-        return tuple([tenant.model for tenant in self.tenants])
+        return [tenant.model for tenant in self.tenants]
 
     @cached_property
     def by_socket(self) -> dict[int, list[int]]:
@@ -85,7 +85,7 @@ class TenantModels:
         """Number of ways of the machine's cache; 0 if no tenant was profiled over ways."""
         return max((model.allocation.llc_ways for model in self.models if model.allocation is not None), default=0)
 
-    @cached_property
+    @property
     def is_divided(self) -> bool:
         """Whether any tenant has fewer than all ways, a throttle, or memory on another node than its core's."""
         setting = self.setting
@@ -106,7 +106,7 @@ class TenantModels:
         place = (cores[number], self.sockets[number])
         return tuple(i for i in range(len(self.tenants)) if (cores[i], self.sockets[i]) == place)
 
-    @cached_property
+    @property
     def shared_cores(self) -> tuple[tuple[int, ...], ...]:
         """Tenants on each core that several share."""
         if self.setting.cores is None:
@@ -214,14 +214,15 @@ def server_of(
     """
     name = tenants[0].model.machine if tenants else machine or ""
     if setting is None:  # most questions: nothing is set
-        server = TenantModels(name, tenants, (nic_socket,) * len(tenants), nic_socket)
-    else:
-        setting = setting.checked(len(tenants))
-        sockets = (nic_socket,) * len(tenants) if setting.sockets is None else tuple(setting.sockets)
-        server = TenantModels(name, tenants, sockets, nic_socket, setting)
-        for mask in setting.ways or ():
-            if server.llc_ways and mask >= 1 << server.llc_ways:
-                raise InvalidValueError(f"way mask {mask:#x}, but the cache of '{name}' has {server.llc_ways} ways")
+        if tenants:
+            check_cores(tenants[0].model, len(tenants))
+        return TenantModels(name, tenants, (nic_socket,) * len(tenants), nic_socket)
+    setting = setting.checked(len(tenants))
+    sockets = (nic_socket,) * len(tenants) if setting.sockets is None else tuple(setting.sockets)
+    server = TenantModels(name, tenants, sockets, nic_socket, setting)
+    for mask in setting.ways or ():
+        if server.llc_ways and mask >= 1 << server.llc_ways:
+            raise InvalidValueError(f"way mask {mask:#x}, but the cache of '{name}' has {server.llc_ways} ways")
     for here in server.by_socket.values():
         cores = here if not server.shared_cores else {min(server.sharing_core(number)) for number in here}
         check_cores(tenants[here[0]].model, len(cores))

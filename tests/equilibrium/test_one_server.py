@@ -88,7 +88,7 @@ def test_what_functions_serve_is_what_the_traffic_was_solved_for(models, monkeyp
     table, members = response_table(tuple(blunt)), np.array([[0] * 6, [1] * 6, [2] * 6, [0, 0, 1, 1, 2, 2]])
 
     def apart():
-        rest = table.settle(members, np.full(members.shape, np.inf))
+        rest = table.settle(table.group(members))
         pairs = [
             (blunt[who].response, rest.pressure[i, place], rest.pace[i, place])
             for i, row in enumerate(members)

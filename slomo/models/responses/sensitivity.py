@@ -67,8 +67,8 @@ class TreeSensitivity:
             answer = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
         else:
             answer = np.maximum(raw, 0.0)
-        gaps = np.isnan(vectors).any(axis=1)
-        return np.where(gaps, np.nan, answer) if gaps.any() else answer
+        gaps = np.isnan(vectors)
+        return np.where(gaps.any(axis=1), np.nan, answer) if gaps.any() else answer
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping; xgboost's trees are stored separately, in :attr:`source`."""
