@@ -12,8 +12,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.operators import PUBLISHED_CORES, physical, published, rule_of
-from slomo.compose.saturation import saturate
+from slomo.compose.operators import PUBLISHED_CORES, physical, published, ratios_among, rule_of
+from slomo.compose.saturation import limits_of, saturate
 from slomo.errors import InvalidValueError
 from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
@@ -181,6 +181,21 @@ def _composed(
     if compat is not None:
         return composed, np.zeros(composed.shape, dtype=bool)
     return saturate(composed, names, capacities)
+
+
+@lru_cache(maxsize=1024)
+def plain_limits(names: tuple[str, ...], capacities: Capacities | None, width: int) -> NDArray[np.float64] | None:
+    """Return what composing adds to sums: divisors, largest values, and two columns with the limit of their sum.
+
+    Shape (3, width); the limit is -1 if there is none. None if a metric is a ratio, which is not a sum.
+    """
+    if ratios_among(names):
+        return None
+    limits, shared = limits_of(names, capacities)
+    table = np.ones((3, width))
+    table[0, : len(names)], table[1, : len(names)] = _divisors(names, Scope.CORE, capacities, None), limits
+    table[2, :3] = (*shared[0][0], shared[0][1]) if shared else (0.0, 0.0, -1.0)
+    return table
 
 
 @lru_cache(maxsize=1024)

@@ -112,7 +112,7 @@ def physical(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] 
     """
     columns = values if present is None or present.all() else np.where(present[:, :, np.newaxis], values, 0.0)
     composed = ordered_sum(columns)
-    if ratios := _ratios(names):
+    if ratios := ratios_among(names):
         present = np.ones(values.shape[:2], dtype=bool) if present is None else present
         by_name = {name: columns[:, :, i] for i, name in enumerate(names)}
         for i in ratios:
@@ -121,7 +121,7 @@ def physical(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] 
 
 
 @lru_cache(maxsize=1024)
-def _ratios(names: tuple[str, ...]) -> list[int]:
+def ratios_among(names: tuple[str, ...]) -> list[int]:
     """Return which of the metrics are ratios."""
     return [i for i, name in enumerate(names) if METRICS[name].rule in (Rule.WEIGHTED_MEAN, Rule.QUOTIENT)]
 

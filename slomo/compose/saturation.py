@@ -47,7 +47,7 @@ def saturate(
     >>> capped.tolist(), where.tolist()
     ([[45.0, 15.0]], [[True, True]])
     """
-    limits, shared = _limits(names, capacities)
+    limits, shared = limits_of(names, capacities)
     result = np.minimum(values, limits)
     for (first, second), limit in shared:
         # if a member is missing so is the sum, and the others are capped one by one
@@ -76,7 +76,7 @@ def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tupl
 
 
 @lru_cache(maxsize=1024)
-def _limits(
+def limits_of(
     names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[NDArray[np.float64], list[tuple[list[int], float]]]:
     """Return the limit of each metric, and the columns of the metrics that share one."""

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.composition import compose_arrays
+from slomo.compose.composition import compose_arrays, plain_limits
+from slomo.equilibrium.lanes import composer
 from slomo.equilibrium.rounds import Rest
-from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, settled
+from slomo.equilibrium.settling import ServerGroup, as_array, distinct_mixes, numbers_of, one_set_of_pressures, settled
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
@@ -24,6 +25,8 @@ from slomo.vocabulary.metrics import metric
 
 #: Damped rounds of the fixed point; each halves the remaining distance, which is second order from the start.
 ROUNDS = 4
+#: Rounds that neither end early nor limit sums: V is measured without the target.
+_TRY = ((0.5, ROUNDS),)
 #: Number of mixes whose metrics are read together, so that their data stay in a cache.
 _CHUNK_MIXES = 128
 #: Metrics are read in rows padded to a multiple of this, so that the result for one does not depend on how many are
@@ -126,14 +129,31 @@ def features_of_one(
         everybody = np.arange(len(competitors))[np.newaxis]
         return _added(rows, everybody)[0].tolist(), rows
     needed = _needed(names)
-    values = competitor_vectors(
-        competitors, None, needed, capacities=capacities, composition=composition, compat=compat
-    )
-    composed = compose_arrays(values, needed, capacities, compat)[0].tolist()  # type: ignore[arg-type]
+    swift = _compiled(competitors, needed, capacities) if composition == "pressure" and compat is None else None
+    if swift is None:
+        values = competitor_vectors(
+            competitors, None, needed, capacities=capacities, composition=composition, compat=compat
+        )
+        swift = compose_arrays(values, needed, capacities, compat)[0].tolist(), values[0]  # type: ignore[arg-type]
+    composed, vectors = swift
     if needed[: len(names)] == names:
-        return composed[: len(names)], values[0]
-    given = {**(traffic or {}), **dict(zip(needed, composed, strict=True))}
-    return [given.get(name, np.nan) for name in names], values[0]
+        return composed[: len(names)], vectors
+    given = {**(traffic or {}), **dict(zip(needed, composed, strict=False))}
+    return [given.get(name, np.nan) for name in names], vectors
+
+
+def _compiled(
+    competitors: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
+) -> tuple[list[float], Floats] | None:
+    """Compose one mix by compiled code, and return its vectors, too; None for ratios, or where that does not pay."""
+    width = len(names) + -len(names) % _WIDTH
+    limits = plain_limits(names, capacities, width) if competitors and names else None
+    if limits is None or (compose := composer()) is None:
+        return None
+    table, reading = _laid_out(competitors, names, capacities)
+    vectors, composed = np.empty((len(competitors), width)), np.empty(width)
+    compose(table.rows, reading, numbers_of(_unlimited(table.pressures)), as_array(_TRY), limits, vectors, composed)
+    return composed.tolist(), vectors
 
 
 def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
@@ -196,23 +216,16 @@ def _at_equilibrium(
     capacities: Capacities | None,
 ) -> Floats:
     """Solve the competitors of each mix, and return the metrics `names` of each under the pressure of the others."""
-    profiles = [model.contentiousness for model in models]
-    # solo profiles respond to no pressure and match any
-    pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})
-    count, socket = len(pressures), shared_socket(pressures, capacities)
-    rows = np.concatenate([competitor_row(profile, pressures, socket) for profile in profiles])
-    table = Tables(rows.reshape(len(profiles), -1), count)
+    table, reading = _laid_out(models, names, capacities)
+    count = table.pressures
     start, scale, limit = (table.rows[:, at * count : (at + 1) * count] for at in range(3))
     if members is None:
-        everybody, begin = np.arange(len(profiles))[np.newaxis], start[np.newaxis]
+        everybody, begin = np.arange(len(models))[np.newaxis], start[np.newaxis]
     else:
         everybody, begin = members, np.where((members >= 0)[:, :, None], start[members], 0.0)
     rest = Rest.beginning(begin, np.ones(everybody.shape))
-    if pressures:  # rounds that neither end early nor limit sums: V is measured without the target
-        group = ServerGroup(everybody, None, np.zeros(len(everybody)))
-        settled(table, _unlimited(count), group, rest, ((0.5, ROUNDS),), -1.0)
-    reading = np.concatenate([_reading(profile, names, count) for profile in profiles])
-    reading = reading.reshape(len(profiles), basis_size(count) + 2, -1)
+    if count:
+        settled(table, _unlimited(count), ServerGroup(everybody, None, np.zeros(len(everybody))), rest, _TRY, -1.0)
     low, high, weight = reading[:, 0], reading[:, 1], reading[:, 2:]
 
     def under(pressure: Floats, who: NDArray[np.int64] | None) -> Floats:
@@ -229,6 +242,19 @@ def _at_equilibrium(
         who = members[part]
         vectors[part] = np.where((who >= 0)[:, :, None], under(rest.pressure[part], who), 0.0)
     return vectors
+
+
+def _laid_out(
+    models: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
+) -> tuple[Tables, Floats]:
+    """Return what the rounds read, and :func:`_reading` of every model, shape (models, 2 + terms, metrics)."""
+    profiles = [model.contentiousness for model in models]
+    # solo profiles respond to no pressure and match any
+    pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})
+    count, socket = len(pressures), shared_socket(pressures, capacities)
+    rows = np.concatenate([competitor_row(profile, pressures, socket) for profile in profiles])
+    reading = np.concatenate([_reading(profile, names, count) for profile in profiles])
+    return Tables(rows.reshape(len(profiles), -1), count), reading.reshape(len(profiles), basis_size(count) + 2, -1)
 
 
 @functools.lru_cache(maxsize=16)

@@ -25,11 +25,15 @@ LANES = 56
 LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
+#: The compiled :func:`settle_side_by_side`, which compiled code calls by this name, and :func:`compose_one`.
+_rounds: Callable[..., None] | None = None
+_composer: Callable[..., None] | None = None
+
+
 class _Spent:
-    """Number of servers solved in numpy by this process; the loop; threads that never wait for a compiler."""
+    """Number of servers solved in numpy by this process; threads that never wait for a compiler."""
 
     servers = 0
-    loop: Callable[..., None] | None = None
     threads: ClassVar[set[int]] = set()
 
 
@@ -45,20 +49,92 @@ def never_compiling() -> Iterator[None]:
 
 
 def loop_for(servers: int) -> Callable[..., None] | None:
-    """Return the compiled loop if it pays for this many more servers; else None, and count them.
+    """Return the compiled :func:`settle_side_by_side` if it pays for this many more servers; else None, and count them.
 
     Examples
     --------
     >>> loop_for(0) is None or callable(loop_for(0))
     True
     """
+    global _rounds
+    if not _pays(servers, _rounds):
+        return None
+    _rounds = compiled(settle_side_by_side)
+    return _rounds
+
+
+def composer() -> Callable[..., None] | None:
+    """Return the compiled :func:`compose_one` if it pays for one more mix; else None."""
+    global _rounds, _composer
+    if not _pays(1, _composer):
+        return None
+    if _composer is None:
+        _rounds = compiled(settle_side_by_side)
+        _composer = compiled(compose_one)
+    return _composer
+
+
+def _pays(servers: int, loop: Callable[..., None] | None) -> bool:
     _Spent.servers += servers
     if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
-        return None
-    if threading.get_ident() in _Spent.threads:
-        return _Spent.loop if getattr(_Spent.loop, "signatures", None) else None
-    _Spent.loop = compiled(settle_side_by_side)
-    return _Spent.loop
+        return False
+    return threading.get_ident() not in _Spent.threads or bool(getattr(loop, "signatures", None))
+
+
+def compose_one(rows, reading, socket, tries, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
+    """Compose one mix, with the bits of `slomo.equilibrium.competition` in numpy.
+
+    `rows`, `socket` and `tries` are those of :func:`settle_side_by_side`, one row per competitor. `reading`, shape
+    (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose. `limits`, shape (3,
+    metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. Set are `vectors`, shape
+    (competitors, metrics), and `composed`.
+    """
+    count, metrics = vectors.shape
+    pressures = (len(socket) - 6) // 2
+    members, offered = np.arange(count).reshape((1, count)), np.full((1, count), np.inf)
+    both, status = np.zeros((2, 1, count, pressures)), np.zeros((1, 4))
+    pace, waiting, speeds = np.ones((1, count)), np.ones(1), np.zeros((1, count))
+    both[0, 0] = rows[:, :pressures]
+    if pressures:
+        full = np.zeros(1)
+        _rounds(rows, members, offered, False, pace, socket, -1.0, full, tries, both, status, waiting, speeds)  # type: ignore[misc]
+    basis = np.ones(reading.shape[1] - 2)
+    for i in range(count):
+        for k in range(pressures):
+            kept = min(max(both[1, 0, i, k], 0.0), rows[i, 2 * pressures + k])
+            basis[1 + k] = kept / (kept + rows[i, pressures + k])
+        term = 1 + pressures
+        for k in range(pressures):
+            for m in range(k + 1):
+                basis[term] = basis[1 + k] * basis[1 + m]
+                term += 1
+        for a in range(metrics):
+            vectors[i, a] = reading[i, 2, a]
+        for t in range(1, len(basis)):
+            for a in range(metrics):
+                vectors[i, a] += basis[t] * reading[i, 2 + t, a]
+        for a in range(metrics):
+            vectors[i, a] = min(max(vectors[i, a], reading[i, 0, a]), reading[i, 1, a])
+    values = np.zeros(count)
+    for a in range(metrics):
+        for i in range(count):  # in ascending order, so that the order of competitors does not matter
+            value, at = vectors[i, a] / limits[0, a], i
+            while at > 0 and values[at - 1] > value:
+                values[at] = values[at - 1]
+                at -= 1
+            values[at] = value
+        total = values[0]
+        for i in range(1, count):
+            total += values[i]
+        composed[a] = total
+    first, second, limit = int(limits[2, 0]), int(limits[2, 1]), limits[2, 2]
+    demand = composed[first] + composed[second]
+    if limit >= 0.0 and demand > limit:
+        composed[first] *= limit / demand
+        composed[second] *= limit / demand
+    for a in range(metrics):
+        if composed[a] > limits[1, a]:
+            composed[a] = limits[1, a]
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901

@@ -208,20 +208,21 @@ def settled(
             here = laid_out(table, members[part], offered[part], socket, full_kib[part], rest.pace[part])
             come_to_rest(here, tries, rest.rows(part), tolerance)
         return
-    tables = table.rows, members, offered, group.is_reduced, rest.pace, _numbers(socket)
-    how = tolerance, full_kib, _as_array(tuple(tries))
+    tables = table.rows, members, offered, group.is_reduced, rest.pace, numbers_of(socket)
+    how = tolerance, full_kib, as_array(tuple(tries))
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
 
 
 @lru_cache(maxsize=256)
-def _numbers(socket: SharedSocket) -> Floats:
+def numbers_of(socket: SharedSocket) -> Floats:
     """Return the socket's and the rounds' constants, in the form that the compiled loop reads."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
 
 
 @lru_cache(maxsize=16)
-def _as_array(tries: tuple[tuple[float, int], ...]) -> Floats:
+def as_array(tries: tuple[tuple[float, int], ...]) -> Floats:
+    """Return tries in the form that the compiled loop reads."""
     return np.array(tries, dtype=float)
 
 

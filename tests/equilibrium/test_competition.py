@@ -1,13 +1,16 @@
 """From competitors to features: equilibrium, order, gaps, and the compiled path."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from slomo.equilibrium import lanes, settling
-from slomo.equilibrium.competition import competitor_vectors, mix_features
+from slomo.equilibrium import competition, lanes, settling
+from slomo.equilibrium.competition import competitor_vectors, features_of_one, mix_features
 from slomo.errors import ConfigurationError
 from slomo.models.contentiousness import constant_profile
 from slomo.models.library import ModelLibrary
+from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -39,6 +42,31 @@ def test_compiled_path_agrees_with_numpy(models: list, monkeypatch: pytest.Monke
     plain = mix_features(models, members, NAMES, capacities=models[0].capacities)
     monkeypatch.setattr(lanes._Spent, "servers", 10**6)
     np.testing.assert_array_equal(mix_features(models, members, NAMES, capacities=models[0].capacities), plain)
+
+
+def test_one_mix_is_composed_alike_by_compiled_code(models: list, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
+    """Compiled code gives a single mix numpy's bits, also where capacities bind or a metric is not reported."""
+    pytest.importorskip("numba")
+    poor = replace(models[0], contentiousness=constant_profile(MetricVector({"L2MISS": 4.0}, scope=Scope.CORE)))
+    names = ("L2MISS", "READ", "L3OCC", "EXEC", "WRITE", "L3MISS")
+    mixes = [[models[i] for i in row if i >= 0] for row in _mixes(40, 3).tolist()]
+    mixes = [sorted(mix, key=lambda model: model.workload.key) for mix in [*mixes, [poor], [poor, models[1]]] if mix]
+    narrow = Capacities(cores=8, llc_kib=9000.0, memory_gb_s=0.5)
+    asked = [(mix, capacities) for mix in mixes for capacities in (None, models[0].capacities, narrow)]
+
+    def answers() -> list[tuple[list[float], list[float]]]:
+        every = [features_of_one(mix, names, capacities=capacities) for mix, capacities in asked]
+        return [(features, vectors[:, : len(names)].ravel().tolist()) for features, vectors in every]
+
+    monkeypatch.setattr(competition, "composer", lambda: None)
+    plain = answers()
+    monkeypatch.undo()
+    monkeypatch.setattr(lanes._Spent, "servers", 10**6)
+    swift = answers()
+    assert competition.composer() is not None
+    np.testing.assert_equal(swift, plain)
+    capped = [plain[i + 2][0][1] < plain[i][0][1] for i in range(0, len(plain), 3)]
+    assert any(capped)
 
 
 def test_one_mix_alone_equals_the_same_mix_in_a_batch(models: list) -> None:  # type: ignore[type-arg]
@@ -115,8 +143,6 @@ def test_under_pressure_less_is_put_on_others(models: list) -> None:  # type: ig
 
 def test_what_a_competitor_does_not_report_stays_unknown(models: list) -> None:  # type: ignore[type-arg]
     """A metric that one competitor lacks is NaN for the mix, not less (law 5)."""
-    from dataclasses import replace
-
     vector = MetricVector({"L2MISS": 5.0}, scope=Scope.CORE)
     poor = replace(models[0], solo_vector=vector, contentiousness=constant_profile(vector))
     features = mix_features([poor, models[1]], np.array([[0, 1], [1, 1]]), ("L2MISS", "L3OCC"))
@@ -126,8 +152,6 @@ def test_what_a_competitor_does_not_report_stays_unknown(models: list) -> None: 
 
 def test_models_of_different_pressures_are_not_mixed(models: list) -> None:  # type: ignore[type-arg]
     """NFs profiled with different pressure metrics cannot be solved together."""
-    from dataclasses import replace
-
     profile = models[0].contentiousness
     renamed = replace(profile, pressure_names=("RMB", *profile.pressure_names[1:]))
     with pytest.raises(ConfigurationError, match="different pressure metrics"):
