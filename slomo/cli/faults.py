@@ -7,6 +7,7 @@ for all errors. Set ``SLOMO_DEBUG=1`` to see tracebacks.
 import errno
 import json
 import os
+import re
 import sys
 
 import click
@@ -79,7 +80,9 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
         return "Interrupted", told or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "slomo"
-        return UsageError.__name__, error.format_message(), f"see `{command} --help`", UsageError.exit_code
+        example = re.search(r"Example: (.+)", (error.ctx and error.ctx.command.help) or "")
+        hint = f"{f'for instance {example[1]}; ' if example else ''}see `{command} --help`"
+        return UsageError.__name__, error.format_message(), hint, UsageError.exit_code
     if isinstance(error, click.ClickException):
         return UsageError.__name__, error.format_message(), None, UsageError.exit_code
     if isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL_OR_FIXED):

@@ -358,6 +358,8 @@ def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | 
         values = [repr(value) for info, _ in types for value in getattr(info, "values", ())]
         needed = f"one of {', '.join(values)}" if values else "one of the values it may have"
         needed = needed if position != ("schema_version",) else "the version this slomo reads"
+    elif needed.startswith("text matching regex"):
+        needed = next((text for info, text in types if getattr(info, "pattern", None) and text), needed)
     elif not problem.startswith("Expected"):
         needed = f"something else ({problem})"
     got = repr(position[-1]) if place.startswith("key`") else _shown(data, position)

@@ -3,6 +3,7 @@
 The card follows datasheets for datasets (Gebru et al., CACM 2021): what was measured, how, and what it is not good for.
 """
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +59,10 @@ def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
         return load_dataset(name)
     entries = {entry.name: entry for entry in catalog(folder)}
     if name not in entries and (Path(name).suffix or len(Path(name).parts) > 1):
-        raise ConfigurationError(f"{name}: file not found", hint="check the path; `slomo dataset list` shows names")
+        place = Path(name).parent
+        near = difflib.get_close_matches(Path(name).name, sorted(item.name for item in place.glob("*")), n=1)
+        hint = f"did you mean '{place / near[0]}'?" if near else "check the path;"
+        raise ConfigurationError(f"{name}: file not found", hint=f"{hint} `slomo dataset list` shows those that ship")
     if name not in entries:
         raise UnknownNameError("dataset", name, entries)
     return entries[name].load()

@@ -7,7 +7,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from slomo.vocabulary.host_section import HostSection
 
 #: Settings and numbers multiplied: ``$data_size_mib * 2``.
-_Formula = Annotated[str, Meta(pattern=r"^(\$[a-z_]+|[0-9.]+)( \* (\$[a-z_]+|[0-9.]+))*$")]
+_Formula = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\$[a-z_]+|[0-9.]+)( \* (\$[a-z_]+|[0-9.]+))*$",
+        description="a number, or a product of numbers and settings such as '8 * $rules'",
+    ),
+]
 _Amount = Annotated[float, Meta(ge=0.0, le=1e6)] | _Formula
 _Cycles = Annotated[float, Meta(ge=0.0, le=1e9)] | _Formula
 _PerByte = Annotated[float, Meta(ge=0.0, le=1e5)] | _Formula

@@ -78,7 +78,8 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     match = _SHAPE.match(text_of(text).strip())
     if match is None:
         raise InvalidValueError(
-            f"'{text}' names no workload", hint="write NF, NF:count or NF(knob=value)@1500B,1000f:count"
+            f"'{text}' names no workload",
+            hint="write one NF at a time: NF, NF:count or NF(knob=value)@1500B,1000f:count",
         )
     return Workload(match["nf"], _configuration(match["knobs"], text), _traffic(match["traffic"], text)), _count(
         match["count"], text

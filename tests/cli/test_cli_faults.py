@@ -37,6 +37,8 @@ NAMES = [
     ("train {dataset} --models {tmp}/m --model slomo-gb", 2, "unknown model 'slomo-gb'", "slomo-xgb"),
     ("train {dataset} --models {tmp}/m --target statz", 2, "'statz'", "stats"),
     ("evaluate --models {models} --dataset {mixes} --model dobresku", 2, "'dobresku'", "dobrescu"),
+    ("predict lpm stats", 2, "unexpected extra arguments", "for instance slomo predict --target lpm"),
+    ("train {dataset}t --models {tmp}/m", 2, "file not found", "did you mean '"),
     ("nf show snrt", 2, "'snrt'", "did you mean 'snort'"),
     ("machine show silver", 2, "'silver'", "silver-4110"),
     ("dataset show e5", 2, "unknown dataset 'e5'", "hint:"),

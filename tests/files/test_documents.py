@@ -9,12 +9,14 @@ from slomo.errors import ConfigurationError
 from slomo.files.documents import parse
 
 _Name = Annotated[str, Meta(pattern="^[a-z]+$")]
+_Formula = Annotated[str, Meta(pattern=r"^\$[a-z]+$", description="a setting such as $rules")]
 
 
 class _Core(Struct, forbid_unknown_fields=True):
     number: Annotated[int, Meta(ge=0, description="CPU it runs on")]
     policy: Annotated[Literal["batch", "normal"], Meta(description="of the scheduler")] = "normal"
     cycles: float | list[float] = 0.0
+    instructions: Annotated[float | _Formula, Meta(description="per packet")] = 0.0
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -30,11 +32,13 @@ class _File(Struct, forbid_unknown_fields=True):
         ("machine: m\ncores:\n a: {number: 0}\n b: {number: 1, policy: rr}\n",
          "f.yaml:4: field 'cores.b.policy': got 'rr', needed one of 'batch', 'normal'", "of the scheduler"),
         ("machine: m\ncores:\n a: {number: 0}\n b: {nummer: 1}\n",
-         "f.yaml:4: field 'cores.b.nummer': is not known; fields: number, policy, cycles", None),
+         "f.yaml:4: field 'cores.b.nummer': is not known; fields: number, policy, cycles, instructions", None),
         ("machine: m\ncores:\n a: {number: 0}\n B: {number: 1}\n",
          "f.yaml:4: field 'cores.B': got 'B', needed text matching regex '^[a-z]+$'", None),
         ("machine: m\ncores:\n a: {number: 0, cycles: many}\n",
          "f.yaml:3: field 'cores.a.cycles': got 'many', needed a number or a list", None),
+        ("machine: m\ncores:\n a: {number: 0, instructions: many}\n",
+         "f.yaml:3: field 'cores.a.instructions': got 'many', needed a setting such as $rules", "per packet"),
         ("{}\n", "f.yaml: field 'the document': lacks the required fields 'cores', 'machine'",
          "machine (a machine's name)"),
     ],

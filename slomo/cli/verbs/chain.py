@@ -190,6 +190,8 @@ def simulate(
 
     The document of `slomo chain run`; no machine needed. cfs and batch are Linux's fair scheduler up to 6.5, eevdf and
     eevdf-batch since, rr is SCHED_RR. Ten million packets take some ten seconds.
+
+    Example: slomo chain simulate chains.yaml
     """
     from dataclasses import asdict
 

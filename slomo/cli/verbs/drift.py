@@ -53,6 +53,8 @@ def check(
     It names who suffers, or presses, otherwise than foretold. One alarm is raised by chance per so many readings of a
     network function as --false-alarm-every says. With too few readings, or too few held-out errors of mixes, the answer
     is "not enough evidence", and what is missing.
+
+    Example: slomo drift check today.parquet
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.drift import check_drift

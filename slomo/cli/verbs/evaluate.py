@@ -84,6 +84,8 @@ def command(
 
     With --budgets 20,60,200 it trains for itself and prints a learning curve: the mean error of every model on the same
     mixes, each trained on the same 20, 60 and 200 runs.
+
+    Example: slomo evaluate --mixes 50
     """
     if budgets is not None:
         _learn(budgets, profile, options, figure=figure, report=report, as_json=as_json)

@@ -290,13 +290,12 @@ def _text(prediction: "Prediction") -> str:
     from slomo.vocabulary.workload_text import counted
 
     beside = counted(map(label, prediction.competitors))
-    nobody = (
-        "a given vector"
-        if prediction.composition is not None and prediction.composition.vector and not beside
-        else "nobody"
-    )
+    composed = prediction.composition
+    if not beside and composed is not None and any(composed.vector.values()):
+        beside = "a given vector"
+    company = f" beside {beside}" if beside else ", alone,"
     low, high = prediction.interval
-    lines = [f"{label(prediction.target)} beside {beside or nobody} on {prediction.machine}, model {prediction.model}"]
+    lines = [f"{label(prediction.target)}{company} on {prediction.machine}, model {prediction.model}"]
     lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
     share = f"{100 * prediction.coverage:g} % interval"
     of = "" if prediction.noise is None else ", of the next measurement"

@@ -127,6 +127,8 @@ def command(
 
     NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic; --nf FILE adds a network
     function of your own.
+
+    Example: slomo profile lpm stats --runs 120 --out profile.parquet
     """
     from slomo.errors import UsageError
 

@@ -68,6 +68,8 @@ def command(
 
     With `--from`, models of one machine are carried to another by how long its caches and memory take, and corrected by
     the runs in DATASET. Without runs answers are `unknown`, because their error was measured on other machines only.
+
+    Example: slomo train profile.parquet
     """
     from slomo.records.catalog import find_dataset
     from slomo.workflow.train import train

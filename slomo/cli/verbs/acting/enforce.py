@@ -55,7 +55,10 @@ def command() -> None:
 @_receipts_option
 @json_option
 def apply_plan(plan: "EnforcementPlan", backend: str, receipts: Path | None, as_json: bool) -> None:
-    """Apply PLAN: a plan, or the decisions that `slomo place --json` prints; read it back; print the receipt."""
+    """Apply PLAN: a plan, or the decisions that `slomo place --json` prints; read it back; print the receipt.
+
+    Example: slomo enforce apply plan.yaml
+    """
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import apply
 

@@ -67,6 +67,8 @@ def command(
     With --server the service answers: the loss of each tenant, and the loss that it causes to each other one.
 
     Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
+
+    Example: slomo whatif lpm stats:2 --models slomo-models
     """
     from slomo.vocabulary.machine import load_machine
     from slomo.vocabulary.server_setting import ServerSetting

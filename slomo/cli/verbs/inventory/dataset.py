@@ -47,6 +47,8 @@ def import_dataset(
     of the first or of all: slomo dataset import pairs.csv --machine NAME --out pairs.parquet. With a mapping of kind
     `probes`, FILE is the folder of run times beside probes, and OUT the .json that `slomo probes` reads. What a mapping
     says, and examples, stand in docs/guides/import-your-data.md.
+
+    Example: slomo dataset import pairs.csv --machine rack-7 --out pairs.parquet
     """
     from slomo.errors import UsageError
     from slomo.records.importing.door import import_table

@@ -149,7 +149,7 @@ class TestpmdGenerator:
             remove_files_of(self._mark)
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's words for some traffic; InvalidValueError for traffic that it cannot make."""
+        """Return testpmd's command line for some traffic; InvalidValueError for traffic that it cannot make."""
         require_uniform(traffic, self.name)
         require_saturating(traffic, self.name)
         mode = self.mode or ("txonly" if traffic.flow_count == 1 else "flowgen")
