@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from slomo.testbed.host.chains.looks import HostChainResult
 
 
-def before_after_figure(
-    bars: Mapping[str, float], reference: float | None = None, meaning: str = "no noise"
-) -> "Figure":
-    """Draw one bar per situation, with its value, and a line at the reference.
+def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = None) -> "Figure":
+    """Draw one bar per situation, with its value, and a line at the throughput without noise.
 
     Examples
     --------
@@ -29,11 +27,11 @@ def before_after_figure(
     axes = figure.add_subplot()
     drawn = axes.bar(list(bars), list(bars.values()), color=COLOURS[0], width=0.65)
     axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=9)
-    if reference is not None:
-        axes.axhline(reference, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"{meaning}: {reference:.2f}")
+    if quiet_mpps is not None:
+        axes.axhline(quiet_mpps, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"no noise: {quiet_mpps:.2f}")
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.16))
     axes.set_ylabel("throughput [Mpps]")
-    axes.set_ylim(0, 1.12 * max([*bars.values(), reference or 0.0], default=1.0))
+    axes.set_ylim(0, 1.12 * max([*bars.values(), quiet_mpps or 0.0], default=1.0))
     axes.tick_params(axis="x", labelrotation=20 if len(bars) > 4 else 0)
     return figure
 

@@ -19,13 +19,10 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
+from slomo.models.identity import require_same
 from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
-from slomo.placement.feasibility.identity import (
-    check_profiled_on,
-    joined_fingerprint,
-    model_fingerprint,
-)
+from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint
 from slomo.placement.feasibility.kinds import Kinds, without_load
 from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_case
 from slomo.placement.problem.request import Request
@@ -209,7 +206,8 @@ class ThroughputEstimates:
             self.library.require_measured_on(machine, "the cluster's")
         for profile in self.profiles.values():
             if profile.machine in machines:
-                check_profiled_on(profile, machines[profile.machine])
+                fingerprint = machines[profile.machine].fingerprint
+                require_same(profile.machine, profile.fingerprint, fingerprint, "the cluster's")
 
     def fingerprint(self, machines: tuple[str, ...]) -> str:
         """Return a fingerprint of the models and profiles of some machines, 16 hexadecimal digits."""

@@ -1,12 +1,9 @@
-"""Compare models and machines by fingerprints of their content, not by name."""
+"""Compare models by fingerprints of their content, not by name."""
 
 import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from slomo.models.identity import require_same
-from slomo.placement.problem.way_profiles import InstanceProfile
-from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import canonical_json
 
 if TYPE_CHECKING:
@@ -30,11 +27,3 @@ def model_fingerprint(model: "NFModel", family: str) -> str:
 def joined_fingerprint(parts: Iterable[str]) -> str:
     """Return one fingerprint for several, independent of their order."""
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
-
-
-def check_profiled_on(profile: InstanceProfile, machine: Machine) -> None:
-    """Refuse a profile over cache ways that was measured on another machine of the same name.
-
-    Raises ConfigurationError if the fingerprints differ.
-    """
-    require_same(machine.name, profile.fingerprint, machine.fingerprint, "the cluster's")

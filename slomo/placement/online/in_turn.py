@@ -7,6 +7,7 @@ saturated.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.feasibility.oracle import Oracle
@@ -40,7 +41,7 @@ def put_in_turn(
     grid : float
         What an instance is promised is rounded down to multiples of this share of the request's need.
     """
-    hardly = {host: state.pieces.number(_promised(piece, _HARDLY_MPPS)) for host, piece in pieces.items()}
+    hardly = {host: state.pieces.number(replace(piece, needed_mpps=_HARDLY_MPPS)) for host, piece in pieces.items()}
     with state.trial() as trial:
         spots: list[Spot] = []
         missing = 1.0
@@ -50,7 +51,7 @@ def put_in_turn(
                 break
             piece = pieces[state.sockets[spot[0]].host]
             share = min(_share(state, oracle, spot, piece, grid), missing)
-            spot = (spot[0], state.pieces.number(_promised(piece, share * piece.needed_mpps)))
+            spot = (spot[0], state.pieces.number(replace(piece, needed_mpps=share * piece.needed_mpps)))
             state.put(request, spot)
             spots.append(spot)
             missing -= share
@@ -59,10 +60,6 @@ def put_in_turn(
             return False
         state.keep(request, spots)
     return True
-
-
-def _promised(piece: Piece, mpps: float) -> Piece:
-    return Piece(piece.workloads, mpps, piece.ways, piece.exclusive, piece.instances, piece.replicas)
 
 
 def _share(state: ClusterState, oracle: Oracle, spot: Spot, piece: Piece, grid: float) -> float:

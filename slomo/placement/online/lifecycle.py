@@ -17,7 +17,7 @@ from slomo.placement.online.persistence import snapshot, transferred
 from slomo.placement.online.sockets import Spot
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
-from slomo.placement.problem.request import Request, find_request
+from slomo.placement.problem.request import Request, require_placed
 from slomo.placement.problem.whereabouts import untolerated
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Lifecycle:
         """
 
         def act(core: "Admission") -> ClusterChange:
-            find_request("placed request", request.id, core.state.requests)
+            require_placed(request.id, core.state.requests)
             old = core.state.requests[request.id]
             gone = [
                 name for name in (*old.affinity, *old.anti_affinity) if isinstance(name, str)

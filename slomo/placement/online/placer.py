@@ -25,7 +25,7 @@ from slomo.placement.policies.base import Policy
 from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
-from slomo.placement.problem.request import Request, check_request, find_request, unique_requests
+from slomo.placement.problem.request import Request, check_request, require_placed, unique_requests
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.display import html_table
 
@@ -237,7 +237,7 @@ class Placer:
             For an id that is not placed.
         """
         with self._lock:
-            find_request("placed request", request, self._core.state.requests)
+            require_placed(request, self._core.state.requests)
             last = self._core.writer.decision(request)
             self._core.state.forget(request)
             return last
@@ -271,7 +271,7 @@ class Placer:
             For an id that is not placed.
         """
         with self._lock:
-            find_request("placed request", request, self._core.state.requests)
+            require_placed(request, self._core.state.requests)
             return self._core.writer.decision(request)
 
     def layout(self) -> dict[str, tuple[Assignment, ...]]:
@@ -306,7 +306,7 @@ class Placer:
             For an id that is not placed.
         """
         with self._lock:
-            find_request("placed request", request, self._core.state.requests)
+            require_placed(request, self._core.state.requests)
             return entry(self._core.state, request)
 
     def restore(self, document: Mapping[str, Any], *, keep_at_risk: bool = False) -> Restored:

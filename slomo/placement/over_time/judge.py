@@ -42,8 +42,6 @@ class Judge:
     ----------
     run : callable
         Runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`.
-    tolerance : float
-        Share by which measured throughput may fall short.
     fingerprint : callable, optional
         Fingerprint of a machine, by name, where mixes run; a placement on another machine of that name is not judged.
     each : callable
@@ -59,11 +57,10 @@ class Judge:
     def __init__(
         self,
         run: Run,
-        tolerance: float = TOLERANCE,
         fingerprint: Callable[[str], str] | None = None,
         each: Callable[[Run, Iterable[Colocation]], Iterable[RunRecord]] = map,
     ) -> None:
-        self._run, self.tolerance, self._fingerprint, self._each = run, tolerance, fingerprint, each
+        self._run, self._fingerprint, self._each = run, fingerprint, each
         self._seen: dict[str, tuple[TenantSample, ...]] = {}
         self._lasted_us: dict[str, float] = {}
 
@@ -164,7 +161,7 @@ class Judge:
             needed = self._wanted(placer, request, machines[items[0].server]) or 0.0
             measured = _capacity(request, [samples[_seat(item)].throughput_mpps for item in items])
             broken = self._late(placer, request, machines, layout)
-            if measured < needed * (1.0 - self.tolerance - self._chance(request, needed)):
+            if measured < needed * (1.0 - TOLERANCE - self._chance(request, needed)):
                 short = Violation(request.id, request.label, "throughput", needed, measured, items[0].server)
                 broken.insert(0, short)
             if request.slo.kind == "on-demand":
@@ -321,15 +318,15 @@ def _compacted(masks: Sequence[int | None]) -> list[int | None]:
     return [None if mask is None else made[mask] for mask in masks]
 
 
-def asked_times(placer: Placer, requests: Sequence[Request], most: int = 200) -> list[float]:
-    """Measure how long a decision takes, per request: ask where another copy of it would go [ms].
+def asked_times(placer: Placer, requests: Sequence[Request]) -> list[float]:
+    """Measure how long a decision takes, of some 200 requests: ask where another copy of it would go [ms].
 
     The cluster is unchanged; a batch can so be compared by the time of one more decision. Refused neighbours are left
     out of a copy's affinity.
     """
     times = []
     placed = {request.id for request in placer.requests}
-    for request in requests[:: max(len(requests) // most, 1)]:
+    for request in requests[:: max(len(requests) // 200, 1)]:
         near, away = (
             tuple(each for each in wanted if not isinstance(each, str) or each in placed)
             for wanted in (request.affinity, request.anti_affinity)

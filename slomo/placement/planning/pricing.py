@@ -16,6 +16,8 @@ from slomo.placement.planning.columns import Column
 from slomo.vocabulary.vector import Floats
 
 Counts = NDArray[np.int64]
+#: Largest number of mixes judged by :func:`enumerate_mixes`.
+_MOST_JUDGED = 60_000
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,7 @@ class Knapsack:
         return Column(tuple(sorted(item.piece for item in items)), tuple(serves.tolist()))
 
 
-def enumerate_mixes(
-    oracle: Oracle, host: Host, demand: Mapping[int, int], most: int = 60_000
-) -> tuple[list[Signature], bool]:
+def enumerate_mixes(oracle: Oracle, host: Host, demand: Mapping[int, int]) -> tuple[list[Signature], bool]:
     """Return the maximal feasible mixes, and whether all were found.
 
     Parameters
@@ -161,8 +161,6 @@ def enumerate_mixes(
         Kind of socket.
     demand : mapping of int to int
         Number of a piece -> how many there are at most.
-    most : int
-        Mixes to judge before giving up.
 
     Examples
     --------
@@ -183,7 +181,7 @@ def enumerate_mixes(
         grown = {(*base, piece) for base in level for piece in kinds if not base or piece >= base[-1]}
         mixes = sorted(mix for mix in grown if mix.count(mix[-1]) <= demand[mix[-1]])
         judged += len(mixes)
-        if judged > most:
+        if judged > _MOST_JUDGED:
             return maximal + [mix for mix in level if mix], False
         holds = [mix for mix, verdict in zip(mixes, oracle.verdicts(host, mixes), strict=True) if verdict.ok]
         inside = {mix[:i] + mix[i + 1 :] for mix in holds for i in range(len(mix))}

@@ -418,8 +418,7 @@ def check_request(request: object) -> None:
         )
 
 
-def find_request(what: str, name: str, request_ids: Collection[str]) -> None:
-    """Raise UnknownNameError, with the nearest id, for an unknown id."""
-    if name in request_ids:
-        return
-    raise UnknownNameError(what, name, list(request_ids)[:50])
+def require_placed(name: str, placed: Collection[str]) -> None:
+    """Raise UnknownNameError, with the nearest id, for a request that is not placed."""
+    if name not in placed:
+        raise UnknownNameError("placed request", name, list(placed)[:50])

@@ -267,19 +267,10 @@ def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
     whole = dict.fromkeys(responses, Setting(machine.full_way_mask))
     for share in (0.95, 0.9, 0.85, 0.8, 0.7, 0.6):
         promised = {name: share * responses[name].solo_mpps for name in stages}
-        best = advise(Situation(responses, profile.memory, machine.llc_ways, whole, promised), margin=0.01)
+        situation = Situation(responses, profile.memory, machine.llc_ways, whole, promised)
+        best = advise(situation, margin=0.01)
         if best is not None:
-            settings = [
-                TenantSetting(
-                    name,
-                    llc_way_mask=setting.mask,
-                    memory_bandwidth=MemoryBandwidth(setting.bandwidth_percent)
-                    if setting.bandwidth_percent < 100
-                    else None,
-                )
-                for name, setting in best.settings.items()
-            ]
-            return EnforcementPlan("noisy", tuple(settings))
+            return situation.plan("noisy", best.settings)
     return EnforcementPlan("noisy")
 
 

@@ -25,9 +25,7 @@ _WARM_MS, _COUNTED_MS = 2.0, 4.0
 
 
 @lru_cache(maxsize=4096)
-def handover_kept(
-    machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...], own: "tuple[NetworkFunction, ...]" = ()
-) -> float:
+def handover_kept(machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...]) -> float:
     """Return the share of its saturated throughput that a chain alone keeps on `nodes`, 0 to 1.
 
     Parameters
@@ -38,8 +36,6 @@ def handover_kept(
         Stages in order, each with a core of its own and its data beside it.
     nodes : tuple of int
         Node of each stage.
-    own : tuple of NetworkFunction
-        Additional network functions.
 
     Examples
     --------
@@ -50,7 +46,7 @@ def handover_kept(
     """
     if not any(nodes):
         return 1.0
-    here, near = (lone_chain(machine, chain, places, own) for places in (nodes, (0,) * len(nodes)))
+    here, near = (lone_chain(machine, chain, places) for places in (nodes, (0,) * len(nodes)))
     return min(here.chains["chain"].throughput_mpps / near.chains["chain"].throughput_mpps, 1.0)
 
 
@@ -64,7 +60,8 @@ def lone_chain(
 ) -> "ChainSimulation":
     """Simulate a saturated `chain` alone on a machine, with the data of all stages on node `memory` if given.
 
-    Parameters are those of :func:`handover_kept`; stages are called `stage0` and so on.
+    Parameters are those of :func:`handover_kept`, and additional network functions; stages are called `stage0` and so
+    on.
     """
     sockets = _sockets(machine)
     size_b = chain[0].traffic.packet_size_b
