@@ -86,14 +86,8 @@ def lookup_table(estimates: ThroughputEstimates, host: Machine, measured: Resour
     serves the rate, or as much of it as the function can serve; without a profile, its solo occupancy. Memory bandwidth
     is then its solo traffic in proportion to the rate, and nothing is throttled.
 
-    Parameters
-    ----------
-    estimates : ThroughputEstimates
-        Profiles and models; a network function with neither counts with one way and no traffic to memory.
-    host : Machine
-        Machine type.
-    measured : ResourceTable, optional
-        Of this machine type, with every network function asked about.
+    A network function with neither profile nor model counts with one way and no traffic to memory. A measured table
+    is of this machine type, with every network function asked about.
     """
     of_one = _measured(measured) if measured is not None else _estimated(estimates, host)
 

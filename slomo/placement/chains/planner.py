@@ -29,21 +29,8 @@ def place_chains(
     Raises UnknownNameError for an unknown policy; InvalidValueError if the chains have more stages than the server has
     cores, or `slomo-numa` lacks predictions.
 
-    Parameters
-    ----------
-    policy : {"numasfp", "octans", "octans-predicted", "node-first", "node-balance", "slomo-numa"}
-        `numasfp` and `slomo-numa` place afresh every interval by the rates of now; the others keep what they chose
-        first (`octans-predicted` what `slomo-numa` would).
-    chains : sequence of RatedChain
-        Chains of this server.
-    interval : int
-        Which interval, from 0.
-    nodes : sequence of Node
-        The NIC's first.
-    judges : Judges
-        What the policy goes by.
-    before : mapping, optional
-        Where the chains were.
+    `numasfp` and `slomo-numa` place afresh every interval by the rates of now; the others keep what they chose
+    first (`octans-predicted` what `slomo-numa` would). The first node is the NIC's.
     """
     chosen = chain_policy(policy)
     stages, cores = sum(len(item.request.chain) for item in chains), sum(node.cores for node in nodes)
@@ -91,18 +78,8 @@ def plan_chains(
 
     Raises UnknownNameError and InvalidValueError as :func:`place_chains`.
 
-    Parameters
-    ----------
-    policy : str
-        As for :func:`place_chains`.
-    servers : mapping of str to sequence of Node
-        Nodes of every server.
-    chains : sequence of RatedChain
-        In the order in which they come.
-    judges : mapping of str to Judges
-        Inputs of the policy, per server.
-    allocate : bool, optional
-        Whether chains get ways and bandwidth to themselves by the table; as the policy does by default.
+    Chains get ways and bandwidth to themselves by the table where `allocate` says so; by default as the policy
+    does.
     """
     chosen = chain_policy(policy)
     shares, unplaced = _spread(servers, chains)

@@ -43,19 +43,8 @@ def best_nodes(
 
     Raises InvalidValueError if the judges have no predictions.
 
-    Parameters
-    ----------
-    chains : sequence of RatedChain
-        Chains of this server.
-    interval : int
-        Number of the interval, from 0.
-    nodes : sequence of Node
-        The NIC's first.
-    judges : Judges
-        What the stages of nodes serve beside each other under their loads, what chains keep for hand-overs (all by
-        default) and lose by moves (nothing by default).
-    before : mapping, optional
-        Nodes of the chains before.
+    The first node is the NIC's. By default, chains keep all their throughput across nodes and lose nothing by
+    moves.
     """
     if judges.estimate is None:
         raise InvalidValueError("policy 'slomo-numa' has no predictions", hint="give trained models")

@@ -46,14 +46,7 @@ def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Ch
     The search starts at each of `starts` and ends when no step improves, after at most `MOST_STEPS`. With n stages on
     two nodes a step evaluates up to n + n * n / 4 neighbours.
 
-    Parameters
-    ----------
-    starts : sequence of Choice
-        One or more that fit; the first wins among equals.
-    nodes : sequence of Node
-        The NIC's first.
-    worth : callable
-        Value of each choice.
+    All `starts` must fit; the first wins among equals.
 
     Examples
     --------

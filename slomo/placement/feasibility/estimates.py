@@ -222,14 +222,8 @@ class ThroughputEstimates:
     ) -> list[dict[str, Rate]]:
         """Predict every tenant of every mix in one batch; tenants of one workload have equal rates.
 
-        Parameters
-        ----------
-        machine : str
-            Machine type.
-        mixes : sequence of tuples of str
-            Workload keys, one per core.
-        promises : sequence of int, optional
-            Number of different tenants with a promise in each mix; their bounds share the risk. One by default.
+        A mix is workload keys, one per core. `promises` is the number of different tenants with a promise in
+        each mix, whose bounds share the risk; one by default.
 
         Returns
         -------

@@ -19,18 +19,7 @@ def each_mpps(
 ) -> float | None:
     """Return the throughput that each of equal instances must be able to serve [Mpps]; None if none keeps latency.
 
-    Parameters
-    ----------
-    estimates : ThroughputEstimates
-        Knows profiles over load.
-    request : Request
-        The request.
-    machine : str
-        Machine type.
-    needed_mpps : float
-        Throughput of all instances together.
-    count : int
-        Instances; the stages of a chain share its latency evenly.
+    `needed_mpps` is the throughput of all instances together; the stages of a chain share its latency evenly.
     """
     each = request.capacity_for(needed_mpps, count)
     if each is None or not promises_latency(request):

@@ -86,12 +86,7 @@ class MeasuredRates:
     def breaking(self, members: NDArray[np.int64], needed_mpps: Floats) -> float | None:
         """Return the probability that a measured mix breaks a promise; None unless every promised tenant is measured.
 
-        Parameters
-        ----------
-        members : ndarray of int, shape (places,)
-            Numbers of the tenants.
-        needed_mpps : ndarray, shape (places,)
-            Promised throughput of each; 0 without a promise.
+        Shapes are ``(places,)``; the promise is 0 for a tenant without one.
         """
         known = self._known.get(tuple(sorted(members.tolist())), {})
         promised = {tenant: need for tenant, need in sorted(zip(members.tolist(), needed_mpps, strict=True)) if need}

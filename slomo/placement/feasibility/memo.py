@@ -11,10 +11,7 @@ Value = TypeVar("Value")
 class Memo(OrderedDict[Key, Value]):
     """A mapping of bounded size.
 
-    Parameters
-    ----------
-    most : int
-        Entries, at most.
+    Where it holds more than `most` entries, the least recently used ones are dropped.
 
     Examples
     --------

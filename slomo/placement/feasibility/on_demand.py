@@ -50,14 +50,7 @@ def share_out(
 
     Raises InvalidValueError for no ways.
 
-    Parameters
-    ----------
-    names : sequence of str
-        On-demand network functions of one server.
-    ways : int
-        Ways leased to them.
-    observe : callable
-        Applies classes, waits, and returns what each network function does.
+    `observe` applies classes, waits, and returns what each network function does.
 
     Examples
     --------

@@ -68,14 +68,7 @@ class Grown(NamedTuple):
 class Oracle:
     """Judges mixes and remembers.
 
-    Parameters
-    ----------
-    pieces : Pieces
-        Pieces that the numbers in signatures refer to.
-    estimates : ThroughputEstimates
-        Models and profiles.
-    predicts : bool
-        Judge throughput in the shared cache by prediction; else only cores and ways count.
+    With `predicts`, throughput in the shared cache is judged by prediction; else only cores and ways count.
     """
 
     def __init__(self, pieces: Pieces, estimates: ThroughputEstimates, *, predicts: bool) -> None:

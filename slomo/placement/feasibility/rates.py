@@ -91,9 +91,7 @@ class RateBook:
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
         """Return the useful mixes of some network functions, at most `most`.
 
-        Parameters ---------- machine : str Machine type. floors : mapping of str to float Workload key -> the least
-        rate that is of use [Mpps]. cores : int Largest number of tenants of a mix. most : int Mixes to predict, at
-        most.
+        `floors` is the least rate that is of use, by workload key [Mpps]; `cores` the largest number of tenants.
         """
         earlier_table = self._tables.get(machine)
         if earlier_table is not None and earlier_table.covers(floors, cores, most):

@@ -29,14 +29,7 @@ def worst_case(
 ) -> WorstCase:
     """Find the most contentious and the most sensitive of some workloads.
 
-    Parameters
-    ----------
-    solo_mpps : mapping of str to float
-        Workload key -> solo throughput [Mpps].
-    cores : int
-        Of a socket.
-    rates : callable
-        Mixes -> throughput of every workload of each [Mpps].
+    `rates` takes mixes and returns the throughput of every workload of each [Mpps].
 
     Examples
     --------

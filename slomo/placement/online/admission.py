@@ -36,16 +36,7 @@ Cuts = dict[Host, tuple[Piece, ...]]
 class Admission:
     """Finds places.
 
-    Parameters
-    ----------
-    state : ClusterState
-        The present placement.
-    policy : Policy
-        The policy.
-    estimates : ThroughputEstimates
-        Models and profiles.
-    fallback : {"refuse", "alone", "worst-case"}
-        What to do with a network function that has no model.
+    `fallback` says what to do with a network function that has no model.
     """
 
     def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates, fallback: Fallback) -> None:

@@ -87,14 +87,8 @@ def broken_constraints(
 ) -> list[BrokenConstraint]:
     """Return the constraints broken by the layout of some requests, by default of all.
 
-    Parameters
-    ----------
-    core : Admission
-        State and policy.
-    names : iterable of str, optional
-        Requests whose place is new.
-    before : Before, optional
-        What was before: labels, taints and neighbours count when something is put on a server, not while it runs.
+    `names` are requests whose place is new. Labels, taints and neighbours count when something is put on a server,
+    not while it runs, hence `before`.
     """
     state = core.state
     chosen = [name for name in (state.spots if names is None else names) if name in state.spots]

@@ -26,20 +26,8 @@ def put_in_turn(
 ) -> bool:
     """Place a request as instances that serve it together; return whether they do, else place nothing.
 
-    Parameters
-    ----------
-    state : ClusterState
-        The present placement.
-    oracle : Oracle
-        Predicts.
-    best : callable
-        Chooses a socket.
-    request : Request
-        At most as many instances as its `replicas`.
-    pieces : mapping of Host to Piece
-        For each kind of socket the piece that would serve the request alone.
-    grid : float
-        What an instance is promised is rounded down to multiples of this share of the request's need.
+    `pieces` has, for each kind of socket, the piece that would serve the request alone. The promise of an instance
+    is rounded down to multiples of `grid`, a share of the request's need.
     """
     hardly = {host: state.pieces.number(replace(piece, needed_mpps=_HARDLY_MPPS)) for host, piece in pieces.items()}
     with state.trial() as trial:

@@ -21,16 +21,7 @@ def scale_out(
 ) -> int:
     """Add instances; return how many.
 
-    Parameters
-    ----------
-    state : ClusterState
-        The present placement.
-    observe : callable
-        Returns the throughput of every request now [Mpps].
-    needed_mpps : mapping of str to float
-        Throughput that each must have [Mpps].
-    choose : callable
-        Finds a socket for a piece of a request, or None.
+    `choose` finds a socket for a piece of a request, or None.
     """
     added = 0
     for _ in range(MOST_ROUNDS):

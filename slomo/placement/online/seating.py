@@ -23,18 +23,7 @@ def seat_mixes(
     If requests run out before the plan does, the partly filled mix must be feasible too. Mixes with exclusive ways are
     checked again as well: their plans consider cores and ways, not ports.
 
-    Parameters
-    ----------
-    state : ClusterState
-        The present placement.
-    policy : Policy
-        Policy of the plan; judges the rest of a mix.
-    host : Host
-        Kind of socket.
-    plan : mapping of Signature to int
-        Number of sockets of each mix.
-    queues : mapping of int to sequence of Request
-        Piece that a class of requests goes by -> its requests.
+    `queues` has the requests of each class, by the piece that the class goes by.
     """
     empty = iter(state.empty_sockets(host))
     pending = {piece: iter(queue) for piece, queue in queues.items()}

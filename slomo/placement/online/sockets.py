@@ -61,13 +61,7 @@ class SocketGroup:
 
 
 class SocketGroups:
-    """All sockets by kind and signature, and the signatures of a kind by number of used cores.
-
-    Parameters
-    ----------
-    cores : callable
-        Signature -> cores it takes.
-    """
+    """All sockets by kind and signature, and the signatures of a kind by number of used cores."""
 
     def __init__(self, cores: Callable[[Signature], int]) -> None:
         self._cores = cores

@@ -111,16 +111,8 @@ def emptiest(core: Admission) -> list[int]:
 def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_gaps: bool) -> Admission | None:
     """Return a placer with the requests of some servers placed anew; None if one finds no place.
 
-    Parameters
-    ----------
-    core : Admission
-        The placer.
-    state : ClusterState
-        What runs; it is copied.
-    servers : list of int
-        Servers to empty.
-    fills_gaps : bool
-        Place one by one, into servers in use first; else as a batch.
+    The state is copied. With `fills_gaps`, requests are placed one by one, into servers in use first; else as a
+    batch.
     """
     made = core.with_state(state.copy())
     names = dict.fromkeys(name for server in servers for name in made.state.tenants_of(server))

@@ -71,24 +71,8 @@ def cover(
 ) -> MixPlan:
     """Cover a demand with as few columns as possible.
 
-    Parameters
-    ----------
-    demand : sequence of int
-        Requests per class.
-    start : sequence of Column
-        Columns to begin with; together they serve every class.
-    pricing : Pricing, optional
-        Finds columns that improve; without it only `start` is used.
-    complete : bool
-        Whether `start` and `pricing` together consider every mix, so that the bound is proven.
-    premise : str
-        The mixes for which the bound is proven; empty for all.
-    time_limit_s : float
-        For generating columns, rounding included but for its last step [s].
-
-    Returns
-    -------
-    MixPlan
+    `start` serves every class. Where `start` and `pricing` together consider every mix (`complete`), the bound is
+    proven, for mixes as `premise` says. The time limit includes rounding but for its last step.
 
     Examples
     --------

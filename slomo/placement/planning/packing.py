@@ -19,23 +19,8 @@ def pack(
 ) -> dict[Signature, int]:
     """Best fit: put each piece on the fullest kind of socket where it fits, else open a socket.
 
-    Parameters
-    ----------
-    oracle : Oracle
-        Judges mixes.
-    host : Host
-        Kind of socket.
-    demand : mapping of int to int
-        Number of a piece -> how many.
-    order : sequence of int
-        Pieces in the order they are packed.
-    alternatives : mapping of int to sequence of int, optional
-        Pieces that serve the same request, the preferred first; a socket in use goes before a new one.
-
-    Returns
-    -------
-    dict of Signature to int
-        How many sockets have which mix. Pieces that fit on no empty socket are left out.
+    `order` is that in which pieces are packed. `alternatives` are pieces that serve the same request, the preferred
+    first; a socket in use goes before a new one. Pieces that fit on no empty socket are left out.
     """
     sockets: Counter[Signature] = Counter()
     for piece in order:

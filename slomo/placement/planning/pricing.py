@@ -33,14 +33,7 @@ class Item:
 class Knapsack:
     """Prices mixes of pieces with exclusive cores and ways.
 
-    Parameters
-    ----------
-    host : Host
-        Kind of socket.
-    items : sequence of Item
-        Every way to serve every class.
-    classes : int
-        Number of classes.
+    `items` are all ways to serve all classes.
 
     Examples
     --------
@@ -152,15 +145,6 @@ class Knapsack:
 
 def enumerate_mixes(oracle: Oracle, host: Host, demand: Mapping[int, int]) -> tuple[list[Signature], bool]:
     """Return the maximal feasible mixes, and whether all were found.
-
-    Parameters
-    ----------
-    oracle : Oracle
-        Judges mixes.
-    host : Host
-        Kind of socket.
-    demand : mapping of int to int
-        Number of a piece -> how many there are at most.
 
     Examples
     --------

@@ -53,16 +53,8 @@ class Listed:
 def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float) -> dict[Signature, int]:
     """Return how many sockets get which mix, given the optimum in fractions.
 
-    Parameters
-    ----------
-    demand : ndarray of int, shape (classes,)
-        Requests per class.
-    root : Relaxed
-        Optimum of the linear problem.
-    pricing : Pricing
-        Fills a socket from what is left.
-    deadline : float
-        When to stop [s of `time.perf_counter`]; at least one plan is made, and a second is left to the solver.
+    At least one plan is made before the deadline [s of `time.perf_counter`] counts, and a second is left to the
+    solver.
     """
     small = root.usage.sum() <= _SMALL  # then nothing is settled by rounding down
     whole = np.floor(root.usage + 1e-9).astype(np.int64) * (not small)
@@ -104,20 +96,8 @@ def fill_by_value(
 ) -> Filled:
     """Fill sockets one by one with the most valuable mix of the remaining demand, correcting values after each pass.
 
-    Parameters
-    ----------
-    demand : ndarray of int, shape (classes,)
-        Requests per class.
-    prices : ndarray, shape (classes,)
-        What a request of each class is worth to begin with, as a share of a socket.
-    pricing : Pricing
-        Finds the mixes.
-    passes : int
-        At most.
-    target : int
-        Sockets that are good enough.
-    deadline : float
-        No pass begins after it [s of `time.perf_counter`].
+    `prices` are what a request of each class is worth to begin with, as a share of a socket. It ends after some
+    passes, at `target` sockets, or with the pass in which the deadline [s of `time.perf_counter`] falls.
 
     Examples
     --------

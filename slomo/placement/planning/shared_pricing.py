@@ -43,14 +43,7 @@ def classes_of(
 ) -> list[Demanded] | None:
     """Return a demand as classes; None if it has chains, or network functions without a promise.
 
-    Parameters
-    ----------
-    pieces : Pieces
-        Pieces that the numbers refer to.
-    splits : mapping of int to mapping of int to int
-        Piece -> instances on one socket -> the piece that holds them.
-    demand : mapping of int to int
-        Piece -> how many.
+    `splits`: piece -> instances on one socket -> the piece that holds them.
     """
     classes = []
     for klass, (number, count) in enumerate(demand.items()):
@@ -65,15 +58,6 @@ def classes_of(
 
 class SharedPricing:
     """Finds the most valuable mixes at given prices.
-
-    Parameters
-    ----------
-    host : Host
-        Kind of socket.
-    table : RateTable
-        Mixes of the network functions asked for.
-    demanded : sequence of Demanded
-        Classes, numbered from 0.
 
     Attributes
     ----------
