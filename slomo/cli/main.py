@@ -127,10 +127,7 @@ def cli(config: str | None) -> None:  # read by options.settings
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line without the program's name; the process's own by default.
+    `arguments` are without the program's name; by default the process's own.
 
     Examples
     --------

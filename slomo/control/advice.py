@@ -34,12 +34,7 @@ _MOST_TRIED = 400
 def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
     """Return the settings that keep every promise and leave best effort most; None if none was found.
 
-    Parameters
-    ----------
-    situation : Situation
-        The present situation.
-    margin : float
-        Share by which promises are exceeded, for the errors of predictions.
+    Promises are exceeded by `margin`, for the errors of predictions.
 
     Examples
     --------

@@ -140,12 +140,7 @@ class SharesMemory:
 class SharesController:
     """Sets CPU weights of NFs on shared cores by their loads, in a loop (`slomo.control.loop`).
 
-    Parameters
-    ----------
-    server : str
-        Name for the plan.
-    seats : mapping of str to (int, float)
-        NF -> core that it shares, and priority.
+    `seats`: NF -> the core that it shares, and its priority.
 
     Examples
     --------

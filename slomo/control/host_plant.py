@@ -22,15 +22,7 @@ _LEAST_SHARE = 0.02
 
 
 class OnProcesses:
-    """Adds the processes of a host's tenants to a controller's plans.
-
-    Parameters
-    ----------
-    controller : Controller
-        Controller that decides by tenants' names.
-    settings : mapping of str to TenantSetting
-        Tenant -> its processes (:meth:`HostPlant.settings`).
-    """
+    """Adds the processes of a host's tenants to a controller's plans."""
 
     def __init__(self, controller: Controller, settings: Mapping[str, TenantSetting]) -> None:
         self.name, self._controller, self._settings = controller.name, controller, dict(settings)

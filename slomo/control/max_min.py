@@ -39,15 +39,6 @@ class MaxMinMemory:
 class MaxMinController:
     """Divides cache ways so that no tenant has more than another one that is short.
 
-    Parameters
-    ----------
-    server : str
-        Name for the plan.
-    ways : int
-        Of the cache.
-    way_kib : float
-        Size of one [KiB].
-
     Examples
     --------
     >>> from slomo.control.observation import TenantReading

@@ -15,14 +15,7 @@ from slomo.simulator.result import SimulationResult
 class PaidMoves:
     """Detects tenants that changed nodes between two observations.
 
-    Parameters
-    ----------
-    server : SimulatedServer
-        Server whose tenants move.
-    movers : mapping of str to Mover
-        What a move of each tenant has to transfer; tenants that are not listed move at no cost.
-    cost : MoveCost, optional
-        Of a move.
+    Tenants without a mover move at no cost.
     """
 
     def __init__(self, server: SimulatedServer, movers: Mapping[str, Mover], cost: MoveCost | None = None) -> None:

@@ -104,14 +104,7 @@ class SimulatedPlant(SimulatedTime):
 class SharedCoresPlant(SimulatedTime):
     """Chains of NFs on simulated shared cores; their loads may vary over time.
 
-    Parameters
-    ----------
-    cores : SimulatedCores
-        The simulated chains.
-    loads : callable, optional
-        Time -> the system with the loads of then.
-    seed : int
-        Of the simulations.
+    `loads` returns the system with the loads of a time.
     """
 
     def __init__(

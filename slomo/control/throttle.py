@@ -40,12 +40,7 @@ class ThrottleController:
 
     Raises InvalidValueError if every tenant has a promise.
 
-    Parameters
-    ----------
-    server : str
-        Name for the plan.
-    tenants : mapping of str to TenantSetting
-        Throttled tenants, with their processes or control groups.
+    `tenants` are those that may be throttled, with their processes or control groups.
 
     Examples
     --------

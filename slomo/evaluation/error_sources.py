@@ -152,15 +152,7 @@ def reliability(
 
 
 def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation with error sources and reliability, for models that read a competition's vector.
-
-    Parameters
-    ----------
-    library, dataset
-        As they were evaluated.
-    evaluation : Evaluation
-        Result of `evaluate`.
-    """
+    """Return the evaluation with error sources and reliability, for models that read a competition's vector."""
     sources, curves = {}, {}
     mixes = judged_mixes(library, dataset)
     first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)

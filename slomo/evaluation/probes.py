@@ -44,11 +44,6 @@ class ProbePrediction:
 class ProbeModel:
     """Curves of every application over the reporter's slowdown.
 
-    Parameters
-    ----------
-    tables : ProbeTables
-        Tables of the probes' measurements.
-
     Examples
     --------
     >>> from slomo.records.importing.probe_tables import ProbeTables

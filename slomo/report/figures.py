@@ -109,16 +109,7 @@ def predicted_against_measured(
 ) -> "Figure":
     """Draw predicted over measured slowdown, with lines at 5 and 10 % of the solo throughput.
 
-    Parameters
-    ----------
-    measured_percent, predicted_percent : array of float, shape (n,)
-        Slowdown [%].
-    names : sequence of str, length n
-        The NF each point belongs to; one colour and marker per NF.
-    title : str
-        Title above the axes.
-    ax : matplotlib Axes, optional
-        Where to draw; a figure of its own by default.
+    Each point belongs to the NF in `names`, with a colour and marker per NF.
 
     Examples
     --------

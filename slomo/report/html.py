@@ -97,18 +97,8 @@ def render_html(
 ) -> str:
     """Return a self-contained HTML page.
 
-    Parameters
-    ----------
-    title : str
-        Title of the page.
-    sections : sequence of Section
-        In order.
-    headline : sequence of Fact
-        The numbers to read first, above all sections.
-    lead : str
-        Sentence under the title.
-    footer : str
-        Last line: how the report was made.
+    `headline` are the numbers to read first, above all sections; `lead` stands under the title; `footer` says how
+    the report was made.
 
     Examples
     --------

@@ -212,15 +212,7 @@ def surface_section(
 
 
 def pairs_section(predictor: "Predictor", *, instances: int = 1) -> Section:
-    """Show the predicted slowdown of every target beside `instances` instances of every competitor.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        Of one machine.
-    instances : int
-        How many instances of the competitor, 1 or more.
-    """
+    """Show the predicted slowdown of every target beside `instances` instances of every competitor."""
     workloads = [item for item in predictor.workloads if item.nf != "synthetic"]
     targets = [target for target in workloads for _ in workloads]
     mixes = [[competitor] * instances for _ in workloads for competitor in workloads]

@@ -18,12 +18,8 @@ class PoolController:
 
     Raises the errors of :meth:`PoolManager.admit`, and InvalidValueError without tenants.
 
-    Parameters
-    ----------
-    pools : PoolManager
-        Made with ``enforces=False``: the loop applies its plan.
-    wishes : mapping of str to mapping
-        Tenant -> RMD's body of ``POST /v1/workloads``.
+    `pools` is made with ``enforces=False``, since the loop applies its plan. A wish is RMD's body of ``POST
+    /v1/workloads``.
 
     Examples
     --------

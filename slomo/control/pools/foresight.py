@@ -31,12 +31,8 @@ class PoolOutlook:
 class PoolForesight:
     """Predicts plans of pools with a library.
 
-    Parameters
-    ----------
-    library : callable
-        Returns the models in force.
-    machine : Machine
-        Machine whose cache is divided. All workloads are taken to be beside each other, on one of its sockets.
+    `library` returns the models in force. All workloads are taken to be beside each other, on one socket of the
+    machine.
 
     Examples
     --------

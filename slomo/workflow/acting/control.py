@@ -306,16 +306,7 @@ def host_controller(
     Raises TestbedError if the cache cannot be divided; ConfigurationError or UnsupportedPredictionError if the models
     are of another machine or lack a tenant.
 
-    Parameters
-    ----------
-    configuration : ControlConfiguration
-        What to run.
-    backend : Backend
-        Control groups for ``throttle``, a resctrl tree for the others.
-    settings : mapping of str to TenantSetting
-        Tenant -> its processes.
-    promised_mpps : mapping of str to float
-        Tenant -> what it was promised.
+    `backend` is control groups for ``throttle``, a resctrl tree for the others.
     """
     if configuration.controller == "throttle":
         return ThrottleController(configuration.name, {n: s for n, s in settings.items() if n not in promised_mpps})
@@ -351,16 +342,8 @@ def pool_controller(
     Raises ConfigurationError for invalid RMD files; TestbedError if a pool is full; InvalidValueError for a request
     that no pool serves.
 
-    Parameters
-    ----------
-    configuration : ControlConfiguration
-        What to run.
-    ways : int
-        Of the cache.
-    members : mapping of str to mapping
-        Tenant -> its cores or processes, as RMD names them.
-    backend : Backend or None
-        Its tree is searched for groups that slomo did not make.
+    `members` are each tenant's cores or processes, as RMD names them. The backend's tree is searched for groups
+    that slomo did not make.
     """
     assert configuration.pools is not None
     machine = configuration.machine

@@ -56,16 +56,7 @@ def profile_partitions(
 
     Raises MissingMetricError if the testbed reports no memory traffic or latency.
 
-    Parameters
-    ----------
-    testbed : Testbed
-        One that can partition.
-    machine : Machine
-        What it runs.
-    workloads : iterable of Workload
-        Each distinct one is profiled once.
-    seed : int
-        Of the runs.
+    Each distinct workload is profiled once, on a testbed that can partition.
     """
     latency: list[float] = []
     traffic: list[float] = []

@@ -36,18 +36,8 @@ def simulated_loop(
 
     Raises SlomoError for more tenants than cores, or tenants that the controller does not support.
 
-    Parameters
-    ----------
-    name : str
-        Of the loop.
-    machine : Machine
-        What is simulated.
-    controller : {"guard", "max_min", "numa", "cpu_shares"} or callable
-        The controller, or a callable that makes one for a server.
-    tenants : sequence of Promised, or ChainSystem for ``cpu_shares``
-        What runs.
-    seed : int
-        Of the simulations.
+    `controller` may be a callable that makes one for a server. ``cpu_shares`` runs a `ChainSystem` instead of
+    tenants.
     """
     if isinstance(tenants, ChainSystem):
         seats = {stage.name: (stage.core, stage.priority) for stage in tenants.stages}

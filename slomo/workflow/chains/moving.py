@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]" = ()) -> Mover:
     """Return the memory and cache that a move transfers, from saturated solo runs with local and with remote memory.
 
-    Parameters
-    ----------
-    machine : Machine
-        Machine type; with one socket no data are remote.
-    workload : Workload
-        Which.
-    own : tuple of NetworkFunction
-        Additional network functions.
+    On a machine with one socket no data are remote.
     """
     mine = {function.name: function for function in own}
     function = mine.get(workload.nf) or load_network_function(workload.nf)

@@ -36,18 +36,8 @@ def resource_table(
 
     Raises InvalidValueError for a rate that is not above 0, or above line rate.
 
-    Parameters
-    ----------
-    testbed : Testbed
-        Must know cache ways and throttles, as the simulated one does.
-    machine : Machine
-        What it is.
-    workloads : sequence of Workload
-        Network functions with their traffic; an offered load of theirs is replaced.
-    rates_gbps : sequence of float
-        Rates, above 0 [Gbit/s].
-    seed : int
-        Of the runs.
+    The testbed must know cache ways and throttles, as the simulated one does; an offered load of a workload is
+    replaced.
 
     Returns
     -------

@@ -84,13 +84,6 @@ def require_one_core(system: ChainSystem) -> int:
 def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
     """Measure each function of a core alone and beside the reporter.
 
-    Parameters
-    ----------
-    system : ChainSystem
-        Functions of one core, each a chain of its own.
-    run : callable, optional
-        Runs a system; short runs on this machine if left out.
-
     Raises
     ------
     InvalidValueError
@@ -229,8 +222,6 @@ def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
 
 def checked_policy(policy: str) -> str:
     """Return the policy; UnknownNameError if it has no prediction.
-
-    Raises UnknownNameError if not.
 
     Examples
     --------
