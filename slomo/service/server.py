@@ -26,7 +26,7 @@ def serve(
     settings: ServiceSettings,
     on_ready: Callable[[str], None] | None = None,
     begin: Callable[[Service], None] | None = None,
-    prepare: Callable[[], None] | None = None,
+    prepare: Callable[[], object] | None = None,
 ) -> None:
     """Serve until a signal ends it.
 
@@ -56,7 +56,7 @@ def _serve(
     listener: socket.socket,
     on_ready: Callable[[str], None] | None,
     begin: Callable[[Service], None] | None,
-    prepare: Callable[[], None] | None,
+    prepare: Callable[[], object] | None,
 ) -> None:
     def made() -> FrontDoor:
         if prepare is not None:

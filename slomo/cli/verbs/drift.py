@@ -108,13 +108,10 @@ def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool
     if not updated:
         emit_text("nothing saved: on runs left out no refit errs less than the model it would replace\n")
         return
-    rows = [
-        (*key, correction["rows"], correction["solo_ratio"], _span(correction["loss_factors"]))
-        for key, correction in factors.items()
-    ]
+    rows = []
+    for key, correction in factors.items():
+        losses = correction["loss_factors"].values()
+        span = f"{min(losses):.2f} to {max(losses):.2f}"
+        rows.append((*key, correction["rows"], correction["solo_ratio"], span))
     emit_table(("machine", "target", "runs", "solo, new to old", "losses, new to old"), rows)
     note(f"{len(rows)} models saved in {chosen.models}")
-
-
-def _span(factors: dict[str, float]) -> str:
-    return f"{min(factors.values()):.2f} to {max(factors.values()):.2f}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slomo.placement.chains.judges import Judges
-from slomo.placement.chains.nodes import Need, Node, Nodes, by_rate, most_free
+from slomo.placement.chains.nodes import Node, Nodes, by_rate, most_free
 from slomo.placement.problem.chain import RatedChain
 
 
@@ -21,7 +21,9 @@ def numasfp(
     left = list(nodes)
     seating: dict[str, tuple[int, ...]] = {}
     for item in by_rate(chains, interval):
-        need = _fair(judges.table(item, item.offered_mpps(interval)), nodes[0])
+        need = judges.table(item, item.offered_mpps(interval))
+        share = max(nodes[0].ways * need.cores // nodes[0].cores, 1)
+        need = replace(need, ways=min(need.ways, share))  # so that ways suffice for all cores
         best = next((i for i, node in enumerate(left) if node.holds(need)), None)
         if best is None:
             roomy = [i for i, node in enumerate(left) if need.cores <= node.cores]
@@ -34,8 +36,3 @@ def numasfp(
             left[best] = left[best].less(need)
             seating[item.request.id] = (best,) * need.cores
     return seating
-
-
-def _fair(need: Need, node: Node) -> Need:
-    """Return a need with at most its cores' share of the node's ways, so that ways suffice for all cores."""
-    return replace(need, ways=min(need.ways, max(node.ways * need.cores // node.cores, 1)))

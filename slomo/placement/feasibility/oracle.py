@@ -6,6 +6,7 @@ of socket and signature; rates per mix, independent of promises, new ones in one
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -75,8 +76,8 @@ class Oracle:
         self.pieces, self.estimates, self.predicts = pieces, estimates, predicts
         self.book = RateBook(estimates)
         self.parts = LeastRates(self.book)
-        self._known: dict[Host, Memo[Signature, MixVerdict]] = {}
-        self._hopeless: dict[Host, Memo[Signature, bool]] = {}
+        self._known: defaultdict[Host, Memo[Signature, MixVerdict]] = defaultdict(lambda: Memo(MOST_VERDICTS))
+        self._hopeless: defaultdict[Host, Memo[Signature, bool]] = defaultdict(lambda: Memo(MOST_VERDICTS))
         self._grown: dict[tuple[Host, int], dict[Signature, Grown | None]] = {}
         self._grown_count = 0
 
@@ -94,14 +95,9 @@ class Oracle:
         """Judge one mix."""
         return self.verdicts(host, (signature,))[0]
 
-    def _verdicts(self, host: Host) -> Memo[Signature, MixVerdict]:
-        if host not in self._known:
-            self._known[host] = Memo(MOST_VERDICTS)
-        return self._known[host]
-
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
         """Judge many mixes; those not seen before are predicted in one batch."""
-        memo = self._verdicts(host)
+        memo = self._known[host]
         judged = {signature: memo.recall(signature) for signature in dict.fromkeys(signatures)}
         missing = [signature for signature, verdict in judged.items() if verdict is None]
         if missing:
@@ -135,8 +131,6 @@ class Oracle:
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
         """Return whether a mix is known to break without judging it: a sub-mix broke when mixes were tabulated."""
-        if host not in self._hopeless:
-            self._hopeless[host] = Memo(MOST_VERDICTS)
         hopeless = self._hopeless[host]
         if hopeless.recall(signature):
             return True

@@ -21,7 +21,6 @@ from slomo.records.run import RunRecord, TenantSample
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import MOST_BUFFERS
-from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 Run = Callable[[Colocation], RunRecord]
@@ -259,9 +258,12 @@ def _mix(
 ) -> _Mix:
     """Return the mix of one socket. Cores are interchangeable: mixes differ only by their tenants."""
     order = sorted(range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i))
-    workloads = [_loaded(parse_workload(items[i].workload), loads.get(items[i].seat)) for i in order]
+    workloads = [parse_workload(items[i].workload) for i in order]
+    offered = [loads.get(items[i].seat) for i in order]
+    workloads = [w if mpps is None else w.offered(round(mpps, 6)) for w, mpps in zip(workloads, offered, strict=True)]
     masks = _compacted([items[i].llc_way_mask for i in order])
-    buffers = [_limited(items[i].buffers) for i in order]
+    # fewer buffers than a network function uses by default are a limit
+    buffers = [count if (count := items[i].buffers) is not None and count < MOST_BUFFERS else None for i in order]
     parts = tuple(Isolation(mask, None, count) for mask, count in zip(masks, buffers, strict=True))
     isolation = parts if any(part != Isolation() for part in parts) else None
     full = len(items) >= machine.cores_per_socket
@@ -276,11 +278,6 @@ def _seat(item: Assignment) -> Seat:
 
 def _has_run(placer: Placer, request: Request, samples: Mapping[Seat, TenantSample]) -> bool:
     return all(_seat(item) in samples for item in placer.decision(request.id).assignments)
-
-
-def _limited(buffers: int | None) -> int | None:
-    """Return a number of buffers if it is a limit: fewer than the network function uses by default."""
-    return None if buffers is None or buffers >= MOST_BUFFERS else buffers
 
 
 def _capacity(request: Request, rates: Sequence[float]) -> float:
@@ -300,12 +297,6 @@ def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment)
     capacity = profile.mpps(ways)
     load = profile.load_for(p95, p99, max(capacity, 1e-9) / profile.solo_mpps)
     return None if load is None else load * capacity or None
-
-
-def _loaded(workload: Workload, offered_mpps: float | None) -> Workload:
-    if offered_mpps is None:
-        return workload
-    return workload.offered(round(offered_mpps, 6))
 
 
 def _compacted(masks: Sequence[int | None]) -> list[int | None]:

@@ -111,7 +111,7 @@ class MixSearch(PredictedBestFit):
         owned = {piece: count for piece, count in demand.items() if self.pieces[piece].ways}
         rest = {piece: count for piece, count in demand.items() if piece not in owned}
         items = [
-            self._item(option, classes[piece])
+            Item(option, classes[piece], len(self.pieces[option].workloads), sum(self.pieces[option].ways))
             for piece in owned
             for option in cutting.alternatives.get(piece, (piece,))
         ]
@@ -145,7 +145,3 @@ class MixSearch(PredictedBestFit):
         mixes, complete = enumerate_mixes(self.oracle, host, every)
         start += [self.column(host, mix, demand) for mix in mixes]
         return cover(counts, start, complete=complete, premise=_PREMISE, time_limit_s=self.time_limit_s), packed
-
-    def _item(self, piece: int, klass: int) -> Item:
-        cut = self.pieces[piece]
-        return Item(piece, klass, len(cut.workloads), sum(cut.ways))

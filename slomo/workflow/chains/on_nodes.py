@@ -71,7 +71,8 @@ class PlacedChains:
                     )
                     for workload, (socket, core), apart in places
                 )
-                decisions.append(Decision(item.request.id, True, self.plan.policy, "", where, (_reason(name, where),)))
+                reason = f"{name}: stages on sockets {'-'.join(str(each.socket) for each in where)}"
+                decisions.append(Decision(item.request.id, True, self.plan.policy, "", where, (reason,)))
         free = {
             name: server.cores * server.machine_type.sockets
             - sum(len(item.request.chain) for item in self.plan.servers.get(name, ()))
@@ -83,11 +84,6 @@ class PlacedChains:
             refused = Refusal(name, "chain", machine, "cores", stages, free[best], best)
             decisions.append(Decision(name, False, self.plan.policy, "", (), (refused.text,), refused))
         return tuple(decisions)
-
-
-def _reason(server: str, where: Sequence[object]) -> str:
-    sockets = [getattr(item, "socket", 0) for item in where]
-    return f"{server}: stages on sockets {'-'.join(map(str, sockets))}"
 
 
 def place_chains(
