@@ -24,7 +24,7 @@ PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """What is measured.
+    """What is measured; the fields are described in `slomo.workflow.profile.profile`.
 
     Raises UnknownNameError for an unknown plan.
 
@@ -34,22 +34,13 @@ class PlanSettings:
     False
     """
 
-    #: ``pressure``: solo runs and runs beside the synthetic competitor. ``all``: the same and, with two or more network
-    #: functions, mixes that calibrate intervals. One of "all", "pressure", "solo", "mixes", "accelerator".
     plan: str = "all"
-    #: ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     design: "str | Design" = "sources"
-    #: Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
     runs: int | None = None
-    #: Mixes to run; by default up to 200. With plan ``mixes`` also the very mixes, as ``2 x lpm + stats``.
     mixes: int | Sequence[str] | None = None
-    #: Which half of all mixes to draw from: calibration with plan ``all``, else test; one of "calibration", "test".
     stream: "Stream | None" = None
-    #: Runs of every experiment.
     replicates: int = 1
-    #: Seed of everything random.
     seed: int = 0
-    #: Held-out error at which ``adaptive`` stops, as a share of solo throughput.
     target_error: float | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +80,7 @@ class PlanSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a campaign's runs are made, and which runs are added afterwards.
+    """How a campaign's runs are made and what runs are added; see `slomo.workflow.profile.profile`.
 
     Examples
     --------
@@ -97,24 +88,13 @@ class RunSettings:
     (0.5, 0.9)
     """
 
-    #: Where the experiments run; the simulator by default.
     testbed: "str | Testbed" = "simulated"
-    #: The caller's own network functions, for the simulator.
     own: Iterable[NetworkFunction] = ()
-    #: File that keeps every finished run; repeating the call resumes from it.
     store: str | Path | None = None
-    #: Number of parallel runs; all cores by default.
     jobs: int | None = None
-    #: Listener that is told the campaign's progress.
     progress: "Progress | None" = None
-    #: Called, with design ``adaptive``, with the reason why each network function's profile stopped and the runs it
-    #: saved.
     report: "Callable[[AdaptiveOutcome], object] | None" = None
-    #: Also measure latency at several loads, alone and beside five of the competitions (48 runs per network function).
-    #: A sequence gives the loads, as shares of the throughput served there.
     latency: bool | Sequence[float] = False
-    #: Also run this many mixes in which about half of the network functions are offered 15 to 95 % of their solo
-    #: throughput. They calibrate the intervals of `solve_server` at reduced load; 60 are enough.
     reduced_mixes: int = 0
 
     def __post_init__(self) -> None:

@@ -146,9 +146,11 @@ def profile(
         Called, with design ``adaptive``, with the reason why each network function's profile stopped and the runs it
         saved.
     latency : bool or sequence of float
-        Measure latency at several loads afterwards; a sequence gives the loads.
+        Measure latency at several loads afterwards, alone and beside five of the competitions (48 runs per network
+        function); a sequence gives the loads, as shares of the throughput served there.
     reduced_mixes : int
-        Mixes at reduced load to run afterwards.
+        Mixes to run afterwards in which about half of the network functions are offered 15 to 95 % of their solo
+        throughput. They calibrate intervals at reduced load; 60 are enough.
     scheduler : str, optional
         Address of a Dask scheduler whose workers make the runs instead; the dataset does not depend on it.
 

@@ -48,24 +48,8 @@ class ThroughputEstimates:
 
     Raises InvalidValueError for a confidence outside 0.5 to 1, or an unknown method.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models; may be empty for policies that use profiles only.
-    model : str
-        Sensitivity model.
-    confidence : float
-        Probability with which all SLOs of a socket must hold, 0.5 (by the predictions themselves) up to below 1.
-    profiles : sequence of InstanceProfile
-        Throughput over cache ways and latency over load.
-    method : {"auto", "composed", "equilibrium"}
-        Predict each tenant of a mix by `model` beside the vectors of the others ("composed"), or all tenants at their
-        fixed point (`slomo.equilibrium.server`), which needs profiles with the competition beside the target. "auto"
-        takes the fixed point where all models of a machine know it and the default model is asked.
-    slo_grid : float
-        What is promised is rounded up to multiples of this share of solo throughput; 0 for no rounding.
-    reference_machine : str, optional
-        Machine type whose solo throughput `min_share` is a share of; that of the server by default.
+    Parameters are those of `slomo.placement.online.placer.Placer`; the library may be empty for policies that use
+    profiles only. Method "equilibrium" needs profiles with the competition beside the target.
 
     Examples
     --------

@@ -35,16 +35,8 @@ class LeastRates:
     def below(self, machine: str, mix: Tenants, promised: int, rates: dict[str, Rate]) -> dict[str, Rate]:
         """Return the rates of a mix, with lower ends over its sub-mixes.
 
-        Parameters
-        ----------
-        machine : str
-            Machine type.
-        mix : tuple of str
-            Workload keys in ascending order.
-        promised : int
-            How many different ones of them are promised something.
-        rates : dict of str to Rate
-            Of the whole mix.
+        `promised` is how many different workloads of the mix are promised something; its keys are in ascending
+        order.
         """
         least = self._seen.recall((machine, mix, promised)) or self._book.least(machine, mix, promised)
         if least is None:

@@ -53,13 +53,17 @@ class Placer:
         Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
     fallback : {"refuse", "alone", "worst-case"}
         What to do with a network function that has no model on a machine: refuse it there, give it a socket for
-        itself, or take it for the worst neighbour there is.
+        itself, or take it to be as contentious as the most contentious profile of the library and as sensitive as the
+        most sensitive one; then only `min_share` can be promised.
     method : {"auto", "composed", "equilibrium"}
-        How mixes are predicted, as in :func:`slomo.predict`.
+        How mixes are predicted: each tenant beside the vectors of the others ("composed"), or all at their fixed
+        point; "auto" takes the fixed point if the models support it. Policies with a model of their own use that.
     observe : callable, optional
-        For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer.
+        For policies that scale by what they see: returns the throughput of every request [Mpps], given the placer; by
+        default predictions.
     slo_grid : float
-        Promises are rounded up to multiples of this share of solo throughput; 0 rounds nothing.
+        Promises are rounded up to multiples of this share of solo throughput, so that many different requests fall
+        into few classes; rounding costs at most this share per request, and 0 rounds nothing.
     reference_machine : str, optional
         Machine type whose solo throughput `min_share` is a share of; by default the one where a request ends up.
     factors : mapping of str to mapping of str to float, optional
