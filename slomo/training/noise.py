@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.models.base import Floats, ModelFamily, SensitivityModel
+from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 
 #: Weight of the pooled variance, in replicates of a row.
@@ -63,23 +63,6 @@ def weights_of(variance: Floats | None) -> Floats | None:
     weights = np.clip(np.median(variance) / variance, 1.0 / _SPREAD, _SPREAD)
     answer: Floats = weights / weights.mean()
     return answer
-
-
-def fit_rows(
-    family: ModelFamily,
-    names: tuple[str, ...],
-    rows: tuple[Floats, Floats, Floats | None],
-    *,
-    solo_mpps: float,
-    seed: int,
-) -> SensitivityModel:
-    """Fit a family to vectors, throughputs [Mpps] and weights; a family without weights ignores them."""
-    vectors, mpps, weights = rows
-    weighing = getattr(family, "fit_weighted", None)
-    if weights is None or weighing is None:
-        return family.fit(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed)
-    model: SensitivityModel = weighing(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=weights)
-    return model
 
 
 def against_mean(

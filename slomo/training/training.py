@@ -29,11 +29,12 @@ from slomo.training.choice import with_choice
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.training.cross_validation import FOLDS, folds, held_out, relative_errors
 from slomo.training.families.registry import make_families, table_model_names
+from slomo.training.families.weighted import WeightedRows, fit_rows
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
 from slomo.training.measured_mixes import with_measured
 from slomo.training.mixes_fit import learned_from_mixes
-from slomo.training.noise import against_mean, fit_rows, weights_of
+from slomo.training.noise import against_mean, weights_of
 from slomo.training.pairs import with_pairs
 from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
@@ -139,16 +140,14 @@ def _fit_subject(
                 raise
             left_out[family.name] = reason.message
             continue
-        vectors, mpps = subject.columns(names)[rows], subject.mpps[rows]
-        guess = _held_out(family, subject, names, rows, facts["seed"])
+        vectors, own = subject.columns(names)[rows], None if weights is None else weights[rows]
+        told = WeightedRows(names, vectors, subject.mpps[rows], subject.solo_mpps, facts["seed"], own)
+        guess = _held_out(family, subject, rows, told)
         guesses[family.name] = np.full(len(subject.mpps), np.nan)
         guesses[family.name][rows] = guess
-        own = None if weights is None else weights[rows]
-        sensitivity[family.name] = fit_rows(
-            family, names, (vectors, mpps, own), solo_mpps=subject.solo_mpps, seed=facts["seed"]
-        )
-        calibration[family.name] = _calibration(subject, mpps, guess)
-        errors[family.name] = relative_errors(mpps, guess, subject.solo_mpps)
+        sensitivity[family.name] = fit_rows(family, told)
+        calibration[family.name] = _calibration(subject, told.mpps, guess)
+        errors[family.name] = relative_errors(told.mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
     capacities = _capacities(subject.machine, facts["environment"])
     return NFModel(
@@ -211,17 +210,14 @@ def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], A
     return names, rows
 
 
-def _held_out(family: ModelFamily, subject: Subject, names: tuple[str, ...], rows: Any, seed: int) -> Floats:
-    vectors, mpps = subject.columns(names)[rows], subject.mpps[rows]
-    weights = weights_of(subject.variance)
-    own = None if weights is None else weights[rows]
-
+def _held_out(family: ModelFamily, subject: Subject, rows: Any, told: WeightedRows) -> Floats:
     def fit(seen: Any) -> Any:
-        told = (vectors[seen], mpps[seen], None if own is None else own[seen])
-        model = fit_rows(family, names, told, solo_mpps=subject.solo_mpps, seed=seed)
-        return lambda left_out: model.predict_mpps(vectors[left_out])
+        weights = None if told.weights is None else told.weights[seen]
+        part = replace(told, vectors=told.vectors[seen], mpps=told.mpps[seen], weights=weights)
+        model = fit_rows(family, part)
+        return lambda left_out: model.predict_mpps(told.vectors[left_out])
 
-    return held_out(fit, folds(subject.groups[rows], seed, _FOLDS_OF_TABLES if subject.imported else FOLDS))
+    return held_out(fit, folds(subject.groups[rows], told.seed, _FOLDS_OF_TABLES if subject.imported else FOLDS))
 
 
 def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:

@@ -9,7 +9,8 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.training.families.additive import AdditiveFamily, AdditiveRegressor
 from slomo.training.families.registry import make_family, model_names
-from slomo.training.noise import MEAN, against_mean, fit_rows, noise_aware_defaults, row_variance, weights_of
+from slomo.training.families.weighted import WeightedRows, fit_rows
+from slomo.training.noise import MEAN, against_mean, noise_aware_defaults, row_variance, weights_of
 
 _NAMES = ("FELTLLC", "FELTREAD", "FELTWRITE")
 
@@ -66,7 +67,7 @@ def test_rows_of_little_weight_say_little(name: str) -> None:
     columns = make_family(name).select_features((*_NAMES, "FELTL3"))
     rows = vectors[:, [_NAMES.index(n) if n in _NAMES else 0 for n in columns]]
     fitted = [
-        fit_rows(make_family(name), columns, (rows, wrong, given), solo_mpps=4.0, seed=0) for given in (None, weights)
+        fit_rows(make_family(name), WeightedRows(columns, rows, wrong, 4.0, 0, given)) for given in (None, weights)
     ]
     alike, weighed = (float(np.abs(model.predict_mpps(rows) - truth)[weights == 1.0].mean()) for model in fitted)
     assert weighed < alike

@@ -18,7 +18,7 @@ from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.training.cross_validation import folds
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.vocabulary.metrics import METRICS
 
 #: Strengths tried, as multiples of the number of rows; the last one gives the mean.
@@ -129,24 +129,19 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
             raise MissingMetricError(f"model '{self.name}' needs at least one pressure of the competition: {pressures}")
         return names
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> AdditiveSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> AdditiveSensitivity:
         """Fit one NF to weighted rows; rows without competitors are ignored."""
-        weights = np.ones(len(mpps)) if weights is None else weights
-        pressed = (vectors > 0.0).any(axis=1) & (mpps > 0.0)
+        weights = np.ones(len(rows.mpps)) if rows.weights is None else rows.weights
+        pressed = (rows.vectors > 0.0).any(axis=1) & (rows.mpps > 0.0)
         if not pressed.any():
-            return AdditiveSensitivity(self.name, names, self.composition, solo_mpps, 0.0, np.zeros(len(names)))
-        share = np.minimum(mpps[pressed] / solo_mpps, 1.0)
+            slopes = np.zeros(len(rows.names))
+            return AdditiveSensitivity(self.name, rows.names, self.composition, rows.solo_mpps, 0.0, slopes)
+        share = np.minimum(rows.mpps[pressed] / rows.solo_mpps, 1.0)
         # a relative error of the throughput is one of 1 + extra time, so extra times of slow rows are less certain
-        fitted = AdditiveRegressor(seed).fit(
-            np.maximum(vectors[pressed], 0.0), solo_mpps / mpps[pressed] - 1.0, weights[pressed] * share**2
+        extra = rows.solo_mpps / rows.mpps[pressed] - 1.0
+        fitted = AdditiveRegressor(rows.seed).fit(
+            np.maximum(rows.vectors[pressed], 0.0), extra, weights[pressed] * share**2
         )
-        return AdditiveSensitivity(self.name, names, self.composition, solo_mpps, fitted.base_, fitted.slopes_)
+        return AdditiveSensitivity(
+            self.name, rows.names, self.composition, rows.solo_mpps, fitted.base_, fitted.slopes_
+        )

@@ -15,12 +15,12 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import CompositionKind
 from slomo.models.functions.plane import PlaneSensitivity
-from slomo.models.functions.trees import MAX_DEPTH, TreeNode, grow
+from slomo.models.functions.trees import MAX_DEPTH, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
-from slomo.training.families.gradient_boosting import float32_thresholds
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.gradient_boosting import node_of
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.families.xgb import MonotoneBoosting, sensitivity_of
 
 _TREES = 100
@@ -87,31 +87,13 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     name: str = "extra-trees"
     composition: CompositionKind = "pressure"
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> TreeSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        forest = ExtraTrees(seed).fit(vectors, mpps, weights).forest_
-        trees = [
-            TreeNode(
-                tree.children_left.tolist(),
-                tree.children_right.tolist(),
-                np.maximum(tree.feature, 0).tolist(),
-                float32_thresholds(tree.threshold),
-                (tree.value[:, 0, 0] / len(forest.estimators_)).tolist(),
-                [True] * tree.node_count,
-            )
-            for tree in (each.tree_ for each in forest.estimators_)
-        ]
-        ensemble = grow(trees, start=0.0, n_features=len(names), dtype=np.float64)
-        return TreeSensitivity(self.name, names, self.composition, ensemble, "throughput", solo_mpps)
+        forest = ExtraTrees(rows.seed).fit(rows.vectors, rows.mpps, rows.weights).forest_
+        count = len(forest.estimators_)
+        trees = [node_of(each.tree_, each.tree_.value[:, 0, 0] / count) for each in forest.estimators_]
+        ensemble = grow(trees, start=0.0, n_features=len(rows.names), dtype=np.float64)
+        return TreeSensitivity(self.name, rows.names, self.composition, ensemble, "throughput", rows.solo_mpps)
 
 
 @dataclass(frozen=True)
@@ -121,20 +103,11 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     name: str = "boosted-trees"
     composition: CompositionKind = "pressure"
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> TreeSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        booster = MonotoneBoosting(None, 100, 0.3, 6, 1.0, 1.0, 1.0, 1.0, seed)  # as xgboost does it by default
-        fitted = booster.fit(vectors, mpps / solo_mpps, weights)
-        return sensitivity_of(self.name, names, fitted, solo_mpps)
+        booster = MonotoneBoosting(None, 100, 0.3, 6, 1.0, 1.0, 1.0, 1.0, rows.seed)  # as xgboost does it by default
+        fitted = booster.fit(rows.vectors, rows.mpps / rows.solo_mpps, rows.weights)
+        return sensitivity_of(self.name, rows.names, fitted, rows.solo_mpps)
 
 
 @dataclass(frozen=True)
@@ -144,21 +117,13 @@ class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
     name: str = "linear"
     composition: CompositionKind = "pressure"
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,  # noqa: ARG002 - the signature is the contract's
-        seed: int,  # noqa: ARG002
-        weights: Floats | None,
-    ) -> PlaneSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> PlaneSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        count = np.ones(len(mpps)) if weights is None else weights
-        centre, middle = np.average(vectors, axis=0, weights=count), float(np.average(mpps, weights=count))
-        spread = np.maximum(vectors.std(axis=0), 1e-12 * np.maximum(np.abs(vectors).max(axis=0), 1e-12))
+        count = np.ones(len(rows.mpps)) if rows.weights is None else rows.weights
+        centre, middle = np.average(rows.vectors, axis=0, weights=count), float(np.average(rows.mpps, weights=count))
+        spread = np.maximum(rows.vectors.std(axis=0), 1e-12 * np.maximum(np.abs(rows.vectors).max(axis=0), 1e-12))
         root = np.sqrt(count)
-        slopes = np.linalg.lstsq((vectors - centre) / spread * root[:, None], (mpps - middle) * root, rcond=1e-6)[0]
+        scaled = (rows.vectors - centre) / spread
+        slopes = np.linalg.lstsq(scaled * root[:, None], (rows.mpps - middle) * root, rcond=1e-6)[0]
         slopes = slopes / spread
-        return PlaneSensitivity(self.name, names, self.composition, middle - float(centre @ slopes), slopes)
+        return PlaneSensitivity(self.name, rows.names, self.composition, middle - float(centre @ slopes), slopes)

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.smooth import SmoothSensitivity, matern
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.features import typical_values
 
 #: Rows for choosing the length scales; all rows are used afterwards. Choosing takes cubic time.
@@ -133,29 +133,20 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
     name: str = "slomo-gp"
     composition: CompositionKind = "pressure"
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> SmoothSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> SmoothSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        typical = typical_values(vectors)
-        fitted = SmoothRegression(seed=seed).fit(
-            np.log1p(np.maximum(vectors, 0.0) / typical), mpps / solo_mpps, weights
+        typical = typical_values(rows.vectors)
+        fitted = SmoothRegression(seed=rows.seed).fit(
+            np.log1p(np.maximum(rows.vectors, 0.0) / typical), rows.mpps / rows.solo_mpps, rows.weights
         )
         return SmoothSensitivity(
             name=self.name,
-            feature_names=names,
+            feature_names=rows.names,
             composition=self.composition,
-            solo_mpps=solo_mpps,
+            solo_mpps=rows.solo_mpps,
             typical=typical,
-            low=vectors.min(axis=0),
-            high=vectors.max(axis=0),
+            low=rows.vectors.min(axis=0),
+            high=rows.vectors.max(axis=0),
             center=fitted.center_,
             # a constant column has no effect
             width=np.where(np.isfinite(fitted.spread_), fitted.spread_ * fitted.length_, 1e50),

@@ -18,7 +18,7 @@ from slomo.errors import MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -80,19 +80,11 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
             )
         return names
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> TreeSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        booster = PublishedBoosting(seed).fit(vectors, mpps, weights).booster_
-        return TreeSensitivity(self.name, names, self.composition, ensemble_of(booster), "throughput", solo_mpps)
+        booster = PublishedBoosting(rows.seed).fit(rows.vectors, rows.mpps, rows.weights).booster_
+        ensemble = ensemble_of(booster)
+        return TreeSensitivity(self.name, rows.names, self.composition, ensemble, "throughput", rows.solo_mpps)
 
 
 def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
@@ -105,21 +97,22 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
     >>> bool((ensemble_of(booster).predict(X) == booster.predict(X)).all())
     True
     """
-    trees = []
-    for (stage,) in booster.estimators_:
-        tree = stage.tree_
-        trees.append(
-            TreeNode(
-                tree.children_left.tolist(),
-                tree.children_right.tolist(),
-                np.maximum(tree.feature, 0).tolist(),
-                float32_thresholds(tree.threshold),
-                (booster.learning_rate * tree.value[:, 0, 0]).tolist(),
-                [True] * tree.node_count,
-            )
-        )
+    rate = booster.learning_rate
+    trees = [node_of(stage.tree_, rate * stage.tree_.value[:, 0, 0]) for (stage,) in booster.estimators_]
     start = float(np.asarray(booster.init_.constant_).ravel()[0])
     return grow(trees, start=start, n_features=booster.n_features_in_, dtype=np.float64)
+
+
+def node_of(tree: Any, values: Floats) -> TreeNode:
+    """Return one of scikit-learn's trees, with given values of its nodes."""
+    return TreeNode(
+        tree.children_left.tolist(),
+        tree.children_right.tolist(),
+        np.maximum(tree.feature, 0).tolist(),
+        float32_thresholds(tree.threshold),
+        values.tolist(),
+        [True] * tree.node_count,
+    )
 
 
 def float32_thresholds(thresholds: Floats) -> list[float]:

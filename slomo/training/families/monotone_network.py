@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
 from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.features import typical_values
 
 #: Slope, over features from 0 to 1, at which the penalty equals that of a height of the response's spread.
@@ -208,29 +208,20 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
     name: str = "slomo-smooth"
     composition: CompositionKind = "pressure"
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> MonotoneSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> MonotoneSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        typical = typical_values(vectors)
-        free = [i for i, name in enumerate(names) if name.startswith(TRAFFIC_PREFIX)]
-        scaled = np.log1p(np.maximum(vectors, 0.0) / typical)
-        fitted = MonotoneNetwork(free, seed=seed).fit(scaled, mpps / solo_mpps, weights)
+        typical = typical_values(rows.vectors)
+        free = [i for i, name in enumerate(rows.names) if name.startswith(TRAFFIC_PREFIX)]
+        scaled = np.log1p(np.maximum(rows.vectors, 0.0) / typical)
+        fitted = MonotoneNetwork(free, seed=rows.seed).fit(scaled, rows.mpps / rows.solo_mpps, rows.weights)
         return MonotoneSensitivity(
             name=self.name,
-            feature_names=names,
+            feature_names=rows.names,
             composition=self.composition,
-            solo_mpps=solo_mpps,
+            solo_mpps=rows.solo_mpps,
             typical=typical,
-            low=vectors.min(axis=0),
-            high=vectors.max(axis=0),
+            low=rows.vectors.min(axis=0),
+            high=rows.vectors.max(axis=0),
             start=fitted.start_,
             width=fitted.width_,
             slope=fitted.units_.slope,

@@ -10,25 +10,19 @@ import numpy as np
 
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.responses.sensitivity import ConstantSensitivity
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 
 @dataclass(frozen=True)
-class _ConstantFamily:
-    """Common part of families that use no column."""
+class NoInterferenceFamily:
+    """The registry's ``none``."""
 
-    name: str = ""
+    name: str = "none"
     composition: CompositionKind = "none"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
         """Return no columns."""
         return ()
-
-
-@dataclass(frozen=True)
-class NoInterferenceFamily(_ConstantFamily):
-    """The registry's ``none``."""
-
-    name: str = "none"
 
     def fit(  # the signature is the contract's
         self,
@@ -44,32 +38,20 @@ class NoInterferenceFamily(_ConstantFamily):
 
 
 @dataclass(frozen=True)
-class MeanFamily(_ConstantFamily):
+class MeanFamily(WeightedFamily[ConstantSensitivity]):
     """The registry's ``mean``: the mean of all measurements beside others, which every fitted model must beat."""
 
     name: str = "mean"
+    composition: CompositionKind = "none"
 
-    def fit(  # the signature is the contract's
-        self,
-        names: tuple[str, ...],  # noqa: ARG002
-        vectors: Floats,  # noqa: ARG002
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,  # noqa: ARG002
-    ) -> ConstantSensitivity:
-        """Answer with the mean of the rows; see `ModelFamily.fit`."""
-        return ConstantSensitivity(self.name, float(np.mean(mpps)) if len(mpps) else solo_mpps)
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return no columns."""
+        return ()
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],  # noqa: ARG002
-        vectors: Floats,  # noqa: ARG002
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,  # noqa: ARG002
-        weights: Floats,
-    ) -> ConstantSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> ConstantSensitivity:
         """Answer with the mean of rows that count by their weights."""
-        return ConstantSensitivity(self.name, float(weights @ mpps / weights.sum()) if len(mpps) else solo_mpps)
+        if not len(rows.mpps):
+            return ConstantSensitivity(self.name, rows.solo_mpps)
+        weights = rows.weights
+        mean = np.mean(rows.mpps) if weights is None else weights @ rows.mpps / weights.sum()
+        return ConstantSensitivity(self.name, float(mean))

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.responses.sensitivity import LinearSensitivity
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 
 class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -92,19 +92,10 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
             )
         return (self.metric,)
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,  # noqa: ARG002
-        seed: int,  # noqa: ARG002
-        weights: Floats | None,
-    ) -> SensitivityModel:
+    def fit_weighted(self, rows: WeightedRows) -> SensitivityModel:
         """Fit one NF to rows with weights, equal by default."""
-        line = SingleMetricRegressor().fit(vectors, mpps, weights)
-        return LinearSensitivity(self.name, names, self.composition, line.intercept_, line.slope_)
+        line = SingleMetricRegressor().fit(rows.vectors, rows.mpps, rows.weights)
+        return LinearSensitivity(self.name, rows.names, self.composition, line.intercept_, line.slope_)
 
 
 def dobrescu() -> SingleMetricFamily:

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from slomo.models.base import Floats
 from slomo.models.responses.sensitivity import CurveSensitivity
 from slomo.training.families.single_metric import SingleMetricFamily, SingleMetricRegressor
+from slomo.training.families.weighted import WeightedRows
 
 
 class SingleMetricCurve(SingleMetricRegressor):
@@ -62,19 +62,10 @@ class SingleMetricCurve(SingleMetricRegressor):
 class CurveFamily(SingleMetricFamily):
     """A baseline with one metric of the competitors' solo runs, as a curve."""
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,  # noqa: ARG002
-        seed: int,  # noqa: ARG002
-        weights: Floats | None,
-    ) -> CurveSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> CurveSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        curve = SingleMetricCurve().fit(vectors, mpps, weights)
-        return CurveSensitivity(self.name, names, self.composition, curve.knots_, curve.levels_)
+        curve = SingleMetricCurve().fit(rows.vectors, rows.mpps, rows.weights)
+        return CurveSensitivity(self.name, rows.names, self.composition, curve.knots_, curve.levels_)
 
 
 def dobrescu() -> CurveFamily:

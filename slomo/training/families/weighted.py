@@ -2,12 +2,28 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from slomo.models.base import Floats, SensitivityModel
+from slomo.models.base import Floats, ModelFamily, SensitivityModel
 from slomo.training.features import pressures_and_traffic
 
 Fitted = TypeVar("Fitted", bound=SensitivityModel)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Rows that a family is fitted to."""
+
+    #: Columns of the vectors.
+    names: tuple[str, ...]
+    vectors: Floats
+    #: Throughput of each row, and alone.
+    mpps: Floats
+    solo_mpps: float
+    seed: int
+    #: Weight of each row; None for equal ones.
+    weights: Floats | None = None
 
 
 class WeightedFamily(Generic[Fitted]):
@@ -17,21 +33,20 @@ class WeightedFamily(Generic[Fitted]):
 
     def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> Fitted:
         """Fit one NF; see `ModelFamily.fit`."""
-        return self.fit_weighted(names, vectors, mpps, solo_mpps=solo_mpps, seed=seed, weights=None)
+        return self.fit_weighted(WeightedRows(names, vectors, mpps, solo_mpps, seed))
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the pressures that add up, and all traffic attributes."""
         return pressures_and_traffic(self.name, available)
 
     @abstractmethod
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> Fitted:
+    def fit_weighted(self, rows: WeightedRows) -> Fitted:
         """Fit one NF to rows with weights."""
+
+
+def fit_rows(family: ModelFamily, rows: WeightedRows) -> SensitivityModel:
+    """Fit a family to rows; a family without weights ignores them."""
+    if isinstance(family, WeightedFamily):
+        model: SensitivityModel = family.fit_weighted(rows)
+        return model
+    return family.fit(rows.names, rows.vectors, rows.mpps, solo_mpps=rows.solo_mpps, seed=rows.seed)

@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import CompositionKind
 from slomo.models.functions.tree_formats import xgboost_from_json
 from slomo.models.responses.sensitivity import TreeSensitivity
-from slomo.training.families.weighted import WeightedFamily
+from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.vocabulary.metrics import METRICS
 
 
@@ -103,20 +103,13 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
     name: str = "slomo-xgb"
     composition: CompositionKind = "pressure"
 
-    def fit_weighted(
-        self,
-        names: tuple[str, ...],
-        vectors: Floats,
-        mpps: Floats,
-        *,
-        solo_mpps: float,
-        seed: int,
-        weights: Floats | None,
-    ) -> TreeSensitivity:
+    def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Fit one NF to rows with weights, equal by default."""
-        monotone = [-int(name in METRICS and METRICS[name].pressure) for name in names]
-        estimator = MonotoneBoosting(monotone, seed=seed).fit(vectors, mpps / solo_mpps, weights)
-        return sensitivity_of(self.name, names, estimator, solo_mpps)
+        monotone = [-int(name in METRICS and METRICS[name].pressure) for name in rows.names]
+        estimator = MonotoneBoosting(monotone, seed=rows.seed).fit(
+            rows.vectors, rows.mpps / rows.solo_mpps, rows.weights
+        )
+        return sensitivity_of(self.name, rows.names, estimator, rows.solo_mpps)
 
 
 def sensitivity_of(name: str, names: tuple[str, ...], fitted: MonotoneBoosting, solo_mpps: float) -> TreeSensitivity:
