@@ -43,10 +43,7 @@ def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[N
 def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
     """Return the accelerator use of every NF with such runs.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Its rows of plan ``accelerator`` are read, and solo throughput.
+    Rows of plan ``accelerator`` are read, and solo throughput.
 
     Returns
     -------
@@ -78,16 +75,7 @@ def fit_use(
 ) -> AcceleratorUse | None:
     """Fit an NF's use of an accelerator to its throughput beside competitors that keep their queues full.
 
-    Parameters
-    ----------
-    accelerator : str
-        Its name.
-    services_ns : sequence of sequences of float
-        Per run, the time per request of every competitor [ns].
-    mpps : ndarray of shape (n,)
-        Throughput of the NF in each run [Mpps].
-    solo_mpps : float
-        Throughput alone [Mpps].
+    `services_ns` has, per run, the time per request of every competitor [ns].
 
     Returns
     -------

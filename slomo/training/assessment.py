@@ -51,19 +51,6 @@ def assess(
 ) -> Assessment:
     """Return how well a model of `target`, trained on `dataset`, predicts settings it did not see.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Solo and pressure rows of the target, on one machine.
-    target : str
-        Workload key.
-    model : str or ModelFamily
-        Family that will be trained.
-    coverage : float
-        Nominal coverage of the intervals, above 0 and below 1.
-    seed : int
-        Seed of folds and fits.
-
     Raises
     ------
     MissingMetricError

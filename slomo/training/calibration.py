@@ -91,16 +91,7 @@ def contradiction(
 ) -> str | None:
     """Return how a few measured mixes contradict intervals not calibrated on them; None if they do not.
 
-    Parameters
-    ----------
-    calibration : ConformalCalibration
-        From cross-validation of the profile: composition's error is not in its width.
-    solo_mpps : float
-        Throughput alone.
-    rows : MixRows
-        Mixes of the NF.
-    predicted_mpps : ndarray
-        Their predictions.
+    The calibration is from cross-validation of the profile: composition's error is not in its width.
     """
     judged = np.isfinite(predicted_mpps)
     count, mpps, predicted = int(judged.sum()), rows.mpps[judged], predicted_mpps[judged]

@@ -37,12 +37,7 @@ MATERIAL, NEGLIGIBLE_PERCENT = 0.1, 0.03
 def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     """Return the models of one machine, each with its default family; the manifest gives the reason.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        All of one machine, cross-validated.
-    rows : MixRows
-        Its calibration mixes, none where there are none.
+    All models are of one machine and cross-validated; `rows` are its calibration mixes.
     """
     rows = rows.saturated()
     names = list(dict.fromkeys(name for model in models for name in candidates(model)))
@@ -82,10 +77,7 @@ def candidates(model: NFModel) -> list[str]:
 def chosen_of(errors: Mapping[str, float]) -> str:
     """Return the first family that is not materially worse than the best; empty without errors.
 
-    Parameters
-    ----------
-    errors : mapping of str to float
-        Family -> mean error [% of solo throughput], preferred families first.
+    Errors are means [% of solo throughput], preferred families first.
 
     Examples
     --------

@@ -184,12 +184,8 @@ def _means(values: Floats, keys: Sequence[NDArray[np.int64]], shape: tuple[int, 
 def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: int) -> list[ErrorShape]:
     """Return each NF's shape of errors.
 
-    Parameters
-    ----------
-    errors, loss : ndarray, shape (n,)
-        Measured less predicted throughput, and predicted loss, as shares of solo throughput.
-    owner : ndarray of int, shape (n,)
-        Number of each row's NF.
+    Errors are measured less predicted throughput; they and the predicted loss are shares of solo throughput.
+    `owner` is the number of each row's NF. All have shape ``(n,)``.
 
     Examples
     --------

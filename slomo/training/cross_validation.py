@@ -34,12 +34,7 @@ def held_out(
 ) -> Floats:
     """Return each row's prediction by the model fitted on the other folds.
 
-    Parameters
-    ----------
-    fit : callable
-        Takes the mask of rows to fit on; returns a callable that predicts the rows of a mask.
-    fold : ndarray of int, shape (n,)
-        Fold of each row.
+    `fit` takes the mask of rows to fit on and returns a callable that predicts the rows of a mask.
 
     Examples
     --------

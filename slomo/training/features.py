@@ -105,14 +105,9 @@ class Subject:
 def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> Iterator[Subject]:
     """Yield one subject per machine and NF with training rows.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was
-        also measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the
-        former are for latency as well (`slomo.training.latency_fit`).
-    targets : sequence of str, optional
-        Workload keys or NF names; all by default.
+    Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was
+    also measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the
+    former are for latency as well (`slomo.training.latency_fit`).
 
     Raises
     ------

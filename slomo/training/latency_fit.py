@@ -56,14 +56,7 @@ class LatencyRows:
 def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int = 0) -> list[NFModel]:
     """Return the models, each with a latency model if the dataset has runs at several loads.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Rows of plans ``solo`` and ``pressure`` are read.
-    models : sequence of NFModel
-        As trained on the same dataset.
-    seed : int
-        Of the folds of the cross-validation.
+    Rows of plans ``solo`` and ``pressure`` are read; the models were trained on the same dataset.
     """
     frame = reduced_rows(dataset.frame)
     if not len(frame):

@@ -64,12 +64,7 @@ class RankedMetric:
 def rank_metrics(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> tuple[RankedMetric, ...]:
     """Rank the metrics measured for all network functions of a dataset, in the order of selection.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Rows of plans ``solo``, ``pressure`` and ``imported``.
-    targets : sequence of str, optional
-        Workload keys; all by default.
+    Rows of plans ``solo``, ``pressure`` and ``imported`` are read.
 
     Raises
     ------
@@ -102,15 +97,7 @@ def rank_metrics(dataset: "ProfileDataset", targets: Sequence[str] | None = None
 
 
 def unranked_metrics(dataset: "ProfileDataset", ranked: Sequence[RankedMetric]) -> dict[str, str]:
-    """Return why each of the dataset's metrics of the competition that has values has no rank.
-
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        The dataset that was ranked.
-    ranked : sequence of RankedMetric
-        Its ranking.
-    """
+    """Return why each of the dataset's metrics of the competition that has values has no rank."""
     rows = dataset.frame[dataset.frame["plan"].isin(["pressure", "imported"])]
     placed, why = {item.name for item in ranked}, {}
     for name in METRICS:

@@ -40,20 +40,8 @@ def learned_from_mixes(
 ) -> tuple[list[NFModel], Floats]:
     """Return models whose responses learned the mixes, and predictions of mixes by responses that did not.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Its saturated mixes are learned, if there are enough to calibrate on and the competition was measured there.
-    subjects : mapping of str to Subject
-        What each model was trained on, by its workload's key.
-    models : sequence of NFModel
-        All of one machine.
-    rows : MixRows
-        All mixes of `dataset` on that machine.
-    channel : (float, float)
-        The memory channel as in `slomo.training.waiting`.
-    seed : int
-        Assigns mixes to folds; equal mixes share one.
+    Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. The
+    channel is that of `slomo.training.waiting`. Equal mixes share a fold.
 
     Returns
     -------

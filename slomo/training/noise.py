@@ -24,12 +24,7 @@ MEAN = "mean"
 def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | None:
     """Return the relative variance of every row's throughput; None without informative replicates.
 
-    Parameters
-    ----------
-    dispersion : ndarray, shape (n,)
-        Standard deviation over mean of each row's replicates.
-    replicates : ndarray of int, shape (n,)
-        Number of replicates of each row.
+    `dispersion` is the standard deviation over the mean of each row's replicates.
 
     Examples
     --------
@@ -70,16 +65,7 @@ def against_mean(
 ) -> dict[str, dict[str, float]]:
     """Return each family's reduction of the held-out error against `mean`, with its standard error [% of solo].
 
-    Parameters
-    ----------
-    measured : ndarray, shape (n,)
-        Throughput [Mpps].
-    guesses : mapping of str to ndarray
-        Family -> held-out predictions of the same rows, NaN where it has none.
-    solo_mpps : float
-        Throughput alone [Mpps].
-    weights : ndarray, shape (n,), optional
-        Weight of each row.
+    `guesses` are held-out predictions of the same rows, NaN where a family has none.
 
     Examples
     --------
@@ -110,10 +96,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
     Eight noisy rows of one network function say little about a family, those of all functions much: gains are treated
     as draws around a common one, with the spread estimated by DerSimonian and Laird (1986).
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        All of one machine, cross-validated.
+    All models are of one machine and cross-validated.
 
     Returns
     -------
@@ -156,12 +139,8 @@ def noise_aware_defaults(models: Sequence[NFModel], baselines: Sequence[str]) ->
     On noisy rows the family with the smallest error is often the luckiest. A family is therefore chosen only if its
     gain on the mean exceeds the gain's standard error; of several, the one with the largest gain; of none, `mean`.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        All of one machine, cross-validated.
-    baselines : sequence of str
-        Families that are no candidates; `mean` is the answer where no other surely gains on it.
+    All models are cross-validated. Baselines are no candidates; `mean` is the answer where no other surely gains on
+    it.
     """
     answers = []
     for model, gains in zip(models, pooled_gains(models), strict=True):

@@ -72,12 +72,8 @@ class _Latent:
 def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
     """Return models from named co-locations, for machines without other measurements under pressure.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Rows of plan ``mix`` are fitted where no function of their machine was profiled under pressure.
-    fitted : sequence of NFModel
-        What was trained otherwise; functions that were never run alone have no model yet.
+    Rows of plan ``mix`` are fitted where no function of their machine was profiled under pressure. Functions that
+    were never run alone have no model yet.
     """
     result = []
     for machine in dict.fromkeys([*(model.machine for model in fitted), *dataset.machines]):
@@ -131,12 +127,7 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
 def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     """Return one machine's models with the family ``pairs``, fitted to the runs and calibrated on held-out ones.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        Of every function in the runs.
-    rows : MixRows
-        Runs at full load.
+    `rows` are runs at full load, `models` those of every function in them.
     """
     solo = np.array([model.solo_mpps for model in models])
     read = _rows(rows, solo, len(models))

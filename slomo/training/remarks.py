@@ -8,13 +8,7 @@ USUAL_COVERAGE = 0.9
 
 
 def remarks(model: NFModel) -> tuple[str, ...]:
-    """Return the remarks on a model, one sentence each; empty if there are none.
-
-    Parameters
-    ----------
-    model : NFModel
-        As training made it.
-    """
+    """Return the remarks on a model, one sentence each; empty if there are none."""
     sentences = []
     rows = model.manifest.get("rows", {})
     if rows.get("settings", 0) > 1 and rows.get("throughputs") == 1:

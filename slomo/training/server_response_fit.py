@@ -187,16 +187,10 @@ def _held_out(
 def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | None = None) -> list[NFModel]:
     """Return the models with whole-server intervals calibrated on mixes, if there are enough.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        All of one machine.
-    rows : MixRows
-        Its mixes; those with an NF that does not answer for whole servers are passed over: they are composed.
-        Saturated targets set the width of what an NF can do, targets that serve all they are offered how far arrivals
-        stray.
-    held_out_mpps : ndarray, shape (n,), optional
-        Predictions of mixes that the models learned, by models that did not; NaN for the others.
+    All models are of one machine. Mixes with an NF that does not answer for whole servers are passed over: they are
+    composed. Saturated targets set the width of what an NF can do, targets that serve all they are offered how far
+    arrivals stray. `held_out_mpps` are predictions of mixes that the models learned, by models that did not; NaN
+    for the others.
     """
     knows = np.array([model.response is not None for model in models], dtype=bool)
     members = np.column_stack([rows.target, rows.members])

@@ -25,15 +25,7 @@ _TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
 
 
 def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
-    """Return the memory latency at which a machine's channel is just full [ns]; 0 with too few such runs.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows of a dataset, whatever their plan.
-    capacities : Capacities or None
-        Capacities of the machine.
-    """
+    """Return the memory latency at which a machine's channel is just full [ns]; 0 with too few such runs."""
     names = [f"own.{_TRAFFIC}", f"beside.{_TRAFFIC}", f"beside.{_LATENCY}"]
     if capacities is None or not set(names) <= set(frame.columns):
         return 0.0
@@ -47,18 +39,8 @@ def with_waiting(
 ) -> Floats:
     """Return pressures, shape ``(n, len(names))``, with waiting added as traffic.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of the pressures.
-    pressure : ndarray, shape (n, len(names))
-        Measured pressures.
-    subject : Subject
-        Names the columns of `beside`.
-    beside : ndarray, shape (n, len(subject.beside_names))
-        The competition beside the target.
-    channel : (float, float)
-        Latency of a channel just full [ns], 0 where it is not known, and what it moves [MiB/s].
+    `beside` is the competition beside the target, with the subject's columns. The channel is the latency at which
+    it is just full [ns], 0 where it is not known, and what it moves [MiB/s].
     """
     full_ns, most = channel
     if not full_ns or _TRAFFIC not in names or _LATENCY not in subject.beside_names:

@@ -47,14 +47,7 @@ class Committee:
 def fit_committee(inputs: Floats, response: Floats, *, seed: int) -> Committee:
     """Fit a committee to a response that is non-increasing in every input.
 
-    Parameters
-    ----------
-    inputs : ndarray, shape (n, features)
-        Settings, larger meaning more pressure; at least two rows.
-    response : ndarray, shape (n,)
-        For instance throughput as a share of solo.
-    seed : int
-        Seed of the bootstrap samples.
+    Larger inputs, shape ``(n, features)``, mean more pressure; each member is fitted to a bootstrap sample.
 
     Raises
     ------
