@@ -6,6 +6,7 @@ Rules of Intel's Resource Management Daemon: maximum = minimum > 0 gives exclusi
 
 import fnmatch
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from slomo.control.pools.configuration import PoolConfiguration
 from slomo.control.pools.foresight import PoolOutlook
 from slomo.control.pools.layout import PoolLayout, lay_out, rest_mask
 from slomo.control.pools.request import PoolRequest, parse_request
-from slomo.control.pools.seats import PoolSeats
+from slomo.control.pools.seats import placed
 from slomo.control.pools.workload import PoolWorkload, Processes, processes_of_this_host
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
@@ -80,7 +81,6 @@ class PoolManager:
     ) -> None:
         self.configuration, self.cache_ways, self.caches = configuration, cache_ways, caches
         self.layout: PoolLayout = lay_out(configuration, cache_ways)
-        self._seats = PoolSeats(self.layout, configuration.shrink, configuration.max_allowed_shared)
         self._backend, self._receipts, self._estimator, self._enforces = backend, receipts, estimator, enforces
         self._processes = processes or processes_of_this_host
         self._workloads: dict[str, PoolWorkload] = {}
@@ -118,8 +118,8 @@ class PoolManager:
         with self._lock:
             self._require_free(request)
             self._count += 1
-            placed = self._seats.placed({**self._workloads}, str(self._count), request)
-            self._enforce(placed)
+            newcomer = PoolWorkload(str(self._count), str(uuid.uuid4()), request)
+            self._enforce(placed(self.layout, self.configuration, self._workloads, newcomer))
             return self._workloads[str(self._count)]
 
     def change(self, identifier: str, data: Mapping[str, Any]) -> PoolWorkload:
@@ -136,8 +136,8 @@ class PoolManager:
             request = parse_request(merged, self.configuration)
             others = {key: value for key, value in self._workloads.items() if key != identifier}
             self._require_free(request, others)
-            placed = self._seats.placed(others, identifier, request, old.uuid)
-            self._enforce(dict(sorted(placed.items(), key=lambda item: int(item[0]))))
+            workloads = placed(self.layout, self.configuration, others, replace(old, request=request, mask=0))
+            self._enforce(dict(sorted(workloads.items(), key=lambda item: int(item[0]))))
             return self._workloads[identifier]
 
     def remove(self, identifier: str) -> None:
@@ -227,15 +227,15 @@ class PoolManager:
 
     def _score(self, request: PoolRequest) -> tuple[int, dict[str, Any]]:
         try:
-            placed = self._seats.placed({**self._workloads}, _NEWCOMER, request)
+            workloads = placed(self.layout, self.configuration, self._workloads, PoolWorkload(_NEWCOMER, "", request))
         except TestbedError as error:
             return 0, {"basis": "free ways", "why": error.message}
         outlook = PoolOutlook(why="there are no models")
         if self._estimator is not None:
-            outlook = self._estimator(self._plan(placed), {key: item.request for key, item in placed.items()})
+            outlook = self._estimator(self._plan(workloads), {key: item.request for key, item in workloads.items()})
         if not outlook.why:
-            return _predicted_score(outlook, placed)
-        mask = placed[_NEWCOMER].mask
+            return _predicted_score(outlook, workloads)
+        mask = workloads[_NEWCOMER].mask
         ways = round(100 * mask.bit_count() / request.max_ways) if request.pool == "besteffort" else 100
         return ways, {"basis": "free ways", "why": outlook.why}
 

@@ -21,10 +21,13 @@ class PoolWorkload:
     uuid: str
     #: The request, with the policy's values.
     request: PoolRequest
-    #: Its pool; one of 'guarantee', 'besteffort', 'shared'.
-    pool: str
-    #: Its cache ways.
-    mask: int
+    #: Its cache ways; 0 before they are given.
+    mask: int = 0
+
+    @property
+    def pool(self) -> str:
+        """Its pool; one of 'guarantee', 'besteffort', 'shared'."""
+        return self.request.pool
 
     @property
     def class_name(self) -> str:
