@@ -144,10 +144,18 @@ def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) 
             pools.callback(pool.shutdown, wait=True, cancel_futures=True)
             return pool
 
+        def submitted(item: T) -> Future[R]:
+            try:
+                return pool.submit(function, item)
+            except BrokenProcessPool as died:  # a worker died before this item was given out
+                lost: Future[R] = Future()
+                lost.set_exception(died)
+                return lost
+
         pool = fresh()
         while True:
             while len(waiting) < _AHEAD * workers and (item := next(source, _END)) is not _END:
-                waiting.append((item, pool.submit(function, item)))
+                waiting.append((item, submitted(item)))
             if not waiting:
                 return
             try:
@@ -163,7 +171,7 @@ def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) 
                 pool = fresh()
                 finished = [future.done() and future.exception() is None for _, future in waiting]
                 waiting = deque(
-                    (item, future if slot else pool.submit(function, item))
+                    (item, future if slot else submitted(item))
                     for (item, future), slot in zip(waiting, finished, strict=True)
                 )
                 continue

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +137,20 @@ def test_a_dead_worker_costs_its_task(tmp_path):
     assert list(spread(once_killed, items, jobs=2)) == list(range(8))
     with pytest.raises(TestbedError, match="3 times a worker died"):
         list(spread(always_killed, range(3), jobs=2))
+
+
+def test_a_worker_that_dies_while_items_are_given_out_costs_its_task(tmp_path):
+    """A pool that is known to be broken takes no more items: a new one does."""
+    died = tmp_path / "died"
+
+    def slowly():
+        yield 3, str(died)
+        while not died.exists():
+            time.sleep(0.01)
+        time.sleep(0.5)  # until the pool knows
+        yield from ((number, str(died)) for number in range(3))
+
+    assert list(spread(once_killed, slowly(), jobs=2)) == [3, 0, 1, 2]
 
 
 def test_no_scheduler_is_told(monkeypatch):

@@ -85,7 +85,7 @@ def test_costs_are_sampled_once_a_millisecond(portable):
     run = portable.run("--chain", plan("seconds 1", stage("a", "--nf compute --cycles 5000"), "chain web 1 10 64 a"))
 
     (a,) = run.end["stages"]
-    assert 100 < a["samples"] <= 1100
+    assert 20 < a["samples"] <= 1100  # at most; fewer where other work keeps the core
     assert 3000 < a["cost_cycles"] < 9000  # the core may run faster or slower than when the loop was calibrated
     # what is paid holds waking up as well
     paid = [line["stages"][0][4] for line in run.lines if line["event"] == "observe"]
