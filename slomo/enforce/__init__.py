@@ -1,7 +1,7 @@
 """Act on a machine: plans are applied, verified, recorded, and can be undone in any order."""
 
 from slomo.enforce.executor import apply, diff, show, undo
-from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting, plan_from_decision
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.host.journal import Receipt
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "TenantSetting",
     "apply",
     "diff",
-    "plan_from_decision",
     "show",
     "undo",
 ]

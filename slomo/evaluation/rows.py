@@ -20,13 +20,13 @@ from slomo.compose.uncertain import LEVELS, VALUES, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
 from slomo.models.applicability import FAR, SLACK, VERDICTS, Verdict, worst
 from slomo.models.base import TRAFFIC_PREFIX
-from slomo.models.identity import require_same, stated_fingerprint
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
 from slomo.prediction.options import check_coverage
 from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import candidates
+from slomo.vocabulary.identity import require_same, stated_fingerprint
 from slomo.vocabulary.vector import Floats
 
 #: Columns of a row that describe competitors' use of the accelerator.

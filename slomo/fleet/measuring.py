@@ -24,7 +24,6 @@ from slomo.fleet.hosts import FleetHost
 from slomo.fleet.room import FinishedRun, Room
 from slomo.host.locks import MachineLock
 from slomo.host.marker import boot_identity
-from slomo.models.identity import stated_fingerprint
 from slomo.profiling.campaign.run import RunOutcome, attempt, campaign_environment
 from slomo.profiling.campaign.store import CampaignStore, Key, StaleTokenError
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
@@ -33,6 +32,7 @@ from slomo.records.provenance import versions
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.testbed.registry import make_testbed
+from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
 

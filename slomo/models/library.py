@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
 from slomo.models import storage
-from slomo.models.identity import require_same, stated_fingerprint
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import frame_of, html_table
+from slomo.vocabulary.identity import require_same, stated_fingerprint
 from slomo.vocabulary.numbers import path_of
 from slomo.vocabulary.workload import Workload
 

@@ -16,7 +16,6 @@ from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
-from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.measured_mix import MeasuredMix
 from slomo.models.noise import MeasurementNoise
@@ -27,6 +26,7 @@ from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT
 from slomo.vocabulary.display import html_table
+from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 

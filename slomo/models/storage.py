@@ -28,9 +28,9 @@ from slomo.models.checked_json import (
     text,
     texts,
 )
-from slomo.models.identity import require_same
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
+from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.workload import canonical_json
 
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"

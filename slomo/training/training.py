@@ -18,7 +18,6 @@ from slomo.models.applicability import Applicability, applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, ModelFamily, SensitivityModel
 from slomo.models.error_shape import EVEN
 from slomo.models.evidence import DOUBTS
-from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration, calibrate, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import UNKNOWN
@@ -41,6 +40,7 @@ from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import contradictions, fit_server_response, widened
 from slomo.training.waiting import full_channel_ns
 from slomo.vocabulary.capacities import Capacities
+from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import METRICS
 

@@ -22,7 +22,6 @@ from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.error_shape import ErrorShape
 from slomo.models.evidence import CARRIED, DOUBTS, FEWEST_OF_TRANSFER, TRANSFER
 from slomo.models.functions.regression import ridge
-from slomo.models.identity import stated_fingerprint
 from slomo.models.intervals import ConformalCalibration, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
@@ -34,6 +33,7 @@ from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import half_saturation
 from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, pressures_of, widened
 from slomo.training.training import train
+from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Kind, Scope
 from slomo.vocabulary.vector import MetricVector

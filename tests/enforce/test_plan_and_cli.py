@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting, plan_from_decision
+from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.placement.problem.decision import Assignment, Decision
+from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.vocabulary.machine import load_machine
 
 

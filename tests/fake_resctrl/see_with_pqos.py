@@ -141,9 +141,10 @@ def _look(folder: Path) -> int:
 
 def _drive(_: Path) -> int:
     """Allocate and monitor through pqos; print its answers, the classes meanwhile and afterwards, and a sample."""
+    from slomo.enforce.backends.pqos import PqosBackend
     from slomo.host.pqos import parse_pqos_state
     from slomo.testbed.host.counters.pqos import PqosReader
-    from slomo.testbed.host.partitions import Partition, PqosAllocator
+    from slomo.testbed.host.isolation import isolated
     from slomo.vocabulary.colocation import Isolation
 
     def said(*words: str) -> str:
@@ -153,7 +154,7 @@ def _drive(_: Path) -> int:
     asked = (["-s"], ["-e", "llc:1=0x5"], ["-e", "llc:1=0x7;mba:1=50"], ["-a", "core:1=1"], ["-a", "core:1=77"])
     answers = {" ".join(words): said(*words) for words in (*asked, ["-e", "llc:1=0x7ff;mba:1=100"], ["-a", "core:0=1"])}
     before = parse_pqos_state(said("-s"))
-    with PqosAllocator(operating_system=True).apply([Partition((1,), Isolation(0x3, 50))]):
+    with isolated([(1,)], [Isolation(0x3, 50)], PqosBackend(("pqos", "-I"))):
         during = parse_pqos_state(said("-s"))
     reader = PqosReader(operating_system=True, has_pmu=False, interval_s=0.2)
     answers["-m"] = said(*reader._words([0, 1])[2:], "-t", "1")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from slomo.enforce.plan import plan_from_decision
 from slomo.errors import ConfigurationError
 from slomo.evaluation.rows import predict_rows
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.placement.problem.request import Request
 from slomo.records.dataset import ProfileDataset
 from slomo.training.training import train

@@ -2,12 +2,12 @@
 
 import pytest
 
-from slomo.enforce.plan import plan_from_decision
 from slomo.errors import InvalidValueError
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.placement.problem.request import SLO, Request
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.machine import load_machine

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.enforce.plan import plan_from_decision
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.moves import MoveCost
@@ -25,6 +24,7 @@ from slomo.placement.chains.search import climbed, every_choice
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.documents import parse_rated_chains
+from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import numasfp_chains
 from slomo.vocabulary.machine import load_machine

@@ -1,13 +1,18 @@
-"""What a run borrows from outside: a traffic generator that tells the throughput, an allocator that parts the cache."""
+"""What a run borrows from outside: a traffic generator that tells the throughput, a backend that divides the cache."""
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from slomo.enforce.backends.simulated import Knobbed, SimulatedKnobs
+from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError, MeasurementError, TestbedError
-from slomo.testbed.host.partitions import Partition
+from slomo.host.knobs import Wish
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.testbed.host.traffic.base import TrafficStatistics
 from slomo.vocabulary.colocation import Colocation, Isolation
@@ -44,30 +49,22 @@ class _Generator:
         self.sending = False
 
 
-class _Allocator:
-    """Remembers what was applied and whether it was taken back."""
+class _Backend(SimulatedKnobs):
+    """Remembers what was set; cache ways are texts in memory."""
 
     name = "made-up"
 
     def __init__(self) -> None:
-        self.applied: list[Partition] = []
-        self.undone = 0
+        self.held: dict[str, str | None] = {f"ways:{core}": "all" for core in range(64)}
+        super().__init__(cast("Knobbed", SimpleNamespace(lock=threading.RLock(), knobs=self.held)))
+        self.masks: list[int | None] = []
 
-    def available(self) -> tuple[bool, str]:
-        return True, ""
+    def place(self) -> str:
+        return "memory"
 
-    def apply(self, partitions: Sequence[Partition]) -> "_Allocator":
-        self.applied = list(partitions)
-        return self
-
-    def __enter__(self) -> "_Allocator":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undone += 1
-
-    def undo(self) -> None:
-        self.undone += 1
+    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
+        self.masks += [tenant.llc_way_mask for tenant in plan.tenants]
+        return tuple(Wish(f"ways:{core}", f"{t.llc_way_mask}") for t in plan.tenants for core in t.cores)
 
 
 def test_a_generator_tells_the_throughput(fake: Maker, bed: Beds) -> None:
@@ -111,24 +108,33 @@ def test_a_missing_generator_is_told(fake: Maker, bed: Beds, section: dict[str, 
         bed(fake("one", **section)).run(Colocation("test-host", Workload("one")))
 
 
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the machine's journal in a folder of the test's own."""
+    monkeypatch.setenv("SLOMO_JOURNAL", str(tmp_path))
+
+
+@pytest.mark.usefixtures("journal")
 def test_tenants_get_their_part_of_the_cache(fake: Maker, bed: Beds) -> None:
     """Masks go to the cores of their tenants, nobody else is restricted, and all is taken back."""
-    allocator = _Allocator()
-    testbed = bed(fake("one"), fake("two"), allocator=allocator)
+    backend = _Backend()
+    testbed = bed(fake("one"), fake("two"), backend=backend)
     parts = (Isolation(0x3), Isolation())
 
     testbed.run(Colocation("test-host", Workload("one"), (Workload("two"),), parts))
 
-    assert allocator.applied == [Partition((testbed.cores[0],), parts[0])]
-    assert allocator.undone == 1
+    assert backend.masks == [0x3]
+    assert set(backend.held.values()) == {"all"}
 
 
+@pytest.mark.usefixtures("journal")
 def test_the_cache_is_given_back_when_a_run_fails(fake: Maker, bed: Beds) -> None:
     """A network function that crashes does not leave others without cache."""
-    allocator = _Allocator()
-    testbed = bed(fake("one", mode="crash"), allocator=allocator)
+    backend = _Backend()
+    testbed = bed(fake("one", mode="crash"), backend=backend)
 
     with pytest.raises(TestbedError):
         testbed.run(Colocation("test-host", Workload("one"), (), (Isolation(0x3),)))
 
-    assert allocator.undone == 1
+    assert backend.masks == [0x3]
+    assert set(backend.held.values()) == {"all"}

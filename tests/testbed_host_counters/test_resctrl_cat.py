@@ -1,26 +1,22 @@
 """resctrl and pqos: reading leaves no group behind, and partitions are taken back exactly (law 9)."""
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from slomo.errors import SlomoError, TestbedError
+from slomo.enforce.backends.pqos import PqosBackend
+from slomo.enforce.backends.registry import first_that_works
+from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.enforce.executor import apply
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import TestbedError
 from slomo.host.journal import open_receipts
 from slomo.host.marker import RunMark
 from slomo.host.resctrl_tree import ResctrlTree
 from slomo.testbed.host.counters.resctrl import ResctrlReader
-from slomo.testbed.host.partitions import (
-    Partition,
-    PqosAllocator,
-    ResctrlAllocator,
-    choose_allocator,
-    remove_orphaned_groups,
-)
+from slomo.testbed.host.isolation import BACKENDS, CAMPAIGN, isolated, undo_killed_campaigns
 from slomo.vocabulary.colocation import Isolation
 
 Texts = Callable[[Path], dict[str, str]]
@@ -107,48 +103,17 @@ def test_without_resctrl_the_mount_command_is_told(tmp_path: Path) -> None:
     assert "mount -t resctrl" in why
 
 
-def masks() -> st.SearchStrategy[int | None]:
-    """Return contiguous masks of 11 ways, or none."""
-    blocks = st.tuples(st.integers(1, 11), st.integers(0, 10)).filter(lambda b: sum(b) <= 11)
-    return st.none() | blocks.map(lambda b: ((1 << b[0]) - 1) << b[1])
-
-
-@settings(max_examples=25)
-@given(
-    wanted=st.lists(st.tuples(masks(), st.none() | st.integers(1, 10).map(lambda n: 10 * n)), min_size=1, max_size=4),
-    cores=st.permutations([0, 1, 2, 3]),
-)
-def test_undo_restores_the_tree_exactly(
-    new_tree: Callable[[Path], ResctrlTree],
-    text_of: Texts,
-    wanted: list[tuple[int | None, int | None]],
-    cores: list[int],
-) -> None:
-    """Law 9: after undo, CPUs, masks and groups are as before, whatever was applied to whomever."""
-    with tempfile.TemporaryDirectory() as folder:
-        tree = new_tree(Path(folder))
-        before = text_of(tree.root)
-        partitions = [Partition((core,), Isolation(*setting)) for core, setting in zip(cores, wanted, strict=False)]
-
-        applied = ResctrlAllocator(tree).apply(partitions)
-        changed = text_of(tree.root)
-        applied.undo()
-        applied.undo()
-
-        assert changed != before
-        assert text_of(tree.root) == before
-
-
 def test_a_killed_campaign_is_taken_back_by_the_next(
     tree: ResctrlTree, text_of: Texts, monkeypatch: pytest.MonkeyPatch, journals: Path
 ) -> None:
     """Groups of a dead process go, and the cores they had taken return to the groups they came from."""
     before = text_of(tree.root)
-    ResctrlAllocator(tree).apply([Partition((0, 3), Isolation(0x3))])  # and never undone
-    assert remove_orphaned_groups(tree) == ()  # its process lives
+    plan = EnforcementPlan(CAMPAIGN, (TenantSetting("cpu0", cores=(0, 3), llc_way_mask=0x3),))
+    apply(plan, ResctrlBackend(tree))  # and never undone
+    assert undo_killed_campaigns(tree) == ()  # its process lives
 
     monkeypatch.setattr(RunMark, "owner_is_alive", lambda _: False)
-    removed = remove_orphaned_groups(tree)
+    removed = undo_killed_campaigns(tree)
 
     assert len(removed) == 1
     assert text_of(tree.root) == before
@@ -156,10 +121,8 @@ def test_a_killed_campaign_is_taken_back_by_the_next(
 
 
 def test_masks_and_cores_arrive(tree: ResctrlTree) -> None:
-    """A partition's group has its mask, its throttle and its cores; the CPU comes from the group it was in."""
-    allocator = ResctrlAllocator(tree)
-
-    with allocator.apply([Partition((0, 3), Isolation(0x3, 50))]):
+    """A tenant's group has its mask, its throttle and its cores; others are left alone; all is given back."""
+    with isolated(((0, 3), (1,)), (Isolation(0x3, 50), Isolation()), ResctrlBackend(tree)):
         group = next(name for name in tree.control_groups() if name.startswith("slomo-"))
         assert tree.read(f"{group}/schemata").split() == ["MB:0=50", "L3:0=3"]
         assert tree.cpus(group) == (0, 3)
@@ -168,83 +131,26 @@ def test_masks_and_cores_arrive(tree: ResctrlTree) -> None:
     assert tree.cpus("batch") == (3,)
 
 
-@pytest.mark.parametrize(
-    ("partitions", "match"),
-    [
-        ([Partition((0,), Isolation(0x1800))], "does not fit this cache"),
-        ([Partition((0,), Isolation(0x3)), Partition((0,), Isolation(0xC))], "core 0 is in two partitions"),
-    ],
-)
-def test_impossible_partitions_change_nothing(
-    tree: ResctrlTree, text_of: Texts, partitions: list[Partition], match: str
-) -> None:
-    """What cannot be is refused before anything is written."""
-    before = text_of(tree.root)
-
-    with pytest.raises(SlomoError, match=match):
-        ResctrlAllocator(tree).apply(partitions)
-
-    assert text_of(tree.root) == before
-
-
-def test_a_refused_partition_takes_the_others_back(tree: ResctrlTree, text_of: Texts) -> None:
-    """When the kernel refuses one, its reason is told and the ones before are undone."""
-    before = text_of(tree.root)
-
-    with pytest.raises(TestbedError, match="core 77 is in no group"):
-        ResctrlAllocator(tree).apply([Partition((0,), Isolation(0x3)), Partition((77,), Isolation(0xC))])
-
-    assert text_of(tree.root) == before
-
-
-def test_what_somebody_else_set_meanwhile_is_left(tree: ResctrlTree) -> None:
-    """A core that an administrator moved stays where it was put, and undo says so."""
-    applied = ResctrlAllocator(tree).apply([Partition((0,), Isolation(0x3))])
-    tree.make_group("theirs")
-    tree.write("theirs/cpus_list", "0")
-
-    assert applied.undo().foreign == ("core:0",)
-    assert tree.cpus("theirs") == (0,)
-    assert tree.control_groups() == ("", "batch", "theirs")
-
-
-def test_pqos_partitions_and_takes_back(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pqos_divides_and_gives_back(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Free classes are used, and everything is set back."""
     program("pqos", "fake_pqos.py")
     monkeypatch.setenv("FAKE_STATE", str(tmp_path / "state"))
-    allocator = PqosAllocator()
-    before = allocator._knobs.state()
+    backend = PqosBackend()
+    before = backend.state()
 
-    with allocator.apply([Partition((1,), Isolation(0x3, 50)), Partition((0,), Isolation(0x7FC))]):
-        inside = allocator._knobs.state()
+    with isolated(((1,), (0,)), (Isolation(0x3, 50), Isolation(0x7FC)), backend):
+        inside = backend.state()
 
     assert inside.class_of == {0: 2, 1: 1}
     assert inside.classes[1] == {"llc@0": "0x3", "mba@0": "50"}
-    assert allocator._knobs.state() == before
+    assert backend.state() == before
 
 
-def test_pqos_refusing_a_core_takes_everything_back(
-    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Half an allocation does not stay."""
-    program("pqos", "fake_pqos.py")
-    monkeypatch.setenv("FAKE_STATE", str(tmp_path / "state"))
-    allocator = PqosAllocator()
-    before = allocator._knobs.state()
-    monkeypatch.setenv("FAKE_REFUSES", "2")
-
-    with pytest.raises(TestbedError, match="association error"):
-        allocator.apply([Partition((1,), Isolation(0x3)), Partition((0,), Isolation(0x7FC))])
-
-    assert allocator._knobs.state() == before
-
-
-def test_a_host_that_cannot_partition_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_divide_its_cache_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways are named with their reasons."""
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr("slomo.host.resctrl_tree.ROOT", Path("/no/such/tree"))
-    if ResctrlAllocator().available()[0]:
+    if ResctrlBackend().available()[0]:
         pytest.skip("this host has resctrl")
 
-    with pytest.raises(TestbedError, match=r"cannot partition .* resctrl: .* pqos: "):
-        choose_allocator()
+    with pytest.raises(TestbedError, match=r"enforced on this host: resctrl: .* pqos: "):
+        first_that_works(BACKENDS)

@@ -1,5 +1,7 @@
 """Backends by name; several names joined by a plus act as one backend."""
 
+from collections.abc import Iterable
+
 from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
 from slomo.errors import TestbedError, UnknownNameError
@@ -36,7 +38,7 @@ def load_backend(name: str = "auto") -> Backend:
     'resctrl+cgroup'
     """
     if name == "auto":
-        return _first_that_works()
+        return first_that_works(("resctrl", "pqos", "cgroup"))
     parts = [_load(part) for part in name.split("+")]
     return parts[0] if len(parts) == 1 else Together(parts)
 
@@ -48,9 +50,10 @@ def _load(name: str) -> Backend:
     return backend
 
 
-def _first_that_works() -> Backend:
+def first_that_works(names: Iterable[str]) -> Backend:
+    """Return the first of some backends that works here; TestbedError if none does, with every reason."""
     reasons = []
-    for name in ("resctrl", "pqos", "cgroup"):
+    for name in names:
         backend = _load(name)
         able, why = backend.available()
         if able:

@@ -19,7 +19,7 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
-from slomo.models.identity import require_same
+from slomo.vocabulary.identity import require_same
 from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
 from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint

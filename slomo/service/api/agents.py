@@ -4,7 +4,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from slomo.enforce.plan import EnforcementPlan, plan_from_decision
+from slomo.enforce.plan import EnforcementPlan
+from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.service.api.host import as_plan
 from slomo.service.door.agent_bodies import AgentReport, NodePlan
 from slomo.service.door.operation import Answer, Call, Operation

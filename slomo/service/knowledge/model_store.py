@@ -16,9 +16,9 @@ from pathlib import Path
 from slomo.errors import SlomoError
 from slomo.files.opening import read_bytes
 from slomo.models.checked_json import MAX_BYTES
-from slomo.models.identity import require_same
 from slomo.models.library import load_library
 from slomo.service.knowledge.questions import ServiceAnswers
+from slomo.vocabulary.identity import require_same
 
 #: Rooms whose caches are keyed by models and parts of them.
 _ROOMS = ("slomo.compose", "slomo.equilibrium", "slomo.models", "slomo.placement", "slomo.prediction")

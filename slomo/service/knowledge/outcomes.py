@@ -12,12 +12,12 @@ from typing import Any
 from slomo.drift.correction import OnlineCorrection
 from slomo.drift.monitor import DriftMonitor, check_reading
 from slomo.errors import SlomoError
-from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint
 from slomo.prediction.predictor import Predictor
 from slomo.service.door.bodies import Observation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from slomo.errors import InvalidValueError, SlomoError
-from slomo.models.identity import require_same
 from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.placer import Placer
@@ -26,6 +25,7 @@ from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.state import journal
 from slomo.service.state.journal import Entry
 from slomo.service.state.store import Store
+from slomo.vocabulary.identity import require_same
 
 _encode = msgspec.json.Encoder().encode
 

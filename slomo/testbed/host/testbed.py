@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from slomo.enforce.backends.registry import first_that_works
+from slomo.enforce.change import Backend
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.host.cores import assign_cores, checked_cores
 from slomo.host.locks import MachineLock, default_lock_path
@@ -21,16 +23,16 @@ from slomo.records.run import Phase, RunRecord
 from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import PROBE, choose_reader
 from slomo.testbed.host.experiment import Bench, Experiment
+from slomo.testbed.host.isolation import BACKENDS, isolated, undo_killed_campaigns
 from slomo.testbed.host.machine.this_machine import NAME, facts, this_machine
 from slomo.testbed.host.nf.command import require_program
 from slomo.testbed.host.nf.definition import HostDefinition, host_definition, runnable_names
-from slomo.testbed.host.partitions import Allocator, Partition, choose_allocator, remove_orphaned_groups
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.source import ProbeSource
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.pcap import require_frames
-from slomo.vocabulary.colocation import Colocation, Isolation
+from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
@@ -48,8 +50,8 @@ class HostTools(TypedDict, total=False):
     lock_path: Path | None
     #: Sends to NFs whose throughput it measures (`throughput: {source: generator}`).
     generator: TrafficGenerator | None
-    #: Partitions the cache if a co-location asks for it; by default the first that works here.
-    allocator: Allocator | None
+    #: Divides the cache if a co-location asks for it; by default the first that works here.
+    backend: Backend | None
 
 
 class HostTestbed:
@@ -68,7 +70,7 @@ class HostTestbed:
     settings : HostSettings, optional
         How long and how often to measure.
     **tools
-        What else is used, by name: `calibration`, `lock_path`, `generator` and `allocator` of `HostTools`.
+        What else is used, by name: `calibration`, `lock_path`, `generator` and `backend` of `HostTools`.
 
     Raises
     ------
@@ -109,7 +111,7 @@ class HostTestbed:
         self.probe = ProbeSource(self.cores, self.settings, synthetic, tools.get("calibration"))
         self._bench = Bench(self.cores, self.settings, self.reader, self.probe, tools.get("generator"))
         self._end = weakref.finalize(self, self.probe.close)
-        self._allocator = tools.get("allocator")
+        self._backend = tools.get("backend")
         self.removed = Removed((), ())
 
     def __enter__(self) -> "HostTestbed":
@@ -203,7 +205,7 @@ class HostTestbed:
         if not self._lock.held:
             self._lock.acquire()
             self.removed = remove_orphans()
-            remove_orphaned_groups()
+            undo_killed_campaigns()
 
     def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:
         """Check everything that can be checked before anything runs."""
@@ -225,7 +227,7 @@ class HostTestbed:
                 hint="describe them in the traffic section, or ask testbed 'simulated'",
             )
         if colocation.isolation is not None:
-            self._require_allocator(colocation)
+            self._require_backend(colocation)
         definitions = [self.definition(workload.nf) for workload in colocation.tenants]
         for definition, workload in zip(definitions, colocation.tenants, strict=True):
             definition.configured(workload)
@@ -243,23 +245,21 @@ class HostTestbed:
             )
         return assigned[1:] if colocation.target is None else assigned
 
-    def _require_allocator(self, colocation: Colocation) -> None:
-        if self._allocator is None:
-            try:
-                self._allocator = choose_allocator()
-            except TestbedError as problem:
-                raise TestbedError(
-                    f"{colocation.label}: this host does not isolate tenants: {problem.message}", hint=problem.hint
-                ) from None
+    def _require_backend(self, colocation: Colocation) -> None:
+        try:
+            self._backend = self._backend or first_that_works(BACKENDS)
+        except TestbedError as problem:
+            raise TestbedError(
+                f"{colocation.label}: this host does not isolate tenants: {problem.message}", hint=problem.hint
+            ) from None
 
     def _isolated(
         self, colocation: Colocation, cores: Sequence[tuple[int, ...]]
     ) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which tenants have their cache partitions, undone at its end."""
-        if colocation.isolation is None or self._allocator is None:
+        """Return a context in which tenants have their parts of the cache, given back at its end."""
+        if colocation.isolation is None or self._backend is None:
             return contextlib.nullcontext()
-        pairs = zip(cores, colocation.isolation, strict=True)
-        return self._allocator.apply([Partition(own, part) for own, part in pairs if part != Isolation()])
+        return isolated(cores, colocation.isolation, self._backend)
 
     def _runs_here(self, name: str) -> bool:
         return name not in self._own or self._own[name].host is not None

@@ -10,13 +10,14 @@ from typing import Any
 from slomo.enforce.backends.registry import load_backend
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import Undone, undo
-from slomo.enforce.plan import EnforcementPlan, plan_from_decision
+from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UnknownNameError
 from slomo.files.documents import convert, parse
 from slomo.files.opening import read_text
 from slomo.host.journal import Journal, Receipt, receipts_directory
 from slomo.host.marker import boot_identity
 from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.vocabulary.machine import load_machine
 
 SIMULATED = "simulated"

@@ -25,7 +25,6 @@ from slomo.files.ranges import Count, Name
 from slomo.files.stored import stored
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
-from slomo.models.identity import require_same
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
@@ -37,6 +36,7 @@ from slomo.prediction.tenants import TenantModels, server_of, tenants_of
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.display import Result, html_table
+from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.server_setting import ServerSetting

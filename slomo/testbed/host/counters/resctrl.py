@@ -15,7 +15,7 @@ from slomo.host.cores import available_cores, socket_of
 from slomo.host.marker import new_mark
 from slomo.host.resctrl_tree import ROOT, ResctrlTree
 from slomo.testbed.host.counters.base import CounterSample
-from slomo.testbed.host.partitions import remove_orphaned_groups
+from slomo.testbed.host.isolation import undo_killed_campaigns
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -62,7 +62,7 @@ class ResctrlReader:
         Raises TestbedError, leaving nothing behind, if monitoring is not supported or a group is refused.
         """
         self._features()
-        remove_orphaned_groups(self.tree)
+        undo_killed_campaigns(self.tree)
         mark = new_mark().text
         try:
             for core in cores:
