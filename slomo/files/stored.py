@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.documents import convert
 
 _Reader = Callable[[Any], Any]
@@ -76,6 +76,14 @@ class Stored:
         read = convert(data, shape, cls.__name__)
         values = {name: getattr(read, name) for name in shape.__struct_fields__}
         return cls(**{n: readers[n](v) if n in readers else v for n, v in values.items() if v is not msgspec.UNSET})
+
+    def check_ranges(self) -> None:
+        """Raise InvalidValueError for a field outside the range that its annotation states; for plain fields."""
+        kind: Any = type(self)
+        try:
+            convert(vars(self), _shape(kind)[0], kind.__name__)
+        except ConfigurationError as problem:
+            raise InvalidValueError(problem.message, hint=problem.hint) from None
 
 
 def stored(value: Any) -> Any:

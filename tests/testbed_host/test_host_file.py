@@ -40,7 +40,7 @@ def test_every_field_arrives(tmp_path: Path) -> None:
         ("generator: {name: testpmd, place: '-oProxyCommand=x'}\n", InvalidValueError, "no host for SSH"),
         ("counters: guess\n", SlomoError, "guess"),
         ("cores: [4096]\n", TestbedError, "4096"),
-        ("settings: {window_s: -1}\n", InvalidValueError, "window_s is -1"),
+        ("settings: {window_s: -1}\n", ConfigurationError, "settings.window_s': got -1"),
         ("- 1\n", ConfigurationError, "needed a mapping"),
     ],
 )

@@ -4,11 +4,10 @@ It holds the arguments of `HostTestbed` for command-line use; a rack is describe
 """
 
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
@@ -19,13 +18,6 @@ from slomo.testbed.host.traffic.place import Place
 from slomo.testbed.host.traffic.registry import GENERATORS, make_generator
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
-
-#: Fields of `settings:`: those of `HostSettings`.
-SettingsSection = defstruct(
-    "SettingsSection",
-    [(field.name, bool | float, UNSET) for field in fields(HostSettings)],
-    forbid_unknown_fields=True,
-)
 
 
 class GeneratorSection(Struct):
@@ -54,7 +46,7 @@ class HostFile(Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
-    settings: Annotated[SettingsSection, Meta(description="fields of HostSettings")] | UnsetType = UNSET  # type: ignore[valid-type]
+    settings: Annotated[HostSettings, Meta(description="fields of HostSettings")] = field(default_factory=HostSettings)
     generator: (
         Annotated[
             GeneratorSection,
@@ -100,7 +92,7 @@ def load_host(
         network_functions,
         cores=read.cores,
         counters=read.counters,
-        settings=HostSettings(**data.get("settings", {})),
+        settings=read.settings,
         generator=_generator(dict(data["generator"])) if "generator" in data else None,
     )
 

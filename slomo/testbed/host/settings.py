@@ -4,11 +4,16 @@ Defaults from runs on a two-core machine: single ratios scatter by about 5 %, wi
 own, and a window in which the NF had a third of its core gives ratios anywhere from 0.2 to 2.
 """
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from slomo.errors import InvalidValueError
+from slomo.files.ranges import PositiveCount, Share
 from slomo.files.stored import Stored
+
+_Positive = Annotated[float, Meta(gt=0.0, le=3600.0)]
 
 
 @dataclass(frozen=True)
@@ -49,37 +54,26 @@ class HostSettings(Stored):
         How often it is repeated.
     """
 
-    window_s: float = 0.4
-    settle_s: float = 0.06
-    pairs: int = 4
-    most_pairs: int = 12
-    precision: float = 0.015
-    limit: float = 0.05
-    minimum_cpu_share: float = 0.95
-    attempts: int = 4
+    window_s: _Positive = 0.4
+    settle_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 0.06
+    pairs: PositiveCount = 4
+    most_pairs: Annotated[int, Meta(ge=1, le=1000)] = 12
+    precision: _Positive = 0.015
+    limit: _Positive = 0.05
+    minimum_cpu_share: Share = 0.95
+    attempts: Annotated[int, Meta(ge=0, le=1000)] = 4
     interleaved: bool = True
-    probe_pairs: int = 3
-    probe_window_s: float = 0.2
-    probe_precision: float = 0.02
-    probe_budget_s: float = 8.0
-    probe_fresh_s: float = 60.0
-    drift_limit: float = 0.1
-    drift_attempts: int = 2
+    probe_pairs: Annotated[int, Meta(ge=1, le=1000)] = 3
+    probe_window_s: _Positive = 0.2
+    probe_precision: _Positive = 0.02
+    probe_budget_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 8.0
+    probe_fresh_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 60.0
+    drift_limit: _Positive = 0.1
+    drift_attempts: Annotated[int, Meta(ge=0, le=100)] = 2
 
     def __post_init__(self) -> None:
-        for name in ("window_s", "precision", "limit", "probe_window_s", "probe_precision", "drift_limit"):
-            self._require(name, 0.0 < getattr(self, name) <= 3600.0, "a number above 0")
-        self._require("settle_s", 0.0 <= self.settle_s <= 60.0, "0 to 60 s")
-        self._require("pairs", self.pairs >= 1, "1 or more")
-        self._require("most_pairs", self.pairs <= self.most_pairs <= 1000, f"{self.pairs} (`pairs`) to 1000")
-        self._require("minimum_cpu_share", 0.0 <= self.minimum_cpu_share <= 1.0, "a share of 0 to 1")
-        self._require("attempts", 0 <= self.attempts <= 1000, "0 to 1000")
-        for name in ("probe_budget_s", "probe_fresh_s"):
-            self._require(name, 0.0 <= getattr(self, name) <= 3600.0, "0 to 3600 s")
-        self._require("drift_attempts", 0 <= self.drift_attempts <= 100, "0 to 100")
-        self._require("probe_pairs", 1 <= self.probe_pairs <= 1000, "1 to 1000")
-
-    def _require(self, name: str, condition: bool, needed: str) -> None:
-        value = getattr(self, name)
-        if not condition or not math.isfinite(value):
-            raise InvalidValueError(f"host testbed: {name} is {value!r}, needed {needed}")
+        self.check_ranges()
+        if self.most_pairs < self.pairs:
+            raise InvalidValueError(
+                f"HostSettings: most_pairs is {self.most_pairs}, needed {self.pairs} (`pairs`) or more"
+            )
