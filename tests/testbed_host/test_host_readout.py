@@ -33,9 +33,9 @@ def test_all_meanings_give_the_same_rate(gaps_s: list[float], rate_mpps: float) 
     now_s, packets = 0.0, 0.0
     for gap_s in gaps_s:
         now_s, packets = now_s + gap_s, packets + gap_s * rate_mpps * 1e6
-        counter.add_counter(now_s, packets)
-        interval.add_interval(now_s, gap_s * rate_mpps * 1e6)
-        rate.add_rate(now_s, rate_mpps * 1e6)
+        counter.add("counter", now_s, packets)
+        interval.add("interval", now_s, gap_s * rate_mpps * 1e6)
+        rate.add("rate", now_s, rate_mpps * 1e6)
     for series in (counter, interval, rate):
         assert series.rate_mpps(0.0, now_s) == pytest.approx(rate_mpps)
 
@@ -43,8 +43,8 @@ def test_all_meanings_give_the_same_rate(gaps_s: list[float], rate_mpps: float) 
 def test_the_clock_of_the_nf_is_preferred() -> None:
     """Where an NF states the time of a line, delays on its way do not change the rate."""
     series = FunctionReadings("x")
-    series.add_counter(10.0, 0.0, 1.0)
-    series.add_counter(10.9, 1e6, 1.5)
+    series.add("counter", 10.0, 0.0, 1.0)
+    series.add("counter", 10.9, 1e6, 1.5)
     assert series.rate_mpps(9.0, 12.0) == pytest.approx(2.0)
 
 
@@ -52,7 +52,7 @@ def test_a_restarted_counter_begins_anew() -> None:
     """A counter that falls says nothing about the time before."""
     series = FunctionReadings("x")
     for second, packets in enumerate((5e6, 6e6, 0.0, 1e6)):
-        series.add_counter(float(second), packets)
+        series.add("counter", float(second), packets)
     assert series.rate_mpps(-1.0, 9.0) == pytest.approx(1.0)
 
 
@@ -72,9 +72,9 @@ def test_climbing_is_not_steady() -> None:
         start_s = time.monotonic()
         while not done.wait(0.01):
             now_s = time.monotonic()
-            level.add_counter(now_s, 1e6 * (now_s - start_s))
+            level.add("counter", now_s, 1e6 * (now_s - start_s))
             packets += 1e4 * 2.0 ** (20.0 * (now_s - start_s))
-            climbing.add_counter(now_s, packets)
+            climbing.add("counter", now_s, packets)
 
     thread = threading.Thread(target=feed)
     thread.start()

@@ -7,7 +7,7 @@ cumulative count.
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from slomo.errors import MeasurementError
@@ -36,7 +36,7 @@ class FunctionReadings:
     --------
     >>> series = FunctionReadings("x")
     >>> for second in range(4):
-    ...     series.add_counter(float(second), 2e6 * second)
+    ...     series.add("counter", float(second), 2e6 * second)
     >>> series.rate_mpps(0.5, 3.5)
     2.0
     """
@@ -51,41 +51,31 @@ class FunctionReadings:
     def __len__(self) -> int:
         return len(self._items)
 
-    def add_counter(
+    def add(
         self,
+        meaning: str,
         arrived_s: float,
-        packets: float,
+        amount: float,
         stated_s: float | None = None,
         latency_us: Mapping[str, float] | None = None,
     ) -> None:
-        """Add a count since the start; a smaller one (a restarted counter) starts anew."""
+        """Add a reading.
+
+        `meaning`: ``"counter"`` for packets since the start (a smaller one, of a restarted counter, starts anew),
+        ``"interval"`` for packets since the last reading, ``"rate"`` for packets per second since then.
+        """
         with self._lock:
+            reading = Reading(arrived_s, amount, stated_s, latency_us or {})
             last = self._items[-1] if self._items else None
-            if (last is not None and packets < last.packets) or len(self._items) >= _MOST_READINGS:
+            if meaning == "counter":
+                if last is not None and amount < last.packets:
+                    self._items.clear()
+            else:
+                grown = amount if meaning == "interval" else 0.0 if last is None else amount * _elapsed(last, reading)
+                reading = replace(reading, packets=grown + (0.0 if last is None else last.packets))
+            if len(self._items) >= _MOST_READINGS:
                 self._items.clear()
-            self._items.append(Reading(arrived_s, packets, stated_s, latency_us or {}))
-
-    def add_interval(
-        self,
-        arrived_s: float,
-        packets: float,
-        stated_s: float | None = None,
-        latency_us: Mapping[str, float] | None = None,
-    ) -> None:
-        """Add packets served since the last reading."""
-        self.add_counter(arrived_s, (self._items[-1].packets if self._items else 0.0) + packets, stated_s, latency_us)
-
-    def add_rate(
-        self,
-        arrived_s: float,
-        packets_per_s: float,
-        stated_s: float | None = None,
-        latency_us: Mapping[str, float] | None = None,
-    ) -> None:
-        """Add a rate over the time since the last reading."""
-        last = self._items[-1] if self._items else None
-        elapsed_s = 0.0 if last is None else _elapsed(last, Reading(arrived_s, 0.0, stated_s))
-        self.add_counter(arrived_s, (last.packets if last else 0.0) + packets_per_s * elapsed_s, stated_s, latency_us)
+            self._items.append(reading)
 
     def between(self, start_s: float, end_s: float) -> list[Reading]:
         """Return the readings that arrived in a window."""

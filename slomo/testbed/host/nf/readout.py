@@ -152,10 +152,7 @@ def _add(
     if not math.isfinite(value) or value < 0.0:
         readings.garbage += 1
         return
-    add = {"counter": readings.add_counter, "interval": readings.add_interval, "rate": readings.add_rate}[
-        source.meaning
-    ]
-    add(arrived_s, value * source.scale, stated_s, latency_us)
+    readings.add(source.meaning, arrived_s, value * source.scale, stated_s, latency_us)
 
 
 def _json_taker(source: ThroughputSource, readings: FunctionReadings) -> Callable[[float, str], None]:
