@@ -77,13 +77,17 @@ class Stored:
         values = {name: getattr(read, name) for name in shape.__struct_fields__}
         return cls(**{n: readers[n](v) if n in readers else v for n, v in values.items() if v is not msgspec.UNSET})
 
-    def check_ranges(self) -> None:
-        """Raise InvalidValueError for a field outside the range that its annotation states; for plain fields."""
+    def check_ranges(self, who: str) -> dict[str, Any]:
+        """Return the plain fields as numbers of their types; InvalidValueError for one outside its annotated range.
+
+        `who`: names the value in the error.
+        """
         kind: Any = type(self)
         try:
-            convert(vars(self), _shape(kind)[0], kind.__name__)
+            read = convert(vars(self), _shape(kind)[0], who)
         except ConfigurationError as problem:
             raise InvalidValueError(problem.message, hint=problem.hint) from None
+        return msgspec.structs.asdict(read)
 
 
 def stored(value: Any) -> Any:

@@ -93,7 +93,7 @@ def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> 
         from slomo.testbed.champsim.testbed import champsim_machine
 
         return champsim_machine()
-    return load_machine(machine) if isinstance(machine, str) else machine
+    return load_machine(machine)
 
 
 def _replay(source: ProfileDataset | Iterable[RunRecord] | str | Path | None) -> Testbed:

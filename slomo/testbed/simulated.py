@@ -66,7 +66,7 @@ class SimulatedTestbed:
         scale: int = DEFAULT_SCALE,
         accesses: int = DEFAULT_ACCESSES,
     ) -> None:
-        self.machine = machine if isinstance(machine, Machine) else load_machine(machine)
+        self.machine = load_machine(machine)
         self.scale = scale
         self.accesses = accesses
         self._own = {function.name: function for function in network_functions}

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_type_hints
+
+from msgspec import UNSET, Meta, UnsetType, defstruct
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
 from slomo.files.documents import parse
@@ -20,14 +22,11 @@ from slomo.files.opening import read_text
 from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.display import html_table
-from slomo.vocabulary.machine_file import MachineFile
 from slomo.vocabulary.wire import mpps_of_gbps
 
 SCHEMA_VERSION = 1
 #: Fields that older machine files lack.
 _NEWER_FIELDS = ("llc_insertion", "l2_prefetcher", "threads_per_core", "issue_width")
-#: Ways of a cache.
-MOST_WAYS = 32
 
 
 @dataclass(frozen=True)
@@ -92,69 +91,84 @@ class Machine(Stored, version=SCHEMA_VERSION):
 
     name: str
     description: str
-    source: str
-    sockets: int
-    cores_per_socket: int
-    frequency_ghz: float
-    l2_kib: float
-    l2_ways: int
-    l2_hit_ns: float
-    llc_mib: float
-    llc_ways: int
-    llc_policy: str
-    llc_domains_per_socket: int
-    llc_hit_ns: float
-    ddio_ways: int
-    memory_peak_gb_s: float
-    memory_efficiency: float
-    dram_local_ns: float
-    dram_remote_ns: float
-    link_gb_s: float
-    nic_gbps: float
-    nic_socket: int
-    nic_ports: int | None = None
-    ddio_policy: str = "allocate"
-    iio_gbps: float | None = None
-    llc_insertion: str = "recent"
-    l2_prefetcher: str = "none"
-    threads_per_core: int = 1
-    issue_width: int = 4
+    source: Annotated[str, Meta(min_length=3, description="where the numbers come from")]
+    sockets: Annotated[int, Meta(ge=1, le=8, description="1 to 8 sockets")]
+    cores_per_socket: Annotated[int, Meta(ge=1, le=1024, description="1 to 1024 cores")]
+    frequency_ghz: Annotated[float, Meta(gt=0.0, le=10.0, description="clock in GHz")]
+    l2_kib: Annotated[float, Meta(ge=8.0, le=65536.0, description="L2 per core in KiB, 8 to 65536")]
+    l2_ways: Annotated[int, Meta(ge=1, le=32, description="1 to 32 ways, the most that are simulated")]
+    l2_hit_ns: Annotated[float, Meta(gt=0.0, le=1000.0, description="latency in ns")]
+    llc_mib: Annotated[float, Meta(ge=0.25, le=4096.0, description="one last-level cache in MiB")]
+    llc_ways: Annotated[int, Meta(ge=2, le=32, description="2 to 32 ways, the most that are simulated")]
+    llc_policy: Annotated[
+        Literal["inclusive", "victim"], Meta(description="'inclusive' of L2 or 'victim' (filled by L2's evictions)")
+    ]
+    llc_domains_per_socket: Annotated[int, Meta(ge=1, le=64, description="1 to 64 last-level caches per socket")]
+    llc_hit_ns: Annotated[float, Meta(gt=0.0, le=1000.0, description="latency in ns")]
+    ddio_ways: Annotated[int, Meta(ge=0, le=59, description="0 to 59 ways, fewer than llc_ways")]
+    memory_peak_gb_s: Annotated[float, Meta(gt=0.0, le=10000.0, description="GB/s per socket")]
+    memory_efficiency: Annotated[
+        float, Meta(gt=0.0, le=1.0, description="share of the peak that mixed traffic reaches, above 0 and at most 1")
+    ]
+    dram_local_ns: Annotated[float, Meta(gt=0.0, le=10000.0, description="latency in ns")]
+    dram_remote_ns: Annotated[float, Meta(gt=0.0, le=10000.0, description="latency in ns")]
+    link_gb_s: Annotated[float, Meta(gt=0.0, le=10000.0, description="GB/s per direction")]
+    nic_gbps: Annotated[float, Meta(gt=0.0, le=10000.0, description="line rate of a port in Gbit/s")]
+    nic_socket: Annotated[int, Meta(ge=0, le=7, description="socket of the NICs")]
+    nic_ports: (
+        Annotated[
+            int, Meta(ge=1, le=64, description="1 to 64 ports that network functions share; together at most iio_gbps")
+        ]
+        | None
+    ) = None
+    ddio_policy: Annotated[
+        Literal["allocate", "migrate"],
+        Meta(
+            description="'allocate': lines stay in the DDIO ways; 'migrate': cores' reads move them to two other ways"
+        ),
+    ] = "allocate"
+    iio_gbps: (
+        Annotated[
+            float,
+            Meta(
+                gt=0.0,
+                le=100000.0,
+                description="what a socket's I/O controller and PCIe slots move in each direction, in Gbit/s",
+            ),
+        ]
+        | None
+    ) = None
+    llc_insertion: Annotated[
+        Literal["recent", "adaptive"],
+        Meta(description="'recent': a new line is its set's most recently used; 'adaptive': the least where better"),
+    ] = "recent"
+    l2_prefetcher: Annotated[
+        Literal["none", "stream"],
+        Meta(description="'none', or 'stream': each L2 brings the lines that follow a stream"),
+    ] = "none"
+    threads_per_core: Annotated[
+        int,
+        Meta(ge=1, le=2, description="1, or 2 hyper-threads that share a core, each counted in cores_per_socket"),
+    ] = 1
+    issue_width: Annotated[
+        int,
+        Meta(
+            ge=1, le=16, description="1 to 16 instructions that a core issues per cycle, which its hyper-threads share"
+        ),
+    ] = 4
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.type in (float, "float"):
-                object.__setattr__(self, field.name, float(getattr(self, field.name)))
-        for name in ("l2_ways", "llc_ways"):
-            self._require(
-                1 <= getattr(self, name) <= MOST_WAYS, name, f"1 to {MOST_WAYS} ways, the most that are simulated"
-            )
+        for name, value in self.check_ranges(f"machine '{self.name}'").items():
+            object.__setattr__(self, name, value)
         self._require(self.ddio_ways < self.llc_ways, "ddio_ways", f"fewer than the LLC's {self.llc_ways} ways")
         self._require(self.nic_socket < self.sockets, "nic_socket", f"0 to {self.sockets - 1}")
         divides = self.cores_per_socket % self.llc_domains_per_socket == 0
         self._require(divides, "llc_domains_per_socket", f"a divisor of {self.cores_per_socket} cores")
-        self._require(self.llc_policy in ("inclusive", "victim"), "llc_policy", "'inclusive' or 'victim'")
-        self._require(self.ddio_policy in ("allocate", "migrate"), "ddio_policy", "'allocate' or 'migrate'")
-        self._require(self.llc_insertion in ("recent", "adaptive"), "llc_insertion", "'recent' or 'adaptive'")
-        self._require(self.l2_prefetcher in ("none", "stream"), "l2_prefetcher", "'none' or 'stream'")
-        self._require(self.threads_per_core in (1, 2), "threads_per_core", "1 or 2")
-        self._require(1 <= self.issue_width <= 16, "issue_width", "1 to 16 instructions per cycle")
         whole = self.cores_per_socket // self.llc_domains_per_socket % self.threads_per_core == 0
         self._require(whole, "cores_per_socket", "an even number in each LLC domain: threads_per_core is 2")
         inside = self.ddio_policy == "allocate" or (self.llc_policy == "victim" and self.llc_ways >= self.ddio_ways + 2)
         self._require(inside, "ddio_policy", "'allocate', or a 'victim' LLC with two ways beside the DDIO ways")
-        for name in (
-            "frequency_ghz",
-            "memory_peak_gb_s",
-            "memory_efficiency",
-            "dram_local_ns",
-            "link_gb_s",
-            "nic_gbps",
-        ):
-            value = getattr(self, name)
-            self._require(math.isfinite(value) and value > 0.0, name, "a number above 0")
-        self._require(self.nic_ports is None or self.nic_ports >= 1, "nic_ports", "at least 1")
         if self.iio_gbps is not None:
-            object.__setattr__(self, "iio_gbps", float(self.iio_gbps))
             self._require(self.iio_gbps >= self.nic_gbps, "iio_gbps", f"at least one port of {self.nic_gbps:g} Gbit/s")
             most = int(self.iio_gbps / self.nic_gbps)
             if self.nic_ports is not None and self.nic_ports > most:
@@ -281,6 +295,21 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return cls(**{name: data[name] for name in field_names & set(data)})
 
 
+_TYPES = get_type_hints(Machine, include_extras=True)
+_NEEDED = [each.name for each in fields(Machine) if each.default is MISSING and each.name != "name"]
+#: A machine's YAML file; without a name it is named after the file.
+MachineFile = defstruct(
+    "MachineFile",
+    [
+        *((name, _TYPES[name]) for name in _NEEDED),
+        ("name", str | UnsetType, UNSET),
+        *((each.name, _TYPES[each.name], each.default) for each in fields(Machine) if each.default is not MISSING),
+    ],
+    namespace={"__doc__": "The file of a machine; without a name it is named after the file."},
+    forbid_unknown_fields=True,
+)
+
+
 @functools.cache
 def machine_names() -> tuple[str, ...]:
     """Return the names of the shipped machines, sorted.
@@ -294,8 +323,8 @@ def machine_names() -> tuple[str, ...]:
     return tuple(sorted(file.name[:-5] for file in files.iterdir() if file.name.endswith(".yaml")))
 
 
-def load_machine(name_or_path: str) -> Machine:
-    """Load a shipped machine by name, or the user's own from a YAML file.
+def load_machine(name_or_path: "str | Machine") -> Machine:
+    """Load a shipped machine by name, or the user's own from a YAML file; a machine is returned as it is.
 
     Raises
     ------
@@ -309,6 +338,8 @@ def load_machine(name_or_path: str) -> Machine:
     >>> load_machine("silver-4110").llc_ways
     11
     """
+    if isinstance(name_or_path, Machine):
+        return name_or_path
     name = str(name_or_path)
     if name in machine_names():
         return _shipped(name)

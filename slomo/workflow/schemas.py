@@ -13,7 +13,7 @@ from slomo.errors import UnknownNameError
 
 #: document -> its description, and module and name of its type
 DOCUMENTS: dict[str, tuple[str, str, str]] = {
-    "machine": ("a machine", "slomo.vocabulary.machine_file", "MachineFile"),
+    "machine": ("a machine", "slomo.vocabulary.machine", "MachineFile"),
     "network-function": ("a network function", "slomo.vocabulary.network_function_file", "NetworkFunctionFile"),
     "host-network-function": (
         "its section `host:`, for real machines",

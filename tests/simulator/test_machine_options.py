@@ -99,11 +99,11 @@ def test_hyper_threads_have_the_lines_of_one_core_in_flight():
 
 def test_machines_that_are_none_are_refused_by_field():
     """Errors name field, value and range; in a file the line, too."""
-    with pytest.raises(InvalidValueError, match=r"l2_prefetcher is 'next', needed 'none' or 'stream'"):
+    with pytest.raises(InvalidValueError, match=r"'l2_prefetcher': got 'next', needed one of 'none', 'stream'"):
         replace(PLAIN, l2_prefetcher="next")
-    with pytest.raises(InvalidValueError, match=r"threads_per_core is 4, needed 1 or 2"):
+    with pytest.raises(InvalidValueError, match=r"'threads_per_core': got 4, needed a whole number <= 2"):
         replace(PLAIN, threads_per_core=4)
-    with pytest.raises(InvalidValueError, match=r"issue_width is 0, needed 1 to 16"):
+    with pytest.raises(InvalidValueError, match=r"'issue_width': got 0, needed a whole number >= 1"):
         replace(PLAIN, issue_width=0)
     with pytest.raises(InvalidValueError, match=r"cores_per_socket is 7, needed an even number in each LLC domain"):
         replace(THREADED, cores_per_socket=7)

@@ -29,7 +29,7 @@ def accelerator_plan(
     >>> len(accelerator_plan([Workload("flow-monitor-regex")], "e5-2620v4"))
     9
     """
-    host = machine if isinstance(machine, Machine) else load_machine(machine)
+    host = load_machine(machine)
     if host.cores_per_socket < 1 + max(INSTANCES):
         raise InvalidValueError(
             f"machine '{host.name}' has {host.cores_per_socket} cores on a socket, needed {1 + max(INSTANCES)}"

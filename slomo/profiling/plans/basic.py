@@ -36,7 +36,7 @@ def solo_plan(
     >>> len(solo_plan(["lpm", "stats"], "e5-2620v4"))
     2
     """
-    name = _machine(machine).name
+    name = load_machine(machine).name
     colocations = tuple(Colocation(name, workload) for workload in _workloads(targets))
     return ExperimentPlan("solo", colocations, replicates=replicates, seed=seed)
 
@@ -75,7 +75,7 @@ def pressure_plan(
     >>> len(pressure_plan("lpm", "e5-2620v4")), len(pressure_plan("lpm", "silver-4110", "sobol", runs=64))
     (589, 65)
     """
-    chosen = _machine(machine)
+    chosen = load_machine(machine)
     most = min(MOST_INSTANCES, chosen.cores_per_socket - 1)
     points = (
         sources(chosen, DEFAULT_POINTS if runs is None else runs, seed, most)
@@ -164,7 +164,7 @@ def drawn_mixes(
     >>> len(drawn_mixes(["lpm", "stats"], "e5-2620v4", 4)), len(drawn_mixes(["lpm"], "e5-2620v4", 1_000)) < 10
     (4, True)
     """
-    chosen = _machine(machine)
+    chosen = load_machine(machine)
     fitting = tuple(size for size in sizes if size < chosen.cores_per_socket)
     if count < 1 or not fitting or min(fitting) < 1 or stream not in STREAMS:
         raise InvalidValueError(
@@ -198,7 +198,7 @@ def named_mixes_plan(
     >>> [mix.label for mix in named_mixes_plan(["lpm + 2 x stats"], "e5-2620v4").colocations]
     ['lpm@64B,100000f + 2 x stats@64B,100000f on e5-2620v4']
     """
-    chosen = _machine(machine)
+    chosen = load_machine(machine)
     colocations: dict[str, Colocation] = {}
     for text in mixes:
         tenants = named_competitors(text, {})
@@ -262,10 +262,6 @@ def random_mix(
     chosen = generator.choice(len(kinds), size, replace=size > len(kinds))
     others = sorted((kinds[int(index)] for index in chosen), key=lambda workload: workload.key)
     return Colocation(machine, target, tuple(others))
-
-
-def _machine(machine: str | Machine) -> Machine:
-    return machine if isinstance(machine, Machine) else load_machine(machine)
 
 
 def _workloads(items: Sequence[Workload | str]) -> tuple[Workload, ...]:

@@ -76,7 +76,7 @@ def part_load_plan(
     (10, True)
     """
     name, solo = _solo_mpps(dataset)
-    chosen = machine if isinstance(machine, Machine) else load_machine(machine or name)
+    chosen = load_machine(machine or name)
     draw = np.random.default_rng([seed, 0x70617274])
     points = sources(chosen, runs, int(draw.integers(2**31)), min(MOST_INSTANCES, chosen.cores_per_socket - 1))
     colocations = [
@@ -134,7 +134,7 @@ def reduced_mixes_plan(
     [True, True, True, True, True, True]
     """
     name, solo = _solo_mpps(dataset)
-    chosen = machine if isinstance(machine, Machine) else load_machine(machine or name)
+    chosen = load_machine(machine or name)
     fitting = [size for size in sizes if 1 <= size < chosen.cores_per_socket]
     if count < 1 or not fitting:
         raise InvalidValueError(

@@ -72,7 +72,7 @@ class HostSettings(Stored):
     drift_attempts: Annotated[int, Meta(ge=0, le=100)] = 2
 
     def __post_init__(self) -> None:
-        self.check_ranges()
+        self.check_ranges("host testbed")
         if self.most_pairs < self.pairs:
             raise InvalidValueError(
                 f"HostSettings: most_pairs is {self.most_pairs}, needed {self.pairs} (`pairs`) or more"
