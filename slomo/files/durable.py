@@ -60,7 +60,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
             os.fsync(file.fileno())
             os.replace(draft, place)  # while it is held: no other writer sweeps it
             draft = ""
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
         _sweep(place.parent)
     except OSError as error:
         raise StoreError(
@@ -156,7 +156,8 @@ def turn_taking(folder: str | Path) -> Iterator[None]:
         turn.release()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write what a folder names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

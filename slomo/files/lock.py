@@ -5,8 +5,11 @@ The kernel releases a `flock` when its process ends; the file is removed when th
 
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from slomo.errors import StoreError
 
 
 class LockHeldError(Exception):
@@ -81,6 +84,31 @@ class LockFile:
             with suppress(OSError):  # what was done under the lock is done
                 os.close(self._descriptor)
             self._descriptor = None
+
+
+@contextmanager
+def held_alone(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock file meanwhile; StoreError at once if another process or thread holds it, or it cannot be made.
+
+    `what`: what it guards, for errors.
+    """
+    lock = LockFile(path)
+    try:
+        lock.acquire()
+    except LockHeldError as other:
+        raise StoreError(
+            f"{what} is in use by another process ({other.holder or 'unknown'})",
+            hint="wait for it to end, or name another file",
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{what} cannot be locked: {error.strerror} ('{path}')",
+            hint="name a file in a folder that exists and that you may write to",
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _is_file(descriptor: int, path: Path) -> bool:

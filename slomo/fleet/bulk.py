@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
+from slomo.errors import ConfigurationError, SlomoError, UsageError
 from slomo.extras import need
 from slomo.files.durable import write_durably
-from slomo.files.lock import LockFile, LockHeldError
+from slomo.files.lock import held_alone
 from slomo.files.opening import open_regular, read_bytes, read_text
 from slomo.fleet.batches import COMPETITORS, PREDICTED, TARGET, BulkQuestion, predicted, with_predictions
 from slomo.fleet.spread import spread
@@ -90,7 +90,9 @@ def predict_file(
         groups, mixes = file.num_row_groups, file.metadata.num_rows
         _check_columns(file, Path(source))
     parts = Path(f"{target}.parts")
-    with _held(parts):
+    with suppress(OSError):  # then it cannot be locked, which is told
+        parts.parent.mkdir(parents=True, exist_ok=True)
+    with held_alone(parts.with_name(parts.name + ".lock"), f"'{target}'"):
         job = _begun(parts, source, question)
         resumed = sum(_part(parts, group).is_file() for group in range(groups))
         done = spread(
@@ -206,27 +208,6 @@ def _check_columns(file: "pq.ParquetFile", source: Path) -> None:
         raise ConfigurationError(
             f"{source}: has a column '{min(taken)}', which predictions are written to", hint="give it another name"
         )
-
-
-@contextmanager
-def _held(parts: Path) -> Iterator[None]:
-    """Exclude a second call with the same result file; StoreError if there is one."""
-    lock = LockFile(parts.with_name(parts.name + ".lock"))
-    try:
-        lock.path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except LockHeldError as other:
-        raise StoreError(
-            f"{parts.with_suffix('')}: is being written by process {other.holder or 'unknown'}", hint="wait for it"
-        ) from None
-    except OSError as error:
-        raise StoreError(
-            f"{parts}: cannot be written: {error.strerror}", hint="choose a folder you may write to"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:

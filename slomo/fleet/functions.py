@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import ConfigurationError, StoreError, TestbedError
-from slomo.files.durable import write_durably
+from slomo.files.durable import sync_folder, write_durably
 from slomo.files.opening import read_bytes
 from slomo.vocabulary.workload import canonical_json
 
@@ -85,11 +85,7 @@ def publish_functions(functions: FunctionFolder, under: Path) -> Path:
             write_durably(draft / name, data, 0o755 if runs else 0o644)
         checked_functions(under, digest, draft.name)
         os.rename(draft, under / digest)
-        handle = os.open(under, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(under)
     except OSError as error:
         raise StoreError(f"{under / digest}: cannot be published: {error.strerror}", hint="free some space") from None
     finally:

@@ -14,6 +14,7 @@ import pytest
 import slomo.fleet.bulk as bulk
 from slomo.cli.main import main
 from slomo.errors import StoreError, TestbedError
+from slomo.files.lock import held_alone
 from slomo.fleet.batches import PREDICTED, BulkQuestion, predict_batches
 from slomo.fleet.bulk import predict_file
 from slomo.fleet.spread import spread
@@ -125,10 +126,10 @@ def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_f
 
 def test_nobody_else_writes_the_same_result(capsys, toy_models, mixes_file, tmp_path):
     """The second call is refused with exit code 3, and says who is at it."""
-    with bulk._held(tmp_path / "out.parquet.parts"):
+    with held_alone(tmp_path / "out.parquet.parts.lock", "it"):
         code, said = refused(capsys, toy_models, mixes_file, "--to", str(tmp_path / "out.parquet"), "--jobs", "1")
     assert code == 3
-    assert f"process {os.getpid()}" in said
+    assert f"in use by another process ({os.getpid()})" in said
 
 
 def test_a_dead_worker_costs_its_task(tmp_path):

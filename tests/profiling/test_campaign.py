@@ -290,7 +290,7 @@ def test_two_campaigns_on_one_store_are_refused(tmp_path):
     try:
         while not store.exists():
             time.sleep(0.005)
-        with pytest.raises(StoreError, match=rf"is in use by another campaign \(process {os.getpid()}\)"):
+        with pytest.raises(StoreError, match=rf"is in use by another process \({os.getpid()}\)"):
             run_campaign(toy_plan(competitors=4), ToyTestbed(), store)
     finally:
         slow.join()

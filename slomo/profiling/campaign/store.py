@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, IncompatibleMeasurementsError, SlomoError, StoreError
-from slomo.profiling.campaign.lock import exclusive_lock
+from slomo.files.lock import held_alone
 from slomo.profiling.plans.plan import ExperimentPlan, PlannedRun
 from slomo.records.provenance import difference
 from slomo.records.run import RunRecord
@@ -204,7 +204,8 @@ class CampaignStore:
             connection = self._connected(":memory:")
         else:
             self._make_directory(self.path.parent)
-            self._resources.enter_context(exclusive_lock(self.path.with_name(self.path.name + ".lock")))
+            lock = self.path.with_name(self.path.name + ".lock")
+            self._resources.enter_context(held_alone(lock, f"campaign store '{self.path}'"))
             connection = self._connected(str(self.path))
         with self._mapped():
             if self._alone:
