@@ -15,6 +15,8 @@ KEPT_KEYS = 100_000
 #: Number of rows that are kept of tables that only grow, newest first; how often older ones are deleted [rows].
 KEPT = {"decisions": 200_000, "receipts": 50_000, "audit": 200_000, "observations": 200_000}
 PRUNE_EVERY = 100
+_RECEIPT = ("number", "at", "verb", "caller", "before", "after", "undone_by")
+_DOCUMENTS = frozenset({"document", "decision", "before", "after", "result"})
 
 
 def now() -> str:
@@ -99,22 +101,15 @@ def add_decision(
     connection: sqlite3.Connection, verb: str, request: str, document: Mapping[str, Any], fingerprint: str
 ) -> None:
     """Write what was decided."""
-    cursor = connection.execute(
-        "INSERT INTO decisions (at, request, verb, fingerprint, document) VALUES (?, ?, ?, ?, ?)",
-        (now(), request, verb, fingerprint, json.dumps(document)),
-    )
-    _prune(connection, "decisions", cursor.lastrowid)
+    row = {"at": now(), "request": request, "verb": verb, "fingerprint": fingerprint, "document": json.dumps(document)}
+    _add(connection, "decisions", row)
 
 
 def decisions(connection: sqlite3.Connection, limit: int, request: str | None = None) -> list[Entry]:
     """Return the latest decisions, newest first."""
+    names = ("number", "at", "request", "verb", "fingerprint", "document AS decision")
     where, values = ("WHERE request = ?", [request]) if request is not None else ("", [])
-    rows = connection.execute(
-        f"SELECT number, at, request, verb, fingerprint, document FROM decisions {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 - no text of a caller
-        [*values, limit],
-    )
-    names = ("number", "at", "request", "verb", "fingerprint")
-    return [{**dict(zip(names, row, strict=False)), "decision": json.loads(row[5])} for row in rows]
+    return _listed(connection, "decisions", names, f"{where} ORDER BY number DESC LIMIT ?", [*values, limit])
 
 
 def add_receipt(
@@ -125,29 +120,18 @@ def add_receipt(
     after: Mapping[str, Entry | None],
 ) -> int:
     """Store the effects of a change for undoing; return the receipt's number."""
-    cursor = connection.execute(
-        "INSERT INTO receipts (at, verb, caller, before, after) VALUES (?, ?, ?, ?, ?)",
-        (now(), verb, caller, json.dumps(before), json.dumps(after)),
-    )
-    assert cursor.lastrowid is not None
-    _prune(connection, "receipts", cursor.lastrowid)
-    return cursor.lastrowid
+    row = {"at": now(), "verb": verb, "caller": caller, "before": json.dumps(before), "after": json.dumps(after)}
+    return _add(connection, "receipts", row)
 
 
 def receipts(connection: sqlite3.Connection, limit: int) -> list[Entry]:
     """Return the latest receipts, newest first."""
-    rows = connection.execute(
-        "SELECT number, at, verb, caller, before, after, undone_by FROM receipts ORDER BY number DESC LIMIT ?", (limit,)
-    )
-    return [_receipt(row) for row in rows]
+    return _listed(connection, "receipts", _RECEIPT, "ORDER BY number DESC LIMIT ?", (limit,))
 
 
 def receipt(connection: sqlite3.Connection, number: int) -> Entry | None:
     """Return one receipt."""
-    row = connection.execute(
-        "SELECT number, at, verb, caller, before, after, undone_by FROM receipts WHERE number = ?", (number,)
-    ).fetchone()
-    return None if row is None else _receipt(row)
+    return next(iter(_listed(connection, "receipts", _RECEIPT, "WHERE number = ?", (number,))), None)
 
 
 def open_receipts(connection: sqlite3.Connection) -> int:
@@ -158,11 +142,6 @@ def open_receipts(connection: sqlite3.Connection) -> int:
 def mark_undone(connection: sqlite3.Connection, number: int, by: int) -> None:
     """Note which receipt undid another."""
     connection.execute("UPDATE receipts SET undone_by = ? WHERE number = ?", (by, number))
-
-
-def _receipt(row: Sequence[Any]) -> Entry:
-    names = ("number", "at", "verb", "caller", "before", "after", "undone_by")
-    return {**dict(zip(names, row, strict=True)), "before": json.loads(row[4]), "after": json.loads(row[5])}
 
 
 def add_job(connection: sqlite3.Connection, job: Mapping[str, Any], errand: Any) -> None:
@@ -205,11 +184,8 @@ def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
 def jobs(connection: sqlite3.Connection, limit: int = 100, identifier: str | None = None) -> list[Entry]:
     """Return jobs, newest first, or only the one with an identifier."""
     names = ("id", "at", "kind", "state", "done", "message", "result")
-    rows = connection.execute(
-        f"SELECT {', '.join(names)} FROM jobs WHERE ?2 IS NULL OR id = ?2 ORDER BY number DESC LIMIT ?1",  # noqa: S608
-        (limit, identifier),
-    )
-    return [{**dict(zip(names, row, strict=True)), "result": row[6] and json.loads(row[6])} for row in rows]
+    which = "WHERE ?1 IS NULL OR id = ?1 ORDER BY number DESC LIMIT ?2"
+    return _listed(connection, "jobs", names, which, (identifier, limit))
 
 
 def add_observation(
@@ -221,24 +197,16 @@ def add_observation(
     fingerprint: str,
 ) -> None:
     """Store one outcome, with the fingerprint of its models."""
-    values = now(), machine, target, json.dumps(document), predicted_mpps, document["throughput_mpps"], fingerprint
-    cursor = connection.execute(
-        "INSERT INTO observations (at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        values,
-    )
-    _prune(connection, "observations", cursor.lastrowid)
+    row: Entry = {"at": now(), "machine": machine, "target": target, "document": json.dumps(document)}
+    row |= {"predicted_mpps": predicted_mpps, "throughput_mpps": document["throughput_mpps"]}
+    row["fingerprint"] = fingerprint
+    _add(connection, "observations", row)
 
 
 def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
     """Return the latest `limit` outcomes, oldest first."""
-    rows = connection.execute(
-        "SELECT number, at, machine, target, document, predicted_mpps, throughput_mpps, fingerprint FROM observations"
-        " ORDER BY number DESC LIMIT ?",
-        (limit,),
-    ).fetchall()
     names = ("number", "at", "machine", "target", "document", "predicted_mpps", "throughput_mpps", "fingerprint")
-    return [{**dict(zip(names, row, strict=True)), "document": json.loads(row[4])} for row in reversed(rows)]
+    return _listed(connection, "observations", names, "ORDER BY number DESC LIMIT ?", (limit,))[::-1]
 
 
 def remembered(connection: sqlite3.Connection, key: str) -> tuple[str, int, Entry, bytes] | None:
@@ -258,17 +226,31 @@ def remember(connection: sqlite3.Connection, key: str, digest: str, status: int,
 
 def add_audit(connection: sqlite3.Connection, caller: str, verb: str, request_id: str, status: int) -> None:
     """Write who did what."""
-    cursor = connection.execute(
-        "INSERT INTO audit (at, caller, verb, request_id, status) VALUES (?, ?, ?, ?, ?)",
-        (now(), caller, verb, request_id, status),
-    )
-    _prune(connection, "audit", cursor.lastrowid)
+    row = {"at": now(), "caller": caller, "verb": verb, "request_id": request_id, "status": status}
+    _add(connection, "audit", row)
 
 
-def _prune(connection: sqlite3.Connection, table: str, last: int | None) -> None:
-    """Delete the oldest rows now and then."""
-    if last is not None and last % PRUNE_EVERY == 0:
-        connection.execute(f"DELETE FROM {table} WHERE number <= ?", (last - KEPT[table],))  # noqa: S608 - of KEPT
+def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
+    """Add a row to a table that only grows and return its number; now and then the oldest rows are deleted."""
+    places = ", ".join("?" * len(row))
+    statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})"  # noqa: S608 - no text of a caller
+    number = connection.execute(statement, tuple(row.values())).lastrowid or 0
+    if number % PRUNE_EVERY == 0:
+        connection.execute(f"DELETE FROM {table} WHERE number <= ?", (number - KEPT[table],))  # noqa: S608
+    return number
+
+
+def _listed(
+    connection: sqlite3.Connection, table: str, names: Sequence[str], which: str, values: Sequence[object]
+) -> list[Entry]:
+    """Return rows by column name; columns of `_DOCUMENTS` hold JSON."""
+    found = connection.execute(f"SELECT {', '.join(names)} FROM {table} {which}", values)  # noqa: S608
+    keys = [column[0] for column in found.description]
+    return [
+        {key: json.loads(value) if key in _DOCUMENTS and value is not None else value
+         for key, value in zip(keys, row, strict=True)}
+        for row in found
+    ]  # fmt: skip
 
 
 def plan(connection: sqlite3.Connection, node: str) -> str | None:
