@@ -21,9 +21,8 @@ from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.probe import procedure
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.choice import CandidateTrial, choose
-from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
-from slomo.testbed.host.probe.reporters import bubbles, candidates, never_hits
+from slomo.testbed.host.probe.reporters import bubbles, candidates, extra_time, never_hits
 from slomo.testbed.host.probe.sentinel import DriftWatch, Look, sentinel_programs
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.traffic.pcap import cached_pcap, count_frames, write_pcap

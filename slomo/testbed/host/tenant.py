@@ -15,7 +15,7 @@ from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import Surroundings, command_words, placeholders, port_number, values_for
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.nf.readings import FunctionReadings
-from slomo.testbed.host.nf.readout import GeneratorSource, Readout
+from slomo.testbed.host.nf.readout import Readout
 from slomo.testbed.host.nf.ready import ReadyWatch, port_answers
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.workload import Workload
@@ -74,7 +74,7 @@ class HostTenant:
         )
         self._readout: Readout | None = None
         try:
-            self._readout = Readout(definition, self.process, table, GeneratorSource.of(generator, workload.traffic))
+            self._readout = Readout(definition, self.process, table, generator, workload.traffic)
             self._watch = ReadyWatch(definition, self.process, self._readout.readings, table)
             self.process.listen()
         except BaseException:

@@ -17,7 +17,7 @@ from slomo.enforce.change import Backend
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.host.cores import assign_cores, checked_cores
 from slomo.host.locks import MachineLock, default_lock_path
-from slomo.host.orphans import Removed, remove_orphans
+from slomo.host.orphans import remove_orphans
 from slomo.records.provenance import describe_environment, describe_run
 from slomo.records.run import Phase, RunRecord
 from slomo.testbed.host.counters.base import CounterReader
@@ -112,7 +112,6 @@ class HostTestbed:
         self._bench = Bench(self.cores, self.settings, self.reader, self.probe, tools.get("generator"))
         self._end = weakref.finalize(self, self.probe.close)
         self._backend = tools.get("backend")
-        self.removed = Removed((), ())
 
     def __enter__(self) -> "HostTestbed":
         return self
@@ -204,7 +203,7 @@ class HostTestbed:
     def _open(self) -> None:
         if not self._lock.held:
             self._lock.acquire()
-            self.removed = remove_orphans()
+            remove_orphans()
             undo_killed_campaigns()
 
     def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:

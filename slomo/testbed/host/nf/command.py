@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from slomo.errors import ConfigurationError, TestbedError
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.nf.definition import HostDefinition
+from slomo.testbed.host.traffic.base import frame_without_checksum_b
 from slomo.vocabulary.workload import Workload
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_CHECKSUM_B = 4  # a frame's length includes its checksum, the packet that a program gets does not
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def values_for(definition: HostDefinition, workload: Workload, where: Surroundin
         "pcap": where.pcap,
         "port": str(where.port),
         "packet_size_b": str(traffic.packet_size_b),
-        "frame_b": str(traffic.packet_size_b - _CHECKSUM_B),
+        "frame_b": str(frame_without_checksum_b(traffic)),
         "flow_count": str(traffic.flow_count),
         "offered_mpps": f"{traffic.offered_mpps or 0.0:g}",
     }

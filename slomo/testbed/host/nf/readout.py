@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,33 +26,6 @@ from slomo.vocabulary.workload import Traffic
 _FILE_POLL_S = 0.05
 
 
-@dataclass(frozen=True)
-class GeneratorSource:
-    """A traffic generator and its traffic."""
-
-    #: The generator, which counts returned packets.
-    generator: TrafficGenerator
-    #: Of the workload.
-    traffic: Traffic
-
-    @classmethod
-    def of(cls, generator: TrafficGenerator | None, traffic: Traffic) -> "GeneratorSource | None":
-        """Return a source, or None without a generator."""
-        return None if generator is None else cls(generator, traffic)
-
-    def start(self) -> None:
-        """Begin to send."""
-        self.generator.start(self.traffic)
-
-    def received(self) -> float:
-        """Return the number of returned packets so far."""
-        return float(self.generator.statistics().received_packets)
-
-    def stop(self) -> None:
-        """End sending."""
-        self.generator.stop()
-
-
 class Readout:
     """Reads one process's throughput until closed; ConfigurationError for an unsupported source."""
 
@@ -62,9 +34,10 @@ class Readout:
         definition: HostDefinition,
         process: ManagedProcess,
         table: Mapping[str, str],
-        generator: "GeneratorSource | None" = None,
+        generator: TrafficGenerator | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
-        self._generator: GeneratorSource | None = None
+        self._generator: TrafficGenerator | None = None
         self.readings = FunctionReadings(definition.nf)
         self._source = definition.throughput
         self._process = process
@@ -72,11 +45,12 @@ class Readout:
         self._thread: threading.Thread | None = None
         source = self._source
         if definition.generator:
-            self._generator = _required(generator, definition.nf)
-            self._generator.start()
-        if self._generator is not None and source.source == "generator":
-            self._poll(self._generator.received)
-        elif source.source in ("json-lines", "regex"):
+            self._generator = sending = _required(generator, definition.nf)
+            sending.start(traffic or Traffic())
+            if source.source == "generator":
+                self._poll(lambda: float(sending.statistics().received_packets))
+                return
+        if source.source in ("json-lines", "regex"):
             take = (
                 _json_taker(source, self.readings)
                 if source.source == "json-lines"
@@ -132,7 +106,7 @@ class Readout:
         self._run(loop)
 
 
-def _required(generator: GeneratorSource | None, nf: str) -> GeneratorSource:
+def _required(generator: TrafficGenerator | None, nf: str) -> TrafficGenerator:
     if generator is None:
         raise ConfigurationError(
             f"network function '{nf}': its packets come from a generator, and none is attached",

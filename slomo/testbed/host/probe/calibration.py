@@ -12,9 +12,8 @@ from slomo.files.durable import write_durably
 from slomo.files.ranges import PositiveRate, Rate
 from slomo.files.stored import Stored
 from slomo.host.places import cache_directory
-from slomo.testbed.host.probe.felt import extra_time
 from slomo.testbed.host.probe.reading import ProbedPressure
-from slomo.testbed.host.probe.reporters import Reporter
+from slomo.testbed.host.probe.reporters import Reporter, extra_time
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import canonical_json

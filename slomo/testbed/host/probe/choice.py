@@ -58,15 +58,7 @@ def choose(trials: Sequence[CandidateTrial]) -> tuple[CandidateTrial, ...]:
         feeling = [trial for trial in trials if trial.reporter.metric == metric and trial.feels]
         strong = [trial for trial in feeling if trial.own >= ENOUGH]
         if strong:
-            chosen.append(max(strong, key=_selectivity))
+            chosen.append(max(strong, key=lambda trial: trial.own / (max(trial.others, 0.0) + _FLOOR)))
         elif feeling:
-            chosen.append(max(feeling, key=_strength))
+            chosen.append(max(feeling, key=lambda trial: trial.own))
     return tuple(chosen)
-
-
-def _selectivity(trial: CandidateTrial) -> float:
-    return trial.own / (max(trial.others, 0.0) + _FLOOR)
-
-
-def _strength(trial: CandidateTrial) -> float:
-    return trial.own

@@ -12,8 +12,7 @@ from slomo.testbed.host.machine.cache_levels import find_levels
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.choice import CandidateTrial, choose
-from slomo.testbed.host.probe.felt import extra_time
-from slomo.testbed.host.probe.reporters import Reporter, bubbles, candidates, never_hits
+from slomo.testbed.host.probe.reporters import Reporter, bubbles, candidates, extra_time, never_hits
 from slomo.testbed.host.probe.sentinel import INTERVAL_S, Sentinel, scatter_of, sentinel_programs
 from slomo.testbed.host.probe.standing import StandingPrograms, quickened
 from slomo.testbed.host.run import Run

@@ -8,8 +8,8 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from slomo.files.stored import Stored
 from slomo.testbed.host.interleaving import Paired, WindowTaker, one_more
 from slomo.testbed.host.probe.reporters import Reporter
 from slomo.testbed.host.probe.standing import StandingPrograms
@@ -21,7 +21,7 @@ _MEDIAN_TO_MEAN = 1.2533
 
 
 @dataclass(frozen=True)
-class ProbedPressure:
+class ProbedPressure(Stored):
     """What the reporters felt."""
 
     #: Reporter -> its throughput beside the competition over its solo throughput.
@@ -31,12 +31,7 @@ class ProbedPressure:
     #: Reporter -> pairs of windows.
     pairs: Mapping[str, int] = field(default_factory=dict)
     #: Windows taken again.
-    rejected: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values for the provenance."""
-        counts = {"pairs": dict(self.pairs), "rejected_windows": self.rejected}
-        return {"ratios": dict(self.ratios), "widths": dict(self.widths), **counts}
+    rejected_windows: int = 0
 
 
 def read_pressure(

@@ -13,6 +13,7 @@ from slomo.vocabulary.workload import Setting, Workload
 _STREAM_AT_LEAST_MIB = 64.0
 _STREAM_AT_MOST_MIB = 512.0
 _PER_PACKET = 256
+_LEAST_RATIO = 1e-3
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,21 @@ def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 def stream_mib(llc_mib: float) -> float:
     """Return a size larger than every cache of the machine [MiB]."""
     return round(min(max(_STREAM_AT_LEAST_MIB, 4.0 * llc_mib), _STREAM_AT_MOST_MIB), 3)
+
+
+def extra_time(ratio: float) -> float:
+    """Return the extra time per unit of a reporter's work, relative to its solo time; never negative.
+
+    Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, shares of speed do not:
+    two competitors that cost a reporter 0.2 and 0.3 of its time together cost 0.5, until the resource is full. `ratio`:
+    its throughput beside the competition over its solo throughput.
+
+    Examples
+    --------
+    >>> extra_time(0.5), extra_time(1.02)
+    (1.0, 0.0)
+    """
+    return max(0.0, 1.0 / max(ratio, _LEAST_RATIO) - 1.0)
 
 
 def never_hits(reporter: Reporter, llc_mib: float) -> Workload:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.durable import write_durably
 from slomo.files.opening import open_regular
+from slomo.testbed.host.traffic.base import frame_without_checksum_b
 from slomo.vocabulary.workload import Traffic, traffic_key
 
 _MAGICS = (0xA1B2C3D4, 0xA1B23C4D)
 _FILE_HEADER_B, _FRAME_HEADER_B = 24, 16
 _LARGEST_FILE_B = 1 << 30
 _HINT = "check `traffic.pcap` in the NF's `host:` section"
-_CHECKSUM_B = 4  # a frame's size counts its checksum, a capture does not hold it
 _ETHERNET_B, _IPV4_B, _UDP_B = 14, 20, 8
 _FEWEST_FRAMES, _MOST_FRAMES = 1024, 1_000_000
 _ZIPF_FRAMES = 65_536
@@ -50,7 +50,7 @@ def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
     random = np.random.default_rng(seed)
     flows = _flow_headers(traffic, random)
     order = _order(traffic, random)
-    size_b = max(traffic.packet_size_b - _CHECKSUM_B, _ETHERNET_B + _IPV4_B + _UDP_B)
+    size_b = max(frame_without_checksum_b(traffic), _ETHERNET_B + _IPV4_B + _UDP_B)
     frames = np.zeros((len(order), _FRAME_HEADER_B + size_b), dtype=np.uint8)
     frames[:, 8:16] = np.frombuffer(struct.pack("<II", size_b, size_b), dtype=np.uint8)
     frames[:, _FRAME_HEADER_B : _FRAME_HEADER_B + flows.shape[1]] = flows[order]
@@ -122,7 +122,7 @@ def _order(traffic: Traffic, random: np.random.Generator) -> NDArray[np.int64]:
 def _flow_headers(traffic: Traffic, random: np.random.Generator) -> NDArray[np.uint8]:
     """Return Ethernet, IPv4 and UDP headers of every flow, with valid IPv4 checksums and none for UDP."""
     count = traffic.flow_count
-    ip_b = max(traffic.packet_size_b - _CHECKSUM_B - _ETHERNET_B, _IPV4_B + _UDP_B)
+    ip_b = max(frame_without_checksum_b(traffic) - _ETHERNET_B, _IPV4_B + _UDP_B)
     heads = np.zeros((count, _ETHERNET_B + _IPV4_B + _UDP_B), dtype=np.uint8)
     heads[:, :14] = (2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0)
     heads[:, 14:24] = (0x45, 0, ip_b >> 8, ip_b & 255, 0, 0, 0x40, 0, 64, 17)
