@@ -19,7 +19,6 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
-from slomo.vocabulary.identity import require_same
 from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
 from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint
@@ -30,6 +29,7 @@ from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
 from slomo.prediction.batch import Places, predict_places
 from slomo.prediction.options import PredictionOptions
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
+from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload, canonical_json
