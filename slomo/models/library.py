@@ -42,7 +42,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
         self._models: dict[Key, NFModel | storage.Entry] = {(m.machine, m.workload.key): m for m in models}
 
     def __getitem__(self, key: Key) -> NFModel:
-        model = self._models[key]
+        try:
+            model = self._models[key]
+        except KeyError:
+            example = next(iter(self), ("e5-2620v4", "lpm@64B,100000f"))
+            raise KeyError(f"no model {key!r}; a key names machine and workload, for instance {example}") from None
         if isinstance(model, storage.Entry):
             model = self._models[key] = storage.read_model(model)
         return model
@@ -154,7 +158,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         if machine is None:
             raise UsageError(
                 f"the models are for several machines: {', '.join(self.machines) or 'none'}",
-                hint=f"name one: --machine {next(iter(self.machines), 'NAME')}, in Python machine=",
+                hint=f"name one as machine, on the command line --machine {next(iter(self.machines), 'NAME')}",
             )
         if machine not in self.machines:
             raise _unknown_machine(machine, self.machines)

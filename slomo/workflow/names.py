@@ -111,7 +111,7 @@ def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machin
     if len(library.machines) != 1:
         raise UsageError(
             f"the models are for several machines: {', '.join(library.machines) or 'none'}",
-            hint=f"name one: --machine {next(iter(library.machines), 'NAME')}, in Python machine=",
+            hint=f"name one as machine, on the command line --machine {next(iter(library.machines), 'NAME')}",
         )
     try:
         where = machine_named(library.machines[0])

@@ -402,5 +402,5 @@ def test_a_move_costs_what_is_said() -> None:
 
 def test_slomo_numa_needs_models() -> None:
     """Without a model of a network function the search by predictions says which, and what there is."""
-    with pytest.raises(UnknownNameError, match="network function of request 'a'"):
+    with pytest.raises(UnknownNameError, match=r"network function '.*' of request 'a'"):
         place_on_nodes(Cluster.uniform(MACHINE, 1), [chain("a", 1.0)], "slomo-numa")

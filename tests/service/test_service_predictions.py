@@ -95,6 +95,15 @@ def test_what_makes_no_sense_is_a_problem_document(client: TestClient, body: str
     assert answer.json()["status"] == status
 
 
+def test_a_wrong_field_is_told_with_the_fields_there_are(client: TestClient) -> None:
+    """A body is refused in the words of files: the field, what is wrong with it, and what it may be."""
+    unknown = client.post("/v1/predict", json={"target": "lpm", "with": ["nat"]}).json()["detail"]
+    wrong = client.post("/v1/predict", json={"target": "lpm", "coverage": "most"}).json()["detail"]
+
+    assert unknown.startswith("the body: field 'with': is not known; fields: target, competitors")
+    assert wrong.startswith("the body: field 'coverage': got 'most', needed a number")
+
+
 def test_one_wrong_question_does_not_spoil_those_beside_it(client: TestClient) -> None:
     """Questions that are answered together fail one by one."""
     import asyncio

@@ -146,7 +146,7 @@ def busyness(load: Floats) -> Floats:
 
 
 def error_scale(scale: Floats, load: Floats) -> Floats:
-    """Return the scale of errors of the logarithm: long queues stay long, and are measured less exactly."""
+    """Return the scale of errors of the logarithm; it grows with load, as runs measure long queues less exactly."""
     result: Floats = scale[0] + scale[1] * busyness(load)
     return result
 

@@ -382,8 +382,13 @@ class ThroughputEstimates:
         names = {name for _, name in modelled}
         short = {name.split("@")[0] for name in names}
         nf = key.split("@")[0]
-        what = f"network function of request '{owner}'"
-        return UnknownNameError(what, key, names) if nf in short else UnknownNameError(what, nf, short)
+        from slomo.vocabulary.network_function import network_function_names  # reads YAML: only for the hint
+
+        hint = None
+        if nf not in short and nf in network_function_names():
+            hint = f"it has no models yet; run slomo profile {nf}, then slomo train. Known: {', '.join(sorted(short))}"
+        wrong, known = (key, names) if nf in short else (nf, short)
+        return UnknownNameError("network function", wrong, known, hint=hint, where=f"of request '{owner}'")
 
     def _find(self, machine: str, workload: str) -> "NFModel | None":
         key = without_load(workload)

@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from slomo.errors import ConfigurationError
+from slomo.files.documents import convert
 from slomo.service.door.access import check_origin
 from slomo.service.door.operation import Answer, Call, Caller, Operation
 from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
@@ -123,7 +125,7 @@ class Endpoint:
                 repeated = None if operation.repeated is None else operation.repeated(self._service, raw)
                 if repeated is not None:
                     return Answer(repeated)
-                body = self._decoders[operation.method].decode(raw) if operation.body is not None else None
+                body = self._decoded(operation, raw)
                 call = Call(scope.get("path_params", {}), _query(scope["query_string"]), headers, body, raw, *who)
                 if operation.writes:
                     check_origin(headers)
@@ -133,6 +135,19 @@ class Endpoint:
                 raise Problem(408, f"the body did not arrive within {limit_s:g} s") from None
             hint = "ask for less at once, or as a job (Prefer: respond-async)"
             raise Problem(504, f"no answer within {limit_s:g} s", hint=hint) from None
+
+    def _decoded(self, operation: Operation, raw: bytes) -> Any:
+        """Return the body as the operation's type; what it gets wrong is told as in files, with the known fields."""
+        if operation.body is None:
+            return None
+        try:
+            return self._decoders[operation.method].decode(raw)
+        except msgspec.ValidationError:
+            try:
+                convert(msgspec.json.decode(raw), operation.body, "the body")
+            except ConfigurationError as told:
+                raise msgspec.ValidationError(told.message) from None
+            raise
 
     def _problem(self, error: Exception, request_id: str) -> Answer:
         status, document, headers = problem_of(error, request_id)

@@ -55,7 +55,7 @@ class PodCounting:
 
     @classmethod
     def of(cls, wanted: str) -> "PodCounting":
-        """Return what counts by a reader's name, ``"auto"`` or ``"off"``; a reader that does not work is a reason."""
+        """Return counting by the reader of this name, by the first that works (``"auto"``), or by none, with why."""
         if wanted == "off":
             return cls(None, "the agent was started with --counters off")
         try:

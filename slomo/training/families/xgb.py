@@ -1,4 +1,4 @@
-"""The default sensitivity model: xgboost over the pressures that add up, with monotone constraints.
+"""A sensitivity model: xgboost over the pressures that add up, with monotone constraints.
 
 Refines SLOMO (SIGCOMM'20) section 5.1 in three ways. More pressure never speeds up an NF, so the trees are monotone.
 Rates and occupancies compose exactly while ratios do not, so only the former are inputs. The response is throughput as

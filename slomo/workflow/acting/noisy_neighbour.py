@@ -37,7 +37,7 @@ POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
 
 @dataclass(frozen=True)
 class PathStage:
-    """A tenant that packets pass."""
+    """A tenant on the packets' path."""
 
     #: Of the tenant.
     name: Name

@@ -209,7 +209,7 @@ class _Runner:
         return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
 
     def _served(self, line: ServiceChain, result: "ChainResult") -> float:
-        """Return a chain's throughput [Mpps]: its whole load if its stages still hold what is missing."""
+        """Return a chain's throughput [Mpps]: its whole load if the missing packets still wait in its stages."""
         offered, passed = result.offered_mpps, result.throughput_mpps
         in_hand_mpps = BATCH * len(line.stages) / (1e3 * self._duration_ms)
         assert line.mpps is not None, "BUG: chains on nodes have rates"
