@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import SlomoError
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
-from slomo.service.kubernetes.service import NotSynced
+from slomo.service.kubernetes.service import NotSynced, PlacesHeld
 from slomo.service.kubernetes.wire import BindingArgs, ExtenderArgs, PreemptionArgs, candidates, filter_answer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
         code = "200"
     except SlomoError as error:
         answer, code = filter_answer([], {}, {}, raw, f"slomo: {error.message}"), "deferred"
-        if not isinstance(error, NotSynced):
+        if not isinstance(error, NotSynced | PlacesHeld):
             service.metrics.unjudged.add(("deferred", "prediction failed"))
     _count(service, "filter", code, begun)
     return Answer(answer)

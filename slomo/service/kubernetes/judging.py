@@ -137,6 +137,19 @@ class NodeJudge:
                     judged.update(dict.fromkeys(alike, answer))
         return judged
 
+    def fits_without_held(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> bool:
+        """Return whether a pod would fit on one of the nodes if no place were held there for others."""
+        held = {hold.node for each, hold in view.holds.items() if each != uid}
+        for name in held.intersection(names):
+            node = view.nodes[name]
+            host = node.host
+            if host is None or host.machine not in self.library.machines:
+                continue
+            mix = tuple(sorted(self.number(each, host.machine) for key, each in node.tenants.items() if key != uid))
+            if self._judged(need, host, [mix])[0].ok:
+                return True
+        return False
+
     def ahead(self, view: ClusterView) -> bool:
         """Judge every network function on one changed node in advance; return whether there was one."""
         for name, node in view.nodes.items():

@@ -62,6 +62,10 @@ class NotBound(PredictionError):  # noqa: N818 - says what happened
     """The pod's place cannot be held any more, or the API server refuses the binding."""
 
 
+class PlacesHeld(PredictionError):  # noqa: N818 - says what is so
+    """Only places held for pods that are being bound are in the way: some may be given up, so ask again."""
+
+
 class KubernetesRoom:
     """Answers the scheduler.
 
@@ -216,8 +220,8 @@ class KubernetesRoom:
         """Return the nodes that pass, and the reasons of temporary and of permanent rejections.
 
         With a watched API server only the best node passes, since its place is held there at once; if the scheduler
-        `binds` pods by `bind`, the API server may learn of the place until then. Raises NotSynced, JudgesTooLong or
-        TakenMeanwhile if nothing can be judged now: the scheduler asks again.
+        `binds` pods by `bind`, the API server may learn of the place until then. Raises NotSynced, JudgesTooLong,
+        TakenMeanwhile or PlacesHeld if nothing can be decided now: the scheduler asks again.
         """
         need = self._ready(pod)
         if need is None:
@@ -244,6 +248,7 @@ class KubernetesRoom:
                     continue
             elif not passed:
                 self._make_room(pod, need, names)
+                self._await_held(need, uid, names)
             elif len(passed) == 1:  # then prioritise is never called
                 self.view.hold(uid, need, passed[0])
             self._metrics.decisions.add(("accepted" if passed else "refused",))
@@ -349,6 +354,12 @@ class KubernetesRoom:
             task = asyncio.create_task(preemptor.make(pod, room, hold))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
+
+    def _await_held(self, need: PodNeed, uid: str, names: list[str]) -> None:
+        """Raise PlacesHeld if only these are in the way: no event tells the scheduler that one was given up."""
+        is_making_room = self.preemptor is not None and self.preemptor.is_waiting(uid)
+        if not is_making_room and self.judge.fits_without_held(need, uid, names, self.view):
+            raise PlacesHeld("places are held for pods that are being bound, ask again")
 
     def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
         """Return, of the scheduler's candidate nodes for these victims, the one to take and all its victims."""

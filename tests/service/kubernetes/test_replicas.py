@@ -13,7 +13,7 @@ import pytest
 from slomo.service.kubernetes.holds import HELD, LABEL, SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.leading import ACTS_S, LASTS_S, NAME, Leader
 from slomo.service.kubernetes.pods import MACHINE, MIN_SHARE, NF, need_of
-from slomo.service.kubernetes.service import UNDER_WAY, KubernetesRoom, NotBound
+from slomo.service.kubernetes.service import UNDER_WAY, KubernetesRoom, NotBound, PlacesHeld
 from slomo.service.kubernetes.view import HOLD_S, ClusterView
 from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import BindingArgs, KubernetesNode, Lease, Metadata, Pod
@@ -101,13 +101,15 @@ def test_two_replicas_that_choose_at_the_same_time_break_no_promise(start: Start
     names = [f"n{number}" for number in range(8)]
 
     async def asked(room: KubernetesRoom, wish: Pod) -> str:
-        passed, _, _ = await room.filter(wish, names, binds=binds)
-        if binds and passed:
+        for _ in range(2):  # the scheduler asks again for a pod that was put off
             try:
-                await room.bind(order(wish, passed[0]))
-            except NotBound:
-                return ""
-        return passed[0] if passed else ""
+                passed, _, _ = await room.filter(wish, names, binds=binds)
+                if binds and passed:
+                    await room.bind(order(wish, passed[0]))
+                return passed[0] if passed else ""
+            except (NotBound, PlacesHeld):
+                continue
+        return ""
 
     async def run() -> dict[str, str]:
         placed: dict[str, str] = {}
@@ -173,20 +175,38 @@ def test_a_slow_api_server_is_asked_for_few_pods_at_a_time(start: Started, monke
 
 
 def test_a_pod_that_is_not_bound_gives_its_place_up(start: Started) -> None:
-    """The scheduler then asks again for pods that found no place: one of them fits where the other was refused."""
+    """Meanwhile a pod that fits only there is not refused, for nothing tells the scheduler of a place given up."""
     api = Leases()
     room = replica(start, api, 1)
     full, next_one = pod("full", "nat", "1.0"), pod("next", "nat", "1.0")
 
     async def run() -> None:
         assert (await room.filter(full, ["n0"], binds=True))[0] == ["n0"]
-        assert (await room.filter(next_one, ["n0"], binds=True))[0] == []
+        with pytest.raises(PlacesHeld, match="ask again"):
+            await room.filter(next_one, ["n0"], binds=True)
         await asyncio.sleep(0.01)
         api.status = 500
         with pytest.raises(NotBound, match="refuses the binding"):
             await room.bind(order(full, "n0"))
         api.status = 0
         assert (await room.filter(next_one, ["n0"], binds=True))[0] == ["n0"]
+
+    asyncio.run(run())
+
+
+def test_a_pod_is_refused_once_the_pods_in_its_way_are_bound(start: Started) -> None:
+    """Or at once if it fits beside the bound pods nowhere, whatever else is held."""
+    room = replica(start, Leases(), 2)
+    room.view.replace_pods([pod("bound", "nat", "1.0", "n1")])
+
+    async def run() -> None:
+        names, last = ["n0", "n1"], pod("last", "nat", "1.0")
+        assert (await room.filter(pod("first", "nat", "1.0"), names, binds=True))[0] == ["n0"]
+        assert (await room.filter(last, ["n1"], binds=True))[0] == []
+        with pytest.raises(PlacesHeld):
+            await room.filter(last, names, binds=True)
+        room.view.pod_seen(pod("first", "nat", "1.0", "n0"))
+        assert (await room.filter(last, names, binds=True))[0] == []
 
     asyncio.run(run())
 
