@@ -104,6 +104,23 @@ def test_a_server_shows_tenants_costs_and_what_if(client: TestClient) -> None:
     more = client.get("/whatif", params={"server": server, "add": "ids"}).text
     assert "What would happen" in more
     assert client.get("/servers/none").status_code == 404
+    for asked, missing in (
+        ({"server": "none", "add": "ids"}, "server &#x27;none"),
+        ({"server": server, "add": "x"}, "&#x27;x"),
+    ):
+        again = client.get("/whatif", params=asked).text
+        assert missing in again
+        assert 'name="add"' in again, "the form stays"
+
+
+def test_what_was_observed_below_a_promise_is_told_beside_it(client: TestClient) -> None:
+    """A promise that is kept by prediction and broken by outcomes does not look kept."""
+    client.post("/v1/place", json={"requests": [{"id": "a", "nf": "lpm", "slo": {"min_share": 0.95}}]})
+    server = client.get("/v1/cluster/requests/a").json()["decision"]["assignments"][0]["server"]
+    alone = client.post("/v1/predict", json={"target": "lpm"}).json()["throughput_mpps"]
+    for share, is_less in ((0.99, False), (0.1, True)):
+        client.post("/v1/observations", json={"observations": [{"target": "lpm", "throughput_mpps": share * alone}]})
+        assert ("but less was observed" in client.get(f"/servers/{server}").text) == is_less
 
 
 def test_a_receipt_shows_what_changed_from_where_to_where(client: TestClient) -> None:
@@ -115,6 +132,11 @@ def test_a_receipt_shows_what_changed_from_where_to_where(client: TestClient) ->
 
     assert f"a: nowhere → {server}" in text
     assert f"a: {server} → nowhere" in text
+
+    client.post("/v1/place", json={"requests": [{"id": f"b{number}", "nf": "lpm"} for number in range(5)]})
+    text = client.get("/receipts").text
+    assert "and 2 more" in text
+    assert all(f"b{number}: nowhere → " in text for number in range(5))
 
 
 def test_changes_of_the_cluster_are_events(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

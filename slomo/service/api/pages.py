@@ -130,7 +130,8 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
             return whatif_content(names, functions, (name, add, promise), None)
         server = next((item for item in servers if item.name == name), None)
         if server is None or add not in functions:
-            raise Problem(404, "There is no such server or network function.")
+            missing = f"server '{name[:200]}'" if server is None else f"network function '{add[:200]}' with a model"
+            return whatif_content(names, functions, (name, add, promise), f"There is no {missing}.")
         if name not in hosts:
             raise Problem(422, f"Nothing can be judged on '{name[:200]}': its machine type is not known.")
         if not service.kubernetes.is_on:
@@ -214,7 +215,7 @@ OPERATIONS = (
               **_PAGE),
     Operation("GET", "/servers/{name:path}", server_page, "Show a server.", statuses=(303, 404, 409, 422), **_PAGE),
     Operation("GET", "/whatif", whatif_page, "Show what one network function more would do.",
-              statuses=(303, 404, 409, 422), query=_WHATIF, **_PAGE),
+              statuses=(303, 409, 422), query=_WHATIF, **_PAGE),
     Operation("GET", "/jobs", jobs_page, "Show jobs.", statuses=(303,), **_PAGE),
     Operation("GET", "/drift", drift_page, "Show errors and drift.", statuses=(303,), **_PAGE),
     Operation("GET", "/receipts", receipts_page, "Show the latest changes.", statuses=(303,), **_PAGE),

@@ -39,7 +39,8 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
     alarms = [
         tag(
             "li",
-            f"{machine}: {alarm['workload']}, {alarm['channel']} {100 * alarm['deviation']:+.0f} %: measure it again",
+            f"{machine}: {alarm['workload']}, {alarm['channel']} {100 * alarm['deviation']:+.0f} % off its model: "
+            "measure it again",
         )
         for machine, machine_report in report["drift"].items()
         for alarm in machine_report["alarms"]
@@ -51,7 +52,16 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
     ]  # fmt: skip
     alarm_list = tag("ul", alarms, class_="alarms") if alarms else tag("p", "No alarm.", class_="lead")
     headers = ("Network function", "Machine", "Outcomes", "Observed against predicted", "Over time, -20 to +20 %")
-    return joined([alarm_list, table("Observed against predicted throughput", headers, rows)])
+    return joined(
+        [alarm_list, table("Observed against predicted throughput", headers, rows), tag("p", _BASES, class_="hint")]
+    )
+
+
+#: What the two figures of one function are relative to.
+_BASES = (
+    "An alarm compares outcomes with the function's own model beside its neighbours' profiles, the table with the "
+    "prediction of the whole server: the two differ by a few per cent."
+)
 
 
 def _off(ratio: float) -> Markup:
@@ -75,10 +85,13 @@ def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
     rows = []
     for item in receipts:
         names = sorted(item["after"])
-        changes = [tag("li", f"{name}: {_where(item['before'][name])} → {_where(item['after'][name])}")
-                   for name in names[:3]]  # fmt: skip
-        more = tag("li", f"and {len(names) - 3} more") if len(names) > 3 else None
-        what = tag("ul", changes, more, class_="changes")
+        changes = [
+            tag("li", f"{name}: {_where(item['before'][name])} → {_where(item['after'][name])}") for name in names
+        ]
+        what = tag("ul", changes[:3], class_="changes")
+        if more := changes[3:]:
+            summary = tag("summary", f"and {len(more)} more")
+            what = tag("div", what, tag("details", summary, tag("ul", more, class_="changes")))
         undone = item["undone_by"]
         button: Any = f"undone by {undone}"
         if undone is None:

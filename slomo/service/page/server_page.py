@@ -1,5 +1,6 @@
 """One server: its tenants with intervals and promises, the cost of each neighbour, and the effect of one more."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ Observed = Callable[[RunningNF], float | None]
 _SCALE = (
     "Scale: % of the throughput alone. Broad line: interval; stroke: predicted; triangle: promise; circle: observed."
 )
+
+#: Parts of solo throughput from which a cost has the next darker colour.
+_HEAT = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def server_content(
@@ -75,9 +79,12 @@ def _tenants(
                          aria_label=f"Remove {item.owner}")  # fmt: skip
         core = f", core {item.socket}:{item.seat}" if item.seat else ""
         who = [item.owner, tag("small", f"{item.workload.split('@')[0]}{core}", class_="why")]
-        promise = [_promised(item), tag("small", item.why, class_="why") if item.why else None]
+        observed_mpps = observed(item)
+        less = observed_mpps is not None and observed_mpps < item.needed_mpps
+        why = "; ".join(filter(None, (item.why, "but less was observed" if less else "")))
+        promise = [_promised(item), tag("small", why, class_="why") if why else None]
         support = verdict_badge(told["tenants"][place]["verdict"]) if told else "-"
-        rows.append([who, _predicted(item, observed(item)), _lost(item), support, promise, remove])
+        rows.append([who, _predicted(item, observed_mpps), _lost(item), support, promise, remove])
     headers = ("Whose", "Predicted, with its interval", "Lost", "Support", "Promise", "Action")
     return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", _SCALE, class_="hint"))
 
@@ -113,9 +120,9 @@ def _costs(told: dict[str, Any]) -> Markup:
         cells: list[Any] = [f"{i + 1} {name}"]
         for j in range(len(names)):
             part = costs[i][j] / solos[j]
-            heat = min(int(part * 50), 9)
+            heat = 0 if i == j else bisect_right(_HEAT, part)
             text = "–" if i == j else f"{100 * part:.1f}"
-            cells.append(tag("span", text, class_=f"heat heat-{0 if i == j else heat}"))
+            cells.append(tag("span", text, class_=f"heat heat-{heat}"))
         rows.append(cells)
     headers = ["takes from, % of its throughput alone", *(f"{i + 1} {name}" for i, name in enumerate(names))]
     note = "What each column's network function would gain if the row's left."
@@ -200,7 +207,7 @@ def _verdict(told: OneMore) -> Markup:
         numbers = f"{number(item.needed_mpps)} Mpps promised, {number(item.low_mpps or 0.0)} to be counted on"
         lines.append(tag("li", tag("strong", item.owner or nf), f" ({nf}): {numbers}"))
     text = "This promise would break:" if len(broken) == 1 else f"These {len(broken)} promises would break:"
-    return tag("div", tag("p", text, class_="lead broken-text"), tag("ul", lines, class_="alarms"))
+    return tag("div", tag("p", text, class_="lead"), tag("ul", lines), class_="broken-text")
 
 
 def _elsewhere(told: OneMore, server: str) -> Markup:
