@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.placement.policies.base import Policy
-from slomo.service.kubernetes.agent import PacketCount
+from slomo.service.kubernetes.rates import PacketCount
 from slomo.testbed.host.counters.base import CounterSample
 from slomo.testing.builders import ToyTestbed
 

@@ -13,7 +13,7 @@ from slomo.models.library import ModelLibrary
 from slomo.placement.policies.registry import policy_class
 from slomo.plugins import GROUPS, load_plugin, plugins
 from slomo.records.dataset import ProfileDataset
-from slomo.service.kubernetes.agent import reader as reader_of
+from slomo.service.kubernetes.rates import reader as reader_of
 from slomo.testbed.host.counters.registry import choose_reader
 from slomo.testbed.registry import make_testbed
 from slomo.training.families.registry import make_family

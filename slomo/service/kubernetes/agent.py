@@ -1,103 +1,37 @@
 """Node agent: reports throughput and counters of each network function on a node, and carries out the node's plan.
 
-A pod names its counters: ``slomo.io/rate: "http://:9100/metrics?served=rx_total&dropped=drops_total"``, two counters of
-packets. Their increase between two readings is throughput. Only if packets were dropped meanwhile was the function
-saturated, and only then is throughput its capacity: other readings are counted, not sent. Only the pod's own address is
-read, whatever host the annotation names. Counters are those of the pod's own CPU (`counting`); without them the report
+A pod names two counters of packets (`rates`). Their increase between two readings is throughput. Only if packets were
+dropped meanwhile was the function saturated, and only then is throughput its capacity: other readings are counted, not
+sent. Counters are those of the pod's own CPU (`counting`); without them the report
 says why. Nothing is set on the node unless the agent was started to (`enforcing`).
 """
 
 import asyncio
 import logging
-import re
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 from msgspec import Struct
 
 from slomo.enforce.plan import EnforcementPlan
-from slomo.errors import ConfigurationError, InvalidValueError, SlomoError, TestbedError
-from slomo.plugins import load_plugin, plugins
+from slomo.errors import SlomoError, TestbedError
 from slomo.service.kubernetes.containers import Container, PodGroups, one_core
 from slomo.service.kubernetes.counting import Counted, PodCounting
 from slomo.service.kubernetes.enforcing import Enforced, NodeEnforcer
 from slomo.service.kubernetes.pods import MACHINE, RATE, is_over, need_of
+from slomo.service.kubernetes.rates import DPDK, PacketCount, read_dpdk, reader
 from slomo.service.kubernetes.watch import Watch
 from slomo.service.kubernetes.wire import KubernetesNode, Pod, PodStatus
 
 _LOG = logging.getLogger("slomo.service")
-#: Entry points of other readers, by the annotation's URL scheme.
-GROUP = "slomo.rate_readers"
-#: Largest size of a pod's metrics [bytes], and time limit for reading them [s].
-MOST_B, READ_S = 4 << 20, 2.0
 #: Least ratio of dropped to served packets at which a function counts as saturated.
 LEAST_DROPPED = 1e-4
 #: Length of a reason in a report.
 _LONGEST = 500
-_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? ([-+0-9.eE]+|NaN|[-+]Inf)(?: \d+)?$", re.ASCII)
-
-
-@dataclass(frozen=True)
-class PacketCount:
-    """Packets served and dropped since the function's start, and time of the reading [s]."""
-
-    served: float
-    dropped: float
-    at_s: float
-
-
-#: Function of the annotation and the pod's address.
-RateReader = Callable[[str, str], Awaitable[PacketCount]]
-
-
-async def read_prometheus(text: str, address: str) -> PacketCount:
-    """Read two counters from a pod's Prometheus endpoint, summed over their labels.
-
-    Raises InvalidValueError for an annotation without such an endpoint, or metrics without the counters.
-    """
-    parts = urlsplit(text)
-    fields = parse_qs(parts.query)
-    if parts.hostname or parts.port is None or not {"served", "dropped"} <= fields.keys():
-        hint = 'write "http://:PORT/metrics?served=COUNTER&dropped=COUNTER"'
-        raise InvalidValueError(f"{RATE} names no counters of the pod", hint=hint)
-    host = f"[{address}]" if ":" in address else address
-    content = bytearray()
-    async with (
-        httpx.AsyncClient(timeout=READ_S, trust_env=False, verify=False) as client,  # noqa: S501 - a pod's own certificate
-        client.stream("GET", f"{parts.scheme}://{host}:{parts.port}{parts.path or '/metrics'}") as answer,
-    ):
-        answer.raise_for_status()
-        async for chunk in answer.aiter_bytes():
-            content += chunk
-            if len(content) > MOST_B:
-                raise InvalidValueError(f"metrics of more than {MOST_B >> 20} MiB", hint=f"name another path in {RATE}")
-    sums = prometheus_sums(content.decode("utf-8", "replace"))
-    try:
-        return PacketCount(sums[fields["served"][0]], sums[fields["dropped"][0]], time.monotonic())
-    except KeyError as error:
-        raise InvalidValueError(f"the pod has no metric {error}", hint=f"correct {RATE}") from None
-
-
-def prometheus_sums(text: str) -> dict[str, float]:
-    r"""Return the metrics of Prometheus' text format, each summed over its labels.
-
-    Examples
-    --------
-    >>> prometheus_sums('rx_total{port="0"} 3\nrx_total{port="1"} 4\n# HELP x y')
-    {'rx_total': 7.0}
-    """
-    sums: dict[str, float] = {}
-    for line in text.splitlines():
-        match = _SAMPLE.match(line)
-        if match is not None:
-            sums[match[1]] = sums.get(match[1], 0.0) + float(match[2])
-    return sums
 
 
 class _ContainerStatus(Struct):
@@ -208,7 +142,7 @@ class NodeAgent:
         counted = await asyncio.to_thread(self._counting.count, where)
         observed, tenants = [], []
         for uid, nf in running.items():
-            mpps, counters = await self._saturated_mpps(pods[uid]), counted[uid]
+            mpps, counters = await self._saturated_mpps(pods[uid], containers[uid]), counted[uid]
             if mpps is not None and MACHINE in labels:
                 others = sorted(other for key, other in running.items() if key != uid)
                 observed.append({"target": nf, "competitors": others, "throughput_mpps": mpps,
@@ -255,14 +189,16 @@ class NodeAgent:
         pods = {pod.metadata.uid: pod for pod in msgspec.json.decode(answer.content, type=_PodList).items}
         return labels, pods
 
-    async def _saturated_mpps(self, pod: Pod) -> float | None:
+    async def _saturated_mpps(self, pod: Pod, found: "tuple[Container, ...] | SlomoError") -> float | None:
         """Return a pod's throughput since the last reading if it was saturated [Mpps]; else None."""
         uid, text = pod.metadata.uid, (pod.metadata.annotations or {}).get(RATE, "")
         if not text or not pod.status.pod_ip:
             return None
         try:
-            now = await reader(urlsplit(text).scheme)(text, pod.status.pod_ip)
-        except (httpx.HTTPError, ConfigurationError, InvalidValueError, ValueError) as error:
+            scheme = urlsplit(text).scheme
+            is_dpdk = scheme == DPDK
+            now = await (read_dpdk(text, found) if is_dpdk else reader(scheme)(text, pod.status.pod_ip))
+        except (httpx.HTTPError, SlomoError, ValueError) as error:
             self.counts["failed"] += 1
             _LOG.warning("%s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
             return None
@@ -281,19 +217,3 @@ def _vectors(counted: Counted) -> dict[str, dict[str, float]]:
     """Return counters as fields of an outcome; absent where unknown."""
     parts = {"counters": counted.own, "counters_beside": counted.beside}
     return {name: dict(vector) for name, vector in parts.items() if vector}
-
-
-_READERS: Mapping[str, RateReader] = {"http": read_prometheus, "https": read_prometheus}
-
-
-def reader(scheme: str) -> RateReader:
-    """Return the reader of a URL scheme: Prometheus, or a plug-in of the group `slomo.rate_readers`.
-
-    Raises ConfigurationError if there is none.
-    """
-    if scheme in _READERS:
-        return _READERS[scheme]
-    if scheme not in plugins(GROUP):
-        raise ConfigurationError(f"nothing reads '{scheme}:' of {RATE}", hint="use http, or install a plug-in")
-    made: RateReader = load_plugin(GROUP, scheme)
-    return made

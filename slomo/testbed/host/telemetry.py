@@ -12,6 +12,8 @@ from typing import Any
 
 from slomo.errors import TestbedError
 
+#: Name of the socket in the folder of its process.
+SOCKET = "dpdk_telemetry.v2"
 _LIMIT_S = 2.0
 _MOST_B = 1 << 20
 
@@ -25,17 +27,17 @@ def socket_path(file_prefix: str) -> Path:
     'dpdk_telemetry.v2'
     """
     runtime = Path("/var/run/dpdk") if os.getuid() == 0 else Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / "dpdk"  # noqa: S108  (DPDK's own rule)
-    return runtime / file_prefix / "dpdk_telemetry.v2"
+    return runtime / file_prefix / SOCKET
 
 
 class TelemetrySocket:
     """A client that connects on first use and after a failure.
 
-    `file_prefix`: DPDK's `--file-prefix` of the process.
+    `where`: DPDK's `--file-prefix` of the process, or the socket's path.
     """
 
-    def __init__(self, file_prefix: str) -> None:
-        self.path = socket_path(file_prefix)
+    def __init__(self, where: str | Path) -> None:
+        self.path = where if isinstance(where, Path) else socket_path(where)
         self._socket: socket.socket | None = None
 
     def ask(self, query: str) -> dict[str, Any]:

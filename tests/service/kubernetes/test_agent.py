@@ -1,18 +1,23 @@
 """The agent of a node: pods' own counters, sent as outcomes while packets are dropped."""
 
 import asyncio
+import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.service.kubernetes.agent import NodeAgent, read_prometheus, reader
+from slomo.errors import ConfigurationError, InvalidValueError, TestbedError
+from slomo.service.kubernetes.agent import NodeAgent
+from slomo.service.kubernetes.containers import Container
 from slomo.service.kubernetes.pods import MACHINE, NF, RATE
+from slomo.service.kubernetes.rates import read_dpdk, read_prometheus, reader
 from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import Watch
 
@@ -137,7 +142,47 @@ def test_what_cannot_be_read_is_counted_and_nothing_else_is_asked(exporter: int,
 def test_readers_are_prometheus_and_plug_ins() -> None:
     """By the scheme of the annotation; what is too large, or nowhere, is an error with a hint."""
     assert reader("http") is read_prometheus
-    with pytest.raises(ConfigurationError, match="nothing reads 'dpdk:'"):
-        reader("dpdk")
+    with pytest.raises(ConfigurationError, match="nothing reads 'telnet:'"):
+        reader("telnet")
     with pytest.raises(InvalidValueError, match="names no counters"):
         asyncio.run(read_prometheus("http://elsewhere:1/?served=a&dropped=b", "127.0.0.1"))
+
+
+def _telemetry(listener: socket.socket, imissed: int) -> None:
+    """Answer as DPDK does: it introduces itself, then two questions."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.send(b'{"version": "DPDK 22.11.11", "pid": 7, "max_output_len": 16384}')
+        for _ in range(2):
+            connection.recv(1024)
+            connection.send(
+                json.dumps({"/ethdev/stats": {"ipackets": 50, "imissed": imissed, "rx_nombuf": 1}}).encode()
+            )
+
+
+def test_dpdk_s_telemetry_is_read_inside_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Summed over the ports; a link out of the container is not followed, and what is not there has a hint."""
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    here, containers = Path("proc"), (Container("a", (1,), ()), Container("b", (1,), (7, 8)))
+    folder = here / "7/root/run/dpdk/nf1"
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(folder / "dpdk_telemetry.v2"))
+        listener.listen()
+        thread = threading.Thread(target=_telemetry, args=(listener, 4), daemon=True)
+        thread.start()
+        count = asyncio.run(read_dpdk("dpdk://nf1/0,1", containers, here))
+        thread.join()
+        assert (count.served, count.dropped) == (100.0, 10.0)
+
+        (here / "7/root/run/dpdk/link").symlink_to(folder.resolve())
+        for text in ("dpdk://link/0", "dpdk://other/0"):
+            with pytest.raises(TestbedError, match="no container of the pod has DPDK's telemetry"):
+                asyncio.run(read_dpdk(text, containers, here))
+    with pytest.raises(TestbedError, match="does not answer"):
+        asyncio.run(read_dpdk("dpdk://nf1/0", containers, here))
+    for text in ("dpdk:nf1", "dpdk://nf1/all", "dpdk://../0", "dpdk://nf1/../0"):
+        with pytest.raises(InvalidValueError, match="names no ports"):
+            asyncio.run(read_dpdk(text, containers, here))
+    with pytest.raises(TestbedError, match="no control group"):
+        asyncio.run(read_dpdk("dpdk://nf1/0", TestbedError("no control group"), here))
