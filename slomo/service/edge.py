@@ -11,6 +11,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+_HEAD, _CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100"
+#: Largest body that is copied to be sent with its head [bytes].
+_JOINED_B = 64 * 1024
 _END = b"\r\n\r\n"
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
@@ -39,6 +42,38 @@ def guarded(limits: EdgeLimits) -> type[asyncio.Protocol]:
     return type("GuardedProtocol", (_Guarded,), {"limits": limits, "open_by_address": Counter()})
 
 
+class _JoinedWrites:
+    """A transport that sends an answer's head with what follows it: one system call less, of some ten microseconds."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._head = transport, b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        """Send data, after a head that waits; keep a head until then."""
+        if data.startswith(_HEAD) and not data.startswith(_CONTINUE) and not self._head:
+            self._head = data
+            return
+        if self._head and len(data) > _JOINED_B:
+            self.flush()
+        self._transport.write(self._head + data if self._head else data)
+        self._head = b""
+
+    def flush(self) -> None:
+        """Send a head that nothing follows."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        """Send a head that waits, and close."""
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class _Guarded(HttpToolsProtocol):
     """One connection."""
 
@@ -53,7 +88,7 @@ class _Guarded(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or drop it if its address has too many."""
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport))  # type: ignore[arg-type]
         address = self.client[0] if self.client else ""
         self.open_by_address[address] += 1
         if self.open_by_address[address] > self.limits.per_address:
@@ -103,6 +138,11 @@ class _Guarded(HttpToolsProtocol):
         self._is_head, self._is_idle, self._head_b, self._tail = True, True, 0, b""
         self._in_time()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Send an answer without a body, and go on to the next request."""
+        self.transport.flush()  # type: ignore[attr-defined]
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         """Wait for a client that does not read, for a limited time."""

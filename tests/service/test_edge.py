@@ -1,5 +1,6 @@
 """The edge: heads, bodies and connections that never end, and one address that takes all places."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -7,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from slomo.service.edge import EdgeLimits, guarded
+from slomo.service.edge import EdgeLimits, _JoinedWrites, guarded
 
 #: Deadlines for what is to be ended, and for what is to pass however busy the machine is.
 SHORT = EdgeLimits(head_b=4096, head_s=0.3, body_s=0.3, stalled_s=0.3, per_address=40)
@@ -21,10 +23,12 @@ LONG = EdgeLimits(head_b=4096, head_s=60.0, body_s=60.0, stalled_s=60.0, per_add
 Open = Callable[..., socket.socket]
 #: Port of a server -> its connections by address.
 COUNTS: dict[int, dict[str, int]] = {}
+#: Set once /slow is to go on.
+GO_ON = threading.Event()
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the length of the body; /large with much."""
+    """Answer with the length of the body; /large with much; /slow and /broken begin, and go on or fail once told."""
     if scope["type"] != "http":
         return
     length, more = 0, scope["path"] != "/deaf"
@@ -33,6 +37,11 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
         length, more = length + len(message.get("body", b"")), message.get("more_body", False)
     body = b"x" * 30_000_000 if scope["path"] == "/large" else json.dumps(length).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    if scope["path"] == "/slow":
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await asyncio.to_thread(GO_ON.wait, 20.0)
+    if scope["path"] == "/broken":
+        raise RuntimeError("after the head")
     await send({"type": "http.response.body", "body": body})
 
 
@@ -152,6 +161,35 @@ def test_large_bodies_and_many_requests_of_one_connection_pass(patient: int, ope
     time.sleep(0.05)
     split.sendall(b"\n" + b"b" * 6000)
     assert split.recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_an_answer_s_head_is_sent_with_its_body() -> None:
+    """In one write; what is large is not copied, and no head is lost."""
+    below = Mock()
+    transport = _JoinedWrites(below)
+    for data in (b"HTTP/1.1 200 OK\r\n\r\n", b"3", b"4", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n",
+                 large := b"x" * 100_000, b"HTTP/1.1 204 No Content\r\n\r\n"):  # fmt: skip
+        transport.write(data)
+    transport.close()
+    assert [call.args[0] for call in below.write.call_args_list] == [
+        b"HTTP/1.1 200 OK\r\n\r\n3", b"4", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", large,
+        b"HTTP/1.1 204 No Content\r\n\r\n"]  # fmt: skip
+    below.close.assert_called_once()
+
+
+def test_a_head_does_not_wait_for_its_body(patient: int, opened: Open) -> None:
+    """Where no body follows, follows later, or the answer fails."""
+    line = opened(patient, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert line.recv(65536).endswith(b"\r\n\r\n")
+    line.sendall(HEAD.replace(b"/", b"/slow", 1) + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+    assert line.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    line.sendall(b"abc")
+    assert line.recv(65536).endswith(b"\r\n\r\n")
+    GO_ON.set()
+    assert line.recv(65536) == b"3"
+    line.sendall(b"GET /broken HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert line.recv(65536).endswith(b"\r\n\r\n")
+    assert is_ended(line)
 
 
 def test_one_address_does_not_take_all_places(patient: int, opened: Open) -> None:

@@ -238,6 +238,7 @@ async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool)
         headers += _SAFE
     if answer.stream is not None:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # sends the head now
         async for chunk in answer.stream:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
