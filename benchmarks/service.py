@@ -279,6 +279,8 @@ def extender() -> None:
     print(f"all network functions on all nodes judged ahead: {time.process_time() - begun:.1f} s of CPU")
     for number in range(400):
         pod = Pod(Metadata(name=f"p{number}", uid=f"p{number}", annotations={NF: dice.choice(NAMES), MIN_SHARE: "0.4"}))
+        for kind in ("nodes", "pods"):
+            room.view.heard(kind)
         begun = time.process_time()
         passed, _, _ = asyncio.run(room.filter(pod, names))
         scores = room.prioritise(pod, passed)
