@@ -9,7 +9,10 @@ are overloaded, and the faster of two chains has no more to gain from the better
 
 What a move costs is simulated, too (hand-over, cold cache, remote memory), or `--move-s` of a chain's service. What
 `slomo-numa` takes hand-overs to cost is simulated, or what the paper measured on OpenNetVM (`--handover measured`).
-Only `slomo-numa` and `octans-predicted` need models.
+Only `slomo-numa` and `octans-predicted` need models. The talk names neither cores of a node, packet size nor what a
+chain serves. `--sweep simulated` plays functions of several costs (`--hop`) with several cores and sizes. `--sweep
+talk` takes no simulator, but the talk's own costs of crossing (22 and 52 %), and asks which cores, capacities and
+contention of rivals give its margins.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
     slomo profile ip-router@256B ... --machine e5-2620v4 --plan resource-table --out DIR/resource-table.json
@@ -18,18 +21,23 @@ Only `slomo-numa` and `octans-predicted` need models.
 
 import argparse
 import json
+import statistics
 import sys
+from argparse import Namespace
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
+from slomo.placement.chains.nodes import handover_keeps
 from slomo.placement.chains.registry import chain_policy, chain_policy_names
 from slomo.placement.chains.resource_table import ResourceTable, load_resource_table
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import numasfp_chains
+from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.workflow.chains.judge import COUNTED_MS, judge_chains
@@ -40,10 +48,6 @@ MACHINE = "e5-2620v4"
 #: Work with which a simulated stage takes as long per packet as a hop of `slomo chain run` (82 cycles, of which 21 are
 #: the packet's and the ring's lines; `python benchmarks/nfvnice.py --hop`), and a function that is no more than that.
 HOP_WORK_CYCLES = 60.8
-HAND_ON = NetworkFunction(
-    "hand-on", "hands packets on", source="benchmarks/nfvnice.py --hop",
-    simulated={"compute_cycles": HOP_WORK_CYCLES, "instructions": 2 * HOP_WORK_CYCLES, "packet": {"written_lines": 1}},
-)  # fmt: skip
 #: Share by which NUMASFP is ahead [%].
 PAPER = {"octans": 16, "node-balance": 25, "node-first": 23}
 #: Label -> policy, whether chains have ways and bandwidth of their own, whether the table's throttles are applied. The
@@ -58,6 +62,19 @@ VARIANTS = (
         if not chain_policy(name).allocates
     }
 )
+#: Work of a function [cycles], packet sizes [B], cores of a node for stages: what `--sweep simulated` combines.
+SIMULATED = ((HOP_WORK_CYCLES, 120.0, 240.0, 480.0), (64, 128), (8, 10, 15))
+#: Cores of a node, what a chain serves on the NIC's node [Gbit/s], and the share of it that contention leaves to
+#: rivals, which have no ways and bandwidth of their own: what `--sweep talk` combines.
+TALK = ((8, 9, 10, 12, 15), (4.0, 6.0, 8.0, 10.0), (1.0, 0.9, 0.8))
+
+
+def hand_on(cycles: float) -> NetworkFunction:
+    """Return a function that does so much work on a packet, and hands it on."""
+    return NetworkFunction(
+        "hand-on", "hands packets on", source="benchmarks/nfvnice.py --hop",
+        simulated={"compute_cycles": cycles, "instructions": 2 * cycles, "packet": {"written_lines": 1}},
+    )  # fmt: skip
 
 
 def main() -> int:
@@ -71,14 +88,28 @@ def main() -> int:
     parser.add_argument("--move-s", type=float, help="for which a chain whose stage moves serves nothing; simulated")
     parser.add_argument("--variant", choices=list(VARIANTS), action="append", help="repeatable; all by default")
     parser.add_argument("--ms", type=float, default=COUNTED_MS, help="simulated time counted of each interval")
-    parser.add_argument("--hop", action="store_true", help="functions that hand on, as OpenNetVM's examples, no table")
+    parser.add_argument(
+        "--hop",
+        type=float,
+        nargs="?",
+        const=HOP_WORK_CYCLES,
+        metavar="CYCLES",
+        help="functions that work so long and hand on, as OpenNetVM's examples; no table",
+    )
     parser.add_argument("--manager", action="store_true", help="OpenNetVM's two threads, all packets pass them")
+    parser.add_argument("--ring", type=int, default=DEFAULT_CAPACITY, help="packets before a stage; OpenNetVM: 16384")
     parser.add_argument("--machine", default=MACHINE)
     parser.add_argument("--cores", type=int, help="of each node for stages; all by default")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--ceiling", action="store_true", help="only what each chain serves alone on the NIC's node")
+    parser.add_argument(
+        "--sweep", choices=["simulated", "talk"], help="lead of `numasfp` over what the talk leaves open"
+    )
     given = parser.parse_args()
+    if given.sweep:
+        sweep(given)
+        return 0
     if given.ceiling:
         for seed in given.seed or [0]:
             print(f"seed {seed}: chains alone on the NIC's node serve {100 * ceiling(given, seed):.1f} %", flush=True)
@@ -91,7 +122,7 @@ def main() -> int:
     return 0
 
 
-def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
+def run(label: str, given: Namespace, seed: int) -> Judgement:
     """Place and judge one draw of chains."""
     policy, allocate, throttled = VARIANTS[label]
     chains = drawn(given, seed)
@@ -103,8 +134,8 @@ def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
         handover=given.handover,
     )  # fmt: skip
     judgement = judge_chains(
-        placed, own=(HAND_ON,), move=given.move_s, duration_ms=given.ms, seed=0,
-        manager_cycles=HOP_WORK_CYCLES if given.manager else None,
+        placed, own=own_functions(given), move=given.move_s, duration_ms=given.ms, seed=0,
+        manager_cycles=HOP_WORK_CYCLES if given.manager else None, queue_capacity=given.ring,
     )  # fmt: skip
     own = sum(len(parts.ways) for parts in placed.plan.parts) / sum(len(seats) for seats in placed.plan.seats)
     held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
@@ -112,19 +143,31 @@ def run(label: str, given: argparse.Namespace, seed: int) -> Judgement:
     return judgement
 
 
-def drawn(given: argparse.Namespace, seed: int) -> tuple[RatedChain, ...]:
+def own_functions(given: Namespace) -> tuple[NetworkFunction, ...]:
+    """Return the functions that are not shipped."""
+    return (hand_on(given.hop),) if given.hop else ()
+
+
+def drawn(given: Namespace, seed: int) -> tuple[RatedChain, ...]:
     """Return one draw of chains."""
     return numasfp_chains(
-        5 * given.servers, intervals=given.intervals, seed=seed, nfs=[HAND_ON.name] if given.hop else FUNCTIONS,
+        5 * given.servers, intervals=given.intervals, seed=seed,
+        nfs=[function.name for function in own_functions(given)] or FUNCTIONS,
         change=given.change, packet_size_b=given.packet,
     )  # fmt: skip
 
 
-def ceiling(given: argparse.Namespace, seed: int) -> float:
+def ceiling(given: Namespace, seed: int) -> float:
     """Return the ANAT of a draw where every chain has a server to itself: no placement of them together serves more."""
     cluster, chains = Cluster.uniform(given.machine, 1), drawn(given, seed)
     alone = [
-        judge_chains(place_chains(cluster, [chain], "node-first"), own=(HAND_ON,), duration_ms=given.ms, seed=0)
+        judge_chains(
+            place_chains(cluster, [chain], "node-first"),
+            own=own_functions(given),
+            duration_ms=given.ms,
+            queue_capacity=given.ring,
+            seed=0,
+        )
         for chain in chains
     ]
     shares = []
@@ -133,6 +176,43 @@ def ceiling(given: argparse.Namespace, seed: int) -> float:
         served = [one.anat_over_time[interval] * rate for one, rate in zip(alone, offered, strict=True)]
         shares.append(sum(served) / sum(offered))
     return sum(shares) / len(shares)
+
+
+def sweep(given: Namespace) -> None:
+    """Print the lead of `numasfp` over each rival for all combinations of what the talk leaves open."""
+    policies = ("numasfp", *PAPER)
+    known = ("hop cycles", "B", "cores") if given.sweep == "simulated" else ("cores", "Gbit/s", "rivals keep")
+    columns = (*known, "numasfp serves %", *(f"ahead of {name} %" for name in PAPER), "rivals serve %")
+    print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|", flush=True)
+    for cell in product(*(SIMULATED if given.sweep == "simulated" else TALK)):
+        served = {
+            name: 100 * statistics.fmean(_served(name, given, seed, cell) for seed in given.seed or [0])
+            for name in policies
+        }
+        ahead = [f"{100 * (served['numasfp'] / served[name] - 1):.1f}" for name in PAPER]
+        rivals = [served[name] for name in PAPER]
+        row = [*(f"{value:g}" for value in cell), f"{served['numasfp']:.1f}", *ahead]
+        print("| " + " | ".join([*row, f"{min(rivals):.0f} to {max(rivals):.0f}"]) + " |", flush=True)
+
+
+def _served(policy: str, given: Namespace, seed: int, cell: tuple[float, ...]) -> float:
+    """Return the ANAT of one draw under one policy, simulated, or by the talk's costs of crossing."""
+    if given.sweep == "simulated":
+        hop, packet, cores = cell
+        return run(
+            policy, Namespace(**vars(given) | {"hop": hop, "packet": int(packet), "cores": int(cores)}), seed
+        ).anat
+    cores, gbps, kept = cell
+    chains = drawn(Namespace(**vars(given) | {"hop": HOP_WORK_CYCLES}), seed)
+    reserved = load_machine(given.machine).cores_per_socket - int(cores)
+    plan = place_chains(Cluster.uniform(given.machine, given.servers, cores_reserved=reserved), chains, policy).plan
+    capacity = gbps * (1.0 if chain_policy(policy).allocates else kept)
+    shares = []
+    for interval, seats in enumerate(plan.seats):
+        offered = {chain.request.id: chain.gbps[interval] for chain in chains}
+        served = [min(offered[name], capacity * handover_keeps(nodes)) for name, nodes in seats.items()]
+        shares.append(sum(served) / sum(offered.values()))
+    return statistics.fmean(shares)
 
 
 @lru_cache

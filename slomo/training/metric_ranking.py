@@ -61,10 +61,12 @@ class RankedMetric:
     without: float
 
 
-def rank_metrics(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> tuple[RankedMetric, ...]:
+def rank_metrics(
+    dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, seed: int = 0
+) -> tuple[RankedMetric, ...]:
     """Rank the metrics measured for all network functions of a dataset, in the order of selection.
 
-    Rows of plans ``solo``, ``pressure`` and ``imported`` are read.
+    Rows of plans ``solo``, ``pressure`` and ``imported`` are read. The seed draws which settings are left out together.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def rank_metrics(dataset: "ProfileDataset", targets: Sequence[str] | None = None
             f"{fewest} rows at the least; needed 1 metric and {_FEWEST_ROWS} rows",
             hint="profile under pressure first, or name targets with more rows",
         )
-    judge = _Judge(measured, seed=0)
+    judge = _Judge(measured, seed)
     alone = {name: judge.error((name,)) for name in names}
     taken: list[str] = []
     steps: dict[str, tuple[int, float, float]] = {}

@@ -94,6 +94,17 @@ def test_a_slice_of_eevdf_ends_at_a_tick() -> None:
     assert sum(stage.involuntary_per_s for stage in stages.values()) == pytest.approx(250.0, rel=0.1)
 
 
+def test_no_packet_leaves_before_it_arrives() -> None:
+    """While all cores sleep, a source is at most a slack ahead of them: latency is the time in service."""
+    text = """
+    stages: {a: {cycles: 120, core: 0}, b: {cycles: 120, core: 1}}
+    chains: {c: {stages: [a, b], mpps: 0.3}}
+    """
+    latency_us = play(text, duration_ms=5.0, warm_ms=1.0).chains["c"].latency_us
+
+    assert 240 / 2100 < latency_us["p50"] < latency_us["p99"] < 1.0
+
+
 LIGHT_BESIDE_HEAVY = """
 stages: {heavy: {cycles: 2000, core: 0}, light: {cycles: 50, core: 0}}
 chains: {x: {stages: [heavy], mpps: 3}, y: {stages: [light], mpps: 0.5}}

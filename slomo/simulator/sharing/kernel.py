@@ -246,7 +246,8 @@ def run_shared(state: State, sharing: Sharing, end: float) -> None:
                 second = min(second, due)
         if earliest >= end or earliest == NEVER:
             return
-        until = min(second + sharing.settings[E_SLACK], end)
+        slack = sharing.settings[E_SLACK]
+        until = min(min(second, earliest + slack) + slack, end)  # whoever sleeps may be woken on the way
         if turn < 0:
             scan(state, sharing)
         elif turn < cores:

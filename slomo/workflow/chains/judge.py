@@ -17,6 +17,7 @@ from slomo.placement.over_time.judge import TOLERANCE
 from slomo.placement.over_time.judgement import Judgement, Violation
 from slomo.simulator.sharing.engine import StagePlace, simulate_chains
 from slomo.simulator.sharing.layout import BATCH
+from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
 from slomo.workflow.chains.moving import moving_costs
@@ -41,6 +42,7 @@ def judge_chains(
     duration_ms: float = COUNTED_MS,
     move: MoveCost | float | None = None,
     manager_cycles: float | None = None,
+    queue_capacity: int = DEFAULT_CAPACITY,
     seed: int = 0,
 ) -> "Judgement":
     """Run every server in every interval on the simulator.
@@ -62,6 +64,9 @@ def judge_chains(
         Work per packet of a manager's two threads on the card's node [cycles]: one takes the packets of all chains from
         the card, one gives them back (OpenNetVM). They take the last two cores of the socket, which the cluster must
         reserve; by default the card itself fills and empties rings.
+    queue_capacity : int
+        Capacity of the ring before each stage [packets], a power of two (OpenNetVM: 16384). Overloaded chains fill it,
+        so the counted time must be long enough for that.
     seed : int
         Of the simulations.
 
@@ -71,7 +76,7 @@ def judge_chains(
         ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where
         in some interval a chain serves less than that, or than it is offered.
     """
-    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, seed)
+    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, queue_capacity, seed)
     shares: list[float] = []
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
@@ -124,6 +129,7 @@ class _Runner:
         own: "Sequence[NetworkFunction]",
         duration_ms: float,
         manager_cycles: float | None,
+        queue_capacity: int,
         seed: int,
     ) -> None:
         for server in cluster.servers:
@@ -132,7 +138,7 @@ class _Runner:
                     f"server '{server.name}' has all cores of a socket for network functions, needed 2 for the manager",
                     hint="reserve two cores per socket: cores_reserved: 2",
                 )
-        self._manager_cycles = manager_cycles
+        self._manager_cycles, self._queue_capacity = manager_cycles, queue_capacity
         self._servers = {server.name: server for server in cluster.servers}
         self._own = {function.name: function for function in own}
         self._duration_ms, self._seed = duration_ms, seed
@@ -185,7 +191,9 @@ class _Runner:
             mpps = self.offered_mpps(name, item, interval)
             lines.append(ServiceChain(item.request.id, (*first, *names, *last), mpps=mpps, packet_size_b=sizes_b))
         buffer_b = max(2048, *(line.packet_size_b for line in lines))
-        system = ChainSystem(tuple(stages), tuple(lines), machine=machine.name, buffer_b=buffer_b)
+        system = ChainSystem(
+            tuple(stages), tuple(lines), machine.name, queue_capacity=self._queue_capacity, buffer_b=buffer_b
+        )
         used = {workload.nf for item in chains for workload in item.request.chain}
         self.runs += 1
         played = simulate_chains(
