@@ -14,7 +14,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slomo.simulator.sharing.result import ChainSimulation
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, parse_chains
@@ -287,6 +287,19 @@ def node_costs() -> Iterator[Check]:
     yield from ()
 
 
+def tuning() -> Iterator[Check]:
+    """Show what a ring's marks change for the chain on one core, and a priority beside a like function."""
+    chain_system = chain_of([(cost,) for cost in COSTS], (0, 0, 0), LINE_RATE_MPPS)
+    for high, low in itertools.product((0.6, 0.8, 0.95), (0.2, 0.4, 0.55)):
+        result = played(replace(chain_system, high_water=high, low_water=low), "cfs", nice=True)
+        show(f"marks at {high:g} and {low:g}, p99 {result.chains['chain'].latency_us['p99']:.0f} us", result)
+    for priority in (1.0, 2.0, 4.0):
+        pair = one_core((250.0, 250.0), (8.0, 8.0))
+        stages = (replace(pair.stages[0], priority=priority), *pair.stages[1:])
+        show(f"priority {priority:g} beside 1", played(replace(pair, stages=stages), "cfs", nice=True))
+    yield from ()
+
+
 def measure_hop() -> None:
     """Print what handing a packet on costs a process of this machine, the least of three runs."""
     from nfvnice_against import time_per_packet_ns  # takes a C compiler
@@ -303,7 +316,9 @@ def measure_hop() -> None:
     print(f"a hop takes {took_ns[1.0]:.1f} ns, a cycle of work {cycle_ns:.3f}: {took_ns[1.0] / cycle_ns:.0f} cycles")
 
 
-PARTS = {part.__name__: part for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes, node_costs)}
+PARTS = {
+    part.__name__: part for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes, node_costs, tuning)
+}
 
 
 def main() -> int:

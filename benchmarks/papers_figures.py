@@ -390,16 +390,18 @@ CAUSES = phenomena.CAUSES | {
         "the talk names no packet size: 83 to 98 % by draw at 256 B, at 128 B 49 in the first (84 at 256); functions "
         "that are a hop each behind OpenNetVM's two threads serve 76 %",
     ),
-    "NUMASFP ahead of": "chains that have a server each serve 97.0 % (`numasfp.py --ceiling`), so no placement leads "
-    "by more than 6 to 7 %; a chain of these functions keeps 94 to 96 % on the other node: who is local hardly matters",
+    "NUMASFP ahead of": "placement alone leads by at most 6 %, simulated with functions of 61 to 480 cycles and by the "
+    "talk's own costs of crossing; its margins appear where contention takes a fifth of what rivals' chains serve, and "
+    "NUMASFP's are spared (`numasfp.py --sweep`, docs/concepts/placement.md): no such contention is found here",
     "Jain's index of output over input, 500/250/50": "EEVDF, which the paper had not: its slice of 2.8 ms is more than "
     "the cheapest NF's ring holds work for; .995 with slices of .7 ms, .997 with ticks of .25 ms, too",
     "first-fit (shared cache), combination": "all that break are lpm, mazunat, snort and stats, which serve 70 to 85 "
-    "% of solo there: at a promise of 75 instead of 90 % 12.5 % of the terms would break (seed 1)",
+    "% of solo there: at a promise of 75 instead of 90 % 12.5 % of the terms would break (seed 1). The paper's 11 % "
+    "does not go with its Fig. 9, where E2 adds some 117 instances (35 servers of 9 cores, some 198 terms)",
     "dobrescu first fit, ": "the policy's line and its 0.95 interval; with the predictor alone (0.5) it takes 23 and "
     "27 servers and 45 and 99 % break. By the curve of Dobrescu's own competitors, without interval, 45 ± 2 and 68 ± 5 "
-    "if a term's instances count together, 69 ± 3 and 134 ± 2 if each keeps its part (`resq/dobrescu.py`): the paper "
-    "does not say which",
+    "if a term's instances count together, 69 ± 3 and 134 ± 2 if each keeps its part; by the curve in the 19.5 MB of "
+    "Fig. 10 48 ± 2 and 82 ± 7, 89 ± 3 and 180 ± 1 (`resq/dobrescu.py`): no reading gives both of the paper's",
     "predicted, combination: servers": "28 by the predictions alone (confidence 0.5) break 6.5 %, 29 (0.8) 5 % "
     "(seed 1): the interval costs one to two servers",
     **dict.fromkeys(

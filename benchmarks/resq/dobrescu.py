@@ -4,9 +4,11 @@ Section 6.2: each function's curve over competing references is measured beside 
 those of solo runs; an instance goes on the first server "whose existing SLOs do not get affected", and a second one is
 packed "if the predicted throughput is below the target". The paper does not say when the SLO of a term with two
 instances is affected: where the sum of both is no longer enough, or where one serves less than it was placed for.
-Curves are those of fig10.py on the whole cache, without an interval; nothing is simulated after placing.
+Nor does it say if "this predictor" still has the 19.5 MB of Fig. 10 or the whole cache. Curves are those of fig10.py,
+without an interval; nothing is simulated after placing.
 
-    python benchmarks/resq/dobrescu.py CURVES.json       # measures the curves if the file is not there; minutes
+    python benchmarks/resq/dobrescu.py CURVES.json      # measures the curves if the file is not there; a minute
+    python benchmarks/resq/dobrescu.py CURVES9.json 9   # in nine of 20 ways, the 19.5 MB of Fig. 10
 """
 
 import json
@@ -83,9 +85,9 @@ class FirstFit:
         return self.servers[-1]
 
 
-def measured() -> dict[str, dict[str, list]]:
-    """Return each function's solo access rate, and its curve beside competitors that use the whole cache."""
-    fig10.WAYS = load_machine(RESQ).full_way_mask
+def measured(ways: int) -> dict[str, dict[str, list]]:
+    """Return each function's solo access rate, and its curve beside competitors in the same ways."""
+    fig10.WAYS = (1 << ways) - 1
     return {
         name: {"car": solo(name, 64, fig10.WAYS).tenants[0].vector["L2MISS"], "curve": fig10.trained(name)}
         for name in TABLE_1
@@ -112,12 +114,13 @@ def lines(curves: dict[str, dict[str, list]]) -> Iterator[str]:
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         print(__doc__, file=sys.stderr)
         return 2
     path = Path(sys.argv[1])
     if not path.exists():
-        path.write_text(json.dumps(measured()) + "\n")
+        ways = int(sys.argv[2]) if len(sys.argv) == 3 else load_machine(RESQ).llc_ways
+        path.write_text(json.dumps(measured(ways)) + "\n")
     for line in lines(json.loads(path.read_text())):
         print(line, flush=True)
     return 0
