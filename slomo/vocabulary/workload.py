@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from types import MappingProxyType
+from typing import Annotated
+
+from msgspec import Meta
 
 from slomo.errors import InvalidValueError
 from slomo.files.documents import convert
@@ -50,11 +53,11 @@ class Traffic:
     1500
     """
 
-    packet_size_b: int = 64
-    flow_count: int = 100_000
+    packet_size_b: Annotated[int, Meta(ge=64, le=9000)] = 64
+    flow_count: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
     flow_distribution: str = "uniform"
-    zipf_exponent: float = 1.0
-    offered_mpps: float | None = None
+    zipf_exponent: Annotated[float, Meta(gt=0.0, le=3.0)] = 1.0
+    offered_mpps: Annotated[float, Meta(gt=0.0)] | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -18,7 +18,7 @@ from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
 from slomo.records.importing.competitors import named_competitors
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
-from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload import Traffic, Workload
 
 Stream = Literal["calibration", "test"]
 STREAMS: tuple[Stream, ...] = ("calibration", "test")
@@ -201,7 +201,7 @@ def named_mixes_plan(
     chosen = load_machine(machine)
     colocations: dict[str, Colocation] = {}
     for text in mixes:
-        tenants = named_competitors(text, {})
+        tenants = named_competitors(text, Traffic())
         if not 2 <= len(tenants) <= chosen.cores_per_socket:
             raise InvalidValueError(
                 f"mix '{text}' has {len(tenants)} network functions, needed 2 to {chosen.cores_per_socket} on "

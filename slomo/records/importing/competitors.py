@@ -4,9 +4,7 @@ Imported co-locations by name calibrate intervals and test models; they are neve
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Traffic, Workload
@@ -16,7 +14,7 @@ _TIMES = re.compile(r"^(\d+)\s*[x*]\s*(\S.*)$")
 _NOBODY = ("", "-", "none", "nobody", "alone")
 
 
-def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, ...]:
+def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
     """Return the competitors that a cell names, one entry per instance.
 
     `cell`: workloads in their usual form, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``.
@@ -25,11 +23,11 @@ def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, 
 
     Examples
     --------
-    >>> [workload.nf for workload in named_competitors("lpm + 2 x snort", {})]
+    >>> [workload.nf for workload in named_competitors("lpm + 2 x snort", Traffic())]
     ['lpm', 'snort', 'snort']
-    >>> [workload.key for workload in named_competitors("acl@64B,10f:1; nat", {"packet_size_b": 1518})]
+    >>> [workload.key for workload in named_competitors("acl@64B,10f:1; nat", Traffic(1518))]
     ['acl@64B,10f', 'nat@1518B,100000f']
-    >>> named_competitors("-", {})
+    >>> named_competitors("-", Traffic())
     ()
     """
     if cell.strip().lower() in _NOBODY:
@@ -41,6 +39,6 @@ def named_competitors(cell: str, traffic: Mapping[str, Any]) -> tuple[Workload, 
             raise InvalidValueError(f"'{cell}' has no name between two separators", hint="lpm + 2 x snort")
         workload, count = parse_instances(times[2] if times else part)
         if "@" not in part:
-            workload = replace(workload, traffic=Traffic(**traffic))
+            workload = replace(workload, traffic=traffic)
         result += [workload] * (count * (int(times[1]) if times else 1))
     return tuple(result)

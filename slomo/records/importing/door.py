@@ -57,7 +57,7 @@ def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> P
         For a wrong mapping or table; names file, line, and field or column.
     """
     place, document = Path(path), load_mapping(mapping)
-    if document.data.get("kind") == "pcm":
+    if document.file.kind == "pcm":
         table_rows = pcm_import.read_rows(place, document)
     else:
         if place.is_dir():
@@ -73,20 +73,20 @@ def _environment(
     path: Path, mapping: TableMapping, table_rows: table_import.TableRows, frame: pd.DataFrame
 ) -> dict[str, Any]:
     stated: dict[str, float] = {}
-    shares = any(column.get("target") == "share" for column in mapping.columns.values())
-    if shares and "solo" not in mapping.data:
+    shares = any(column.target == "share" for column in mapping.columns.values())
+    solo = mapping.file.solo
+    if shares and solo is None:
         stated = {str(target): 1.0 for target in frame[schema.TARGET].unique()}
-    if "solo" in mapping.data:
-        solo = mapping.data["solo"]
-        mpps = throughput_mpps(float(solo["value"]), solo.get("unit"))
+    if solo is not None:
+        mpps = throughput_mpps(solo.value, solo.unit)
         stated = {str(target): mpps for target in frame[schema.TARGET].unique()}
     report = {"file": path.name, "rows": len(table_rows.listed), "dropped": table_rows.dropped}
     report |= {"unreported": table_rows.unreported, "ignored": table_rows.ignored}
     solo_known = bool(stated) or bool((frame[schema.PLAN] == schema.Plan.SOLO).any())
     units = {
-        f"{schema.TRAFFIC_PREFIX}{column['feature']}": column["unit"]
+        f"{schema.TRAFFIC_PREFIX}{column.feature}": column.unit
         for column in mapping.columns.values()
-        if "feature" in column and "unit" in column
+        if column.feature and column.unit
     }
     report |= {"units": units} if units else {}
     note = {} if solo_known else {"solo": "not measured: slowdowns are relative to the best throughput measured"}

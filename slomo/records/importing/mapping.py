@@ -5,7 +5,7 @@ read: errors name file, line and field.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,14 @@ from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
 from slomo.files.documents import convert, parse
 from slomo.files.json_text import Position
 from slomo.files.opening import read_text
-from slomo.records.importing.mapping_file import MappingFile
+from slomo.records.importing.mapping_file import ColumnEntry, MappingFile
 from slomo.records.shipped import mapping_file
 from slomo.units import UNITS, unit_factor
 from slomo.vocabulary.metrics import Metric, metric
-from slomo.vocabulary.workload import Traffic, Workload
+from slomo.vocabulary.workload import Workload
 
 #: Units of counts per second, as factors to millions per second.
 _RATES = {"/s": 1e-6, "1/s": 1e-6, "k/s": 1e-3, "M/s": 1.0, "G/s": 1e3}
-_DEFAULT_MISSING = ("", "N/A", "n/a", "NA", "-")
 
 
 @dataclass(frozen=True)
@@ -29,32 +28,20 @@ class TableMapping:
     """A checked mapping."""
 
     #: The document.
-    data: Mapping[str, Any]
+    file: MappingFile
     #: File it came from, for errors.
     name: str
     #: Line of every field.
     lines: Mapping[Position, int]
 
     @property
-    def columns(self) -> Mapping[str, Mapping[str, Any]]:
+    def columns(self) -> Mapping[str, ColumnEntry]:
         """What each column means."""
-        meanings: Mapping[str, Mapping[str, Any]] = self.data.get("columns", {})
-        return meanings
-
-    @property
-    def missing(self) -> frozenset[str]:
-        """Texts that mean a missing value."""
-        return frozenset(self.data.get("missing", _DEFAULT_MISSING))
-
-    @property
-    def drops_bad_rows(self) -> bool:
-        """Whether bad rows are dropped and counted, instead of refused."""
-        return bool(self.data.get("bad_rows", "refuse") == "drop")
+        return self.file.columns
 
     def workload(self, nf: str | None = None, traffic: Mapping[str, Any] | None = None) -> Workload:
         """Return the target described by the document, overridden by a row's own values."""
-        settings = {**self.data.get("traffic", {}), **(traffic or {})}
-        return Workload(nf or str(self.data["nf"]), self.data.get("configuration", {}), Traffic(**settings))
+        return Workload(nf or str(self.file.nf), self.file.configuration, replace(self.file.traffic, **(traffic or {})))
 
     def fault(self, position: Position, what: str, hint: str | None = None) -> ConfigurationError:
         """Return an error that points at a field of the document."""
@@ -85,8 +72,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
         name = str(file)
         document = parse(read_text(file), name)
         data, lines = document.table(), document.lines
-    convert(data, MappingFile, name, lines=lambda: lines)
-    mapping = TableMapping(data, name, lines)
+    mapping = TableMapping(convert(data, MappingFile, name, lines=lambda: lines), name, lines)
     _check_columns(mapping)
     return mapping
 
@@ -127,7 +113,7 @@ def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) ->
     return (1.0 / value if inverse else value) * unit_factor(unit, "Mpps")
 
 
-def target_mpps(value: float, column: Mapping[str, Any], solo_mpps: float) -> float:
+def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
     """Return the throughput [Mpps] for a cell of the target's column.
 
     A response latency is that of a client that waits for each answer, so its inverse is the rate. A share is relative
@@ -135,18 +121,19 @@ def target_mpps(value: float, column: Mapping[str, Any], solo_mpps: float) -> fl
 
     Examples
     --------
-    >>> target_mpps(80.0, {"target": "share", "unit": "%"}, 2.5), target_mpps(4.0, {"target": "latency"}, 1.0)
+    >>> share, latency = ColumnEntry(target="share", unit="%"), ColumnEntry(target="latency")
+    >>> target_mpps(80.0, share, 2.5), target_mpps(4.0, latency, 1.0)
     (2.0, 0.25)
     """
-    if column["target"] == "share":
-        return value * (0.01 if column.get("unit") == "%" else 1.0) * solo_mpps
-    unit = column.get("unit", "us") if column["target"] == "latency" else column.get("unit")
-    return throughput_mpps(value, unit, inverse=bool(column.get("inverse", False)))
+    if column.target == "share":
+        return value * (0.01 if column.unit == "%" else 1.0) * solo_mpps
+    unit = column.unit or ("us" if column.target == "latency" else None)
+    return throughput_mpps(value, unit, inverse=column.inverse)
 
 
-def _check_target(column: Mapping[str, Any]) -> None:
+def _check_target(column: ColumnEntry) -> None:
     """Refuse a unit that the target's column cannot have."""
-    unit, kind = column.get("unit"), column["target"]
+    unit, kind = column.unit, column.target
     if kind == "share" and unit not in (None, "1", "%"):
         raise InvalidValueError(f"a share of solo has no unit '{unit}'", hint="needed: 1 or %")
     if kind == "latency" and unit is not None and UNITS.get(unit, ("",))[0] != "time":
@@ -157,21 +144,21 @@ def _check_target(column: Mapping[str, Any]) -> None:
 
 def _check_columns(mapping: TableMapping) -> None:
     """Check metric names, units, the single target, and duplicates, which types cannot express."""
-    targets = [name for name, column in mapping.columns.items() if "target" in column]
+    targets = [name for name, column in mapping.columns.items() if column.target]
     if mapping.columns and len(targets) != 1:
         raise mapping.fault(
             ("columns",),
             f"{len(targets)} columns are the target, needed one",
             "write 'target: throughput' at the column",
         )
-    labels = {column["label"] for column in mapping.columns.values() if "label" in column}
-    if mapping.columns and "nf" not in mapping.data and "nf" not in labels:
+    labels = {column.label for column in mapping.columns.values()}
+    if mapping.columns and mapping.file.nf is None and "nf" not in labels:
         raise mapping.fault((), "no network function is named", "write 'nf: <name>', or give a column 'label: nf'")
     for name, column in mapping.columns.items():
         try:
-            if "metric" in column:
-                metric_factor(metric(column["metric"]), column.get("unit"))
-            if "target" in column:
+            if column.metric:
+                metric_factor(metric(column.metric), column.unit)
+            if column.target:
                 _check_target(column)
         except SlomoError as error:
             raise mapping.fault(("columns", name), error.message, error.hint) from None

@@ -24,13 +24,13 @@ from slomo.errors import ConfigurationError, SlomoError
 from slomo.files.opening import read_text
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.competitors import named_competitors
-from slomo.records.importing.mapping import TableMapping, throughput_mpps
+from slomo.records.importing.mapping import throughput_mpps
 from slomo.records.importing.plausible import throughput_fault
 from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
 from slomo.records.provenance import describe_environment
 from slomo.units import UNITS
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload import Traffic, Workload
 
 #: Units of the kept share of solo throughput, as factors.
 _SHARES = {"share": 1.0, "%": 0.01}
@@ -74,7 +74,7 @@ def import_pairs(
         Rows of plan ``solo`` and ``mix``.
     """
     place = Path(path)
-    table = read_table(place, TableMapping({"format": _format(place)}, str(place), {}))
+    table = read_table(place, _format(place))
     columns, digest = _columns(table, unit, rates), fingerprint_of(place)
     listed = [row for line, cells in zip(table.lines, table.cells, strict=True)
               for row in _rows(table, columns, line, cells, (machine, digest))]  # fmt: skip
@@ -139,7 +139,7 @@ def _rows(
     members: list[list[Workload]] = []
     for place in columns.names:
         try:
-            members.append(list(named_competitors(str(cells[place]), {})))
+            members.append(list(named_competitors(str(cells[place]), Traffic())))
         except SlomoError as error:
             raise _fault(table, line, place, cells[place], error.message) from None
     if not members[0]:

@@ -7,11 +7,11 @@ beside it.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import slomo.records.rows as rows
 from slomo.errors import ConfigurationError, MissingMetricError, SlomoError
 from slomo.records.importing.mapping import TableMapping, throughput_mpps
+from slomo.records.importing.mapping_file import CompetitorEntry, RunEntry
 from slomo.records.importing.results import listed_runs
 from slomo.records.importing.table import UNNAMED, TableRows, measured_row
 from slomo.records.pcm.recording import PcmRecording, read_pcm
@@ -19,7 +19,7 @@ from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import METRICS, Rule, Scope, no_pressure
 from slomo.vocabulary.vector import MetricVector
-from slomo.vocabulary.workload import Traffic, Workload
+from slomo.vocabulary.workload import Workload
 
 
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
@@ -36,7 +36,7 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
             place = _place(path, run, phase, len(listed))
             if place is not None and place not in recordings:
                 recordings[place] = read_pcm(
-                    place, interval_s=mapping.data.get("interval_s"), nominal_mhz=mapping.data.get("nominal_mhz")
+                    place, interval_s=mapping.file.interval_s, nominal_mhz=mapping.file.nominal_mhz
                 )
             phases[phase] = None if place is None else recordings[place]
         result.listed.append(_row(mapping, index, run, phases))
@@ -49,39 +49,36 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     return result
 
 
-def _place(path: Path, run: Mapping[str, Any], phase: str, runs: int) -> Path | None:
-    if phase in run:
-        return (path if path.is_dir() else path.parent) / str(run[phase])
-    only = path.is_file() and runs == 1 and "alone" not in run and phase == "beside"
+def _place(path: Path, run: RunEntry, phase: str, runs: int) -> Path | None:
+    if (file := getattr(run, phase)) is not None:
+        return Path(path if path.is_dir() else path.parent, file)
+    only = path.is_file() and runs == 1 and run.alone is None and phase == "beside"
     return path if only else None
 
 
-def _row(
-    mapping: TableMapping, index: int, run: Mapping[str, Any], phases: Mapping[str, PcmRecording | None]
-) -> rows.Row:
+def _row(mapping: TableMapping, index: int, run: RunEntry, phases: Mapping[str, PcmRecording | None]) -> rows.Row:
     position = ("runs", index)
     alone, beside = phases["alone"], phases["beside"]
-    core = run.get("target_core", mapping.data.get("target_core"))
+    core = mapping.file.target_core if run.target_core is None else run.target_core
     if alone is None and beside is None:
         raise mapping.fault(position, "names no recording", "write 'alone: FILE' and 'beside: FILE'")
     if beside is not None and core is None:
         raise mapping.fault(position, "the core of the target is not known", "write 'target_core: N'")
     try:
         socket = _socket(mapping, alone, beside, core)
-        own = None if beside is None else beside.core(core)
+        own = None if beside is None or core is None else beside.core(core)
         competition = None if alone is None else _whole(mapping, alone, socket)
         rest = None if beside is None or own is None else _others(mapping, beside, socket, own)
     except SlomoError as error:
         raise ConfigurationError(f"{mapping.fault(position, error.message).message}", hint=error.hint) from None
-    competitors = _competitors(run.get("competitors"), alone is not None)
-    colocation = Colocation(str(mapping.data["machine"]), mapping.workload(), competitors)
+    competitors = _competitors(run.competitors, alone is not None)
+    colocation = Colocation(mapping.file.machine, mapping.workload(), competitors)
     if not competitors:
         nothing = MetricVector(no_pressure(felt=False))
         competition, rest = nothing, nothing
-    plan = Plan(run.get("plan", Plan.IMPORTED)) if competitors else Plan.SOLO
-    throughput = run["throughput"]
-    mpps = throughput_mpps(float(throughput["value"]), throughput.get("unit"))
-    identity = f"{colocation.key}:{index}:{run.get('alone')}:{run.get('beside')}"
+    plan = Plan(run.plan or Plan.IMPORTED) if competitors else Plan.SOLO
+    mpps = throughput_mpps(run.throughput.value, run.throughput.unit)
+    identity = f"{colocation.key}:{index}:{run.alone}:{run.beside}"
     return {
         **measured_row(colocation, plan, mpps, identity),
         **rows.vector_columns("competition", competition),
@@ -91,28 +88,24 @@ def _row(
 
 
 def _socket(mapping: TableMapping, alone: PcmRecording | None, beside: PcmRecording | None, core: int | None) -> int:
-    if "socket" in mapping.data:
-        return int(mapping.data["socket"])
+    if mapping.file.socket is not None:
+        return mapping.file.socket
     for recording in (beside, alone):
         if recording is not None and core in recording.cores:
             return recording.socket_of(int(core)) if core is not None else 0
     return 0
 
 
-def _competitors(listed: Sequence[Mapping[str, Any]] | None, contended: bool) -> tuple[Workload, ...]:
+def _competitors(listed: Sequence[CompetitorEntry] | None, contended: bool) -> tuple[Workload, ...]:
     if listed is None:
         return (Workload(UNNAMED),) if contended else ()
-    return tuple(
-        Workload(item["nf"], item.get("configuration", {}), Traffic(**item.get("traffic", {})))
-        for item in listed
-        for _ in range(item.get("count", 1))
-    )
+    return tuple(workload for entry in listed for workload in entry.workloads)
 
 
 def _whole(mapping: TableMapping, recording: PcmRecording, socket: int) -> MetricVector:
     """Return a socket's metrics; on a machine with one socket, the system's if sockets were not recorded."""
     if socket in recording.sockets or not _one_socket(mapping, recording):
-        if not recording.sockets and "sockets" not in mapping.data:
+        if not recording.sockets and mapping.file.sockets is None:
             raise MissingMetricError(
                 f"{recording.path}: has columns of the system but of no socket, and nothing says how many there are",
                 hint="write 'sockets: 1' in the mapping where the machine has one",
@@ -122,7 +115,7 @@ def _whole(mapping: TableMapping, recording: PcmRecording, socket: int) -> Metri
 
 
 def _one_socket(mapping: TableMapping, recording: PcmRecording) -> bool:
-    stated = mapping.data.get("sockets")
+    stated = mapping.file.sockets
     if stated is None:
         return bool(recording.cores) and len({recording.socket_of(core) for core in recording.cores}) == 1
     return bool(stated == 1)

@@ -13,58 +13,49 @@ import slomo.records.tables as tables
 from slomo.errors import ConfigurationError, SlomoError
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import TableMapping
+from slomo.records.importing.mapping_file import CompetitorEntry, ResultsEntry, RunEntry, ThroughputEntry
+from slomo.vocabulary.workload import Traffic
 
-Run = dict[str, Any]
 
-
-def listed_runs(path: Path, mapping: TableMapping) -> list[Run]:
+def listed_runs(path: Path, mapping: TableMapping) -> list[RunEntry]:
     """Return the runs of a mapping of kind ``pcm``, from its list or its file of results.
 
     `path`: folder of the recordings, or one of them. `mapping`: with ``runs`` or ``results``. Raises
     ConfigurationError, with file, line and column, for a missing column, or a row without a number.
     """
-    if "results" not in mapping.data:
-        return list(mapping.data["runs"])
-    listed = mapping.data["results"]
-    place = (path if path.is_dir() else path.parent) / str(listed["file"])
-    reader = csv.DictReader(io.StringIO(tables.read_text(place)), delimiter=listed.get("separator", ","))
+    listed = mapping.file.results
+    if listed is None:
+        return mapping.file.runs
+    place = (path if path.is_dir() else path.parent) / listed.file
+    reader = csv.DictReader(io.StringIO(tables.read_text(place)), delimiter=listed.separator)
     reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
     for part in ("throughput", "alone", "beside", "competitors", "target_core"):
-        if part in listed and listed[part] not in names:
+        if (column := getattr(listed, part)) is not None and column not in names:
             there = f"it has: {', '.join(names)}"
-            raise mapping.fault(("results", part), f"{place} has no column '{listed[part]}'", there)
-    runs = [_run(listed, row, f"{place}, line {reader.line_num}", mapping) for row in reader]
+            raise mapping.fault(("results", part), f"{place} has no column '{column}'", there)
+    runs = [_run(listed, row, f"{place}, line {reader.line_num}", mapping.file.traffic) for row in reader]
     if not runs:
         raise ConfigurationError(f"{place}: holds no row", hint="needed: one row per run")
     return runs
 
 
-def _run(entry: Mapping[str, Any], row: Mapping[str, Any], where: str, mapping: TableMapping) -> Run:
+def _run(entry: ResultsEntry, row: Mapping[str, Any], where: str, traffic: Traffic) -> RunEntry:
     """Return one row in the form of the mapping's list."""
     cells = {name: str(value or "").strip() for name, value in row.items() if isinstance(name, str)}
-    run: Run = {"throughput": {"value": _number(cells, entry["throughput"], where)}}
-    if "unit" in entry:
-        run["throughput"]["unit"] = entry["unit"]
-    for phase in ("alone", "beside"):
-        if phase in entry and cells[entry[phase]]:
-            run[phase] = cells[entry[phase]]
-    if "target_core" in entry:
-        run["target_core"] = int(_number(cells, entry["target_core"], where, least=0.0))
-    if "competitors" in entry:
+    run = RunEntry(ThroughputEntry(_number(cells, entry.throughput, where), entry.unit), plan=entry.plan)
+    run.alone = (cells[entry.alone] or None) if entry.alone else None
+    run.beside = (cells[entry.beside] or None) if entry.beside else None
+    if entry.target_core:
+        run.target_core = int(_number(cells, entry.target_core, where, least=0.0))
+    if entry.competitors:
         try:
-            named = named_competitors(cells[entry["competitors"]], mapping.data.get("traffic", {}))
+            named = named_competitors(cells[entry.competitors], traffic)
         except SlomoError as error:
             raise ConfigurationError(
-                f"{where}, column '{entry['competitors']}': {error.message}", hint=error.hint
+                f"{where}, column '{entry.competitors}': {error.message}", hint=error.hint
             ) from None
-        run["competitors"] = [_listed(workload) for workload in named]
-    return run | ({"plan": entry["plan"]} if "plan" in entry else {})
-
-
-def _listed(workload: Any) -> dict[str, Any]:
-    described = workload.to_dict()
-    traffic = {name: value for name, value in described["traffic"].items() if value is not None}
-    return {"nf": workload.nf, "configuration": described["configuration"], "traffic": traffic}
+        run.competitors = [CompetitorEntry(each.nf, dict(each.configuration), each.traffic) for each in named]
+    return run
 
 
 def _number(cells: Mapping[str, str], column: str, where: str, least: float = 1e-300) -> float:

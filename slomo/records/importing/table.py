@@ -21,6 +21,7 @@ from slomo.errors import ConfigurationError, SlomoError
 from slomo.files.opening import open_regular
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import TableMapping, metric_factor, target_mpps, throughput_mpps
+from slomo.records.importing.mapping_file import ColumnEntry
 from slomo.records.importing.plausible import metric_fault, throughput_fault
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
@@ -70,7 +71,8 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     Raises ConfigurationError, with file, line and column, if file and mapping do not match, or for a bad row if these
     are not dropped.
     """
-    table = read_table(path, mapping)
+    file = mapping.file
+    table = read_table(path, file.format, file.separator, file.comment, file.names)
     for name in mapping.columns:
         if name not in table.names:
             raise mapping.fault(("columns", name), f"{path} has no such column", f"it has: {', '.join(table.names)}")
@@ -80,7 +82,7 @@ def read_rows(path: Path, mapping: TableMapping) -> TableRows:
         try:
             result.listed.append(_row(dict(zip(table.names, cells, strict=True)), mapping, f"{fingerprint}:{line}"))
         except _BadRowError as bad:
-            if not mapping.drops_bad_rows:
+            if mapping.file.bad_rows == "refuse":
                 hint = "correct the file, name the text under 'missing', or write 'bad_rows: drop' in the mapping"
                 raise ConfigurationError(
                     f"{path}, line {line}, column '{bad.column}': got {bad.got!r}, {bad.reason}", hint=hint
@@ -101,12 +103,12 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         target = mapping.workload(labels.get("nf"), values.traffic)
     except SlomoError as error:
         # the message names the attribute at fault, the mapping gives its column
-        sources = {column["traffic"]: name for name, column in mapping.columns.items() if "traffic" in column}
+        sources = {column.traffic: name for name, column in mapping.columns.items() if column.traffic}
         wrong = next((source for source in sources if source in error.message), None)
         if wrong is None:
             raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
         raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
-    colocation = Colocation(labels.get("machine", str(mapping.data["machine"])), target, competitors)
+    colocation = Colocation(labels.get("machine", mapping.file.machine), target, competitors)
     if not competitors:
         pressure = no_pressure(felt=False)
         values.vectors |= {
@@ -140,7 +142,7 @@ def _plan(mapping: TableMapping, colocation: Colocation) -> Plan:
     """Return a row's plan: named network functions make a mix, which is never used for fitting."""
     if not colocation.competitors or any(workload.nf == UNNAMED for workload in colocation.competitors):
         return Plan.IMPORTED if colocation.competitors else Plan.SOLO
-    return Plan(mapping.data["plan"]) if "plan" in mapping.data else rows.plan_of(colocation)
+    return Plan(mapping.file.plan) if mapping.file.plan else rows.plan_of(colocation)
 
 
 class _Values:
@@ -154,23 +156,23 @@ class _Values:
         self.features: dict[str, float] = {}
         self.vectors: dict[str, float] = {}
 
-    def read(self, name: str, column: Mapping[str, Any]) -> None:
+    def read(self, name: str, column: ColumnEntry) -> None:
         """Take up one column."""
-        if "ignore" in column:
+        if column.ignore:
             return
-        if "label" in column:
-            self.labels[column["label"]] = str(self.cells[name]).strip()
+        if column.label:
+            self.labels[column.label] = str(self.cells[name]).strip()
             return
-        value = self._number(name) * column.get("factor", 1.0) / column.get("interval_s", 1.0)
-        if "metric" in column:
-            self._metric(name, column, value)
-        elif "target" in column:
+        value = self._number(name) * column.factor / column.interval_s
+        if column.metric:
+            self._metric(name, column, column.metric, value)
+        elif column.target:
             self._throughput(name, column, value)
-        elif "feature" in column:
-            self.features[f"{schema.TRAFFIC_PREFIX}{column['feature']}"] = value
-        elif not math.isnan(value):
-            whole = column["traffic"] in ("packet_size_b", "flow_count")
-            self.traffic[column["traffic"]] = round(value) if whole else value
+        elif column.feature:
+            self.features[f"{schema.TRAFFIC_PREFIX}{column.feature}"] = value
+        elif column.traffic and not math.isnan(value):
+            whole = column.traffic in ("packet_size_b", "flow_count")
+            self.traffic[column.traffic] = round(value) if whole else value
 
     def competitors(self) -> tuple[Workload, ...]:
         """Return the competitors of the target; placeholders if only their number is known."""
@@ -178,16 +180,16 @@ class _Values:
         if cell is None:
             return (Workload(UNNAMED),) * self.competitor_count()
         try:
-            return named_competitors(cell, self.mapping.data.get("traffic", {}))
+            return named_competitors(cell, self.mapping.file.traffic)
         except SlomoError as error:
-            column = next(name for name, item in self.mapping.columns.items() if item.get("label") == "competitors")
+            column = next(name for name, item in self.mapping.columns.items() if item.label == "competitors")
             raise _BadRowError(error.message, column, cell) from None
 
     def competitor_count(self) -> int:
         """Return the row's number of competitors; one unnamed competition by default."""
         text = self.labels.get("competitor_count")
         if text is None:
-            return int(self.mapping.data.get("competitor_count", 1))
+            return self.mapping.file.competitor_count
         try:
             count = float(text)
         except ValueError:
@@ -196,29 +198,29 @@ class _Values:
             raise _BadRowError("needed a number of competitors from 0 to 1024", "competitor_count", text)
         return int(count)
 
-    def _metric(self, name: str, column: Mapping[str, Any], value: float) -> None:
+    def _metric(self, name: str, column: ColumnEntry, metric_name: str, value: float) -> None:
         if value < 0.0:
             raise _BadRowError("no counter can be negative", name, self.cells[name])
-        target = metric(column["metric"])
-        prefix = column.get("of", self.mapping.data.get("vectors", "competition"))
+        target = metric(metric_name)
+        prefix = column.of or self.mapping.file.vectors or "competition"
         place = schema.metric_column(prefix, target.name)
         # several columns of one metric add up; if one is missing, so is the sum
-        self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(target, column.get("unit"))
+        self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(target, column.unit)
         if fault := metric_fault(target.name, target.unit, self.vectors[place]):
             raise _BadRowError(fault, name, self.cells[name])
 
-    def _throughput(self, name: str, column: Mapping[str, Any], value: float) -> None:
+    def _throughput(self, name: str, column: ColumnEntry, value: float) -> None:
         if not value > 0.0:
             raise _BadRowError("needed a throughput above 0", name, self.cells[name])
-        solo = self.mapping.data.get("solo")
-        alone = 1.0 if solo is None else throughput_mpps(float(solo["value"]), solo.get("unit"))
+        solo = self.mapping.file.solo
+        alone = 1.0 if solo is None else throughput_mpps(solo.value, solo.unit)
         self.throughput = target_mpps(value, column, alone)
         if fault := throughput_fault(self.throughput):
             raise _BadRowError(fault, name, self.cells[name])
 
     def _number(self, name: str) -> float:
         cell = self.cells[name]
-        if cell is None or (isinstance(cell, str) and cell.strip() in self.mapping.missing):
+        if cell is None or (isinstance(cell, str) and cell.strip() in self.mapping.file.missing):
             return math.nan
         try:
             value = float(cell)
@@ -240,16 +242,17 @@ def _blank_unread(result: TableRows) -> None:
                 row[name] = math.nan
 
 
-def read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
-    """Return a table as it stands in its file."""
-    kind = mapping.data.get("format") or _SUFFIXES.get(path.suffix.lower(), "csv")
+def read_table(
+    path: Path, kind: str | None, separator: str | None = None, comment: str = "#", names: Sequence[str] = ()
+) -> MeasuredTable:
+    """Return a table as it stands in its file; format and separator follow from its name if not given."""
+    kind = kind or _SUFFIXES.get(path.suffix.lower(), "csv")
     if kind == "parquet":
         return _read_parquet(path)
     text = tables.read_text(path)
-    separator = mapping.data.get("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
-    numbered = _split(path, text, None if kind == "whitespace" else separator, mapping.data.get("comment", "#"))
-    names = mapping.data.get("names")
-    if names is None:
+    separator = separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    numbered = _split(path, text, None if kind == "whitespace" else separator, comment)
+    if not names:
         if not numbered:
             raise ConfigurationError(f"{path}: is empty, needed a header and at least one row")
         names = [cell.strip() for cell in numbered.pop(0)[1]]
@@ -267,7 +270,7 @@ def read_table(path: Path, mapping: TableMapping) -> MeasuredTable:
     return MeasuredTable(path, names, [row for _, row in numbered], [line for line, _ in numbered])
 
 
-def _check_names(path: Path, names: list[str]) -> None:
+def _check_names(path: Path, names: Sequence[str]) -> None:
     """Refuse a header with a repeated or invalid name."""
     twice = [f"'{name}' (columns {', '.join(map(str, _places(names, name)))})" for name in dict.fromkeys(names)
              if names.count(name) > 1]  # fmt: skip
@@ -283,7 +286,7 @@ def _check_names(path: Path, names: list[str]) -> None:
         )
 
 
-def _places(names: list[str], column: str) -> list[int]:
+def _places(names: Sequence[str], column: str) -> list[int]:
     return [place for place, name in enumerate(names, start=1) if name == column]
 
 
