@@ -68,11 +68,13 @@ def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tupl
     ('READ', 'WRITE')
     """
     full = 1.0 - 1e-12  # scaling to a cap may end one rounding below it
-    at_cap = {name for name, value in vector.items() if value >= full * _limit(name, capacities)}
+    names, values = tuple(vector), list(vector.values())
+    limits = limits_of(names, capacities)[0].tolist()
+    at_cap = {name for name, value, limit in zip(names, values, limits, strict=True) if value >= full * limit}
     for group in SHARED:
         if sum(vector.get(name, 0.0) for name in group) >= full * _limit(group[0], capacities):
             at_cap |= {name for name in group if vector.get(name, 0.0) > 0.0}
-    return tuple(name for name in vector if name in at_cap)
+    return tuple([name for name in names if name in at_cap])
 
 
 @lru_cache(maxsize=1024)

@@ -231,13 +231,13 @@ def _own_values(
 ) -> dict[str, Floats]:
     """Return what each workload among the competitors contributes to the composed features, instances summed."""
     metrics = [name for name in composed_names if name in METRICS]
-    own = dict(zip(metrics, vectors.T[: len(metrics)], strict=True))
     names = family_of(case.subject, case.options.model)[1].feature_names
-    nothing = np.zeros(len(others))
-    values = np.column_stack([own.get(name, nothing) for name in names]) if names else np.zeros((len(others), 0))
+    own = np.column_stack([vectors[:, : len(metrics)], np.zeros(len(others))])
+    values = own[:, [metrics.index(name) if name in metrics else -1 for name in names]]
     shares: dict[str, Floats] = {}
     for model, row in zip(others, values, strict=True):
-        shares[label(model.workload)] = shares.get(label(model.workload), np.zeros(len(names))) + row
+        key = label(model.workload)
+        shares[key] = shares[key] + row if key in shares else row
     return shares
 
 

@@ -8,11 +8,12 @@ metric, each competitor's part is proportional to its contribution, as such metr
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from math import factorial
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.files.stored import Stored
 from slomo.models.responses.server_response import NEIGHBOURS
@@ -184,7 +185,7 @@ def explain(
     causes = [i for i, name in enumerate(names) if _none(name) is not None]
     changed = [i for i in causes if vector[i] != nobody[i]]
     groups = [columns for resource in LEVERS if (columns := [i for i in changed if group_of(names[i]) == resource])]
-    answers = predict_mpps(_what_if(vector, nobody, groups, changed))
+    answers = predict_mpps(np.where(_presses(len(names), tuple(changed), tuple(map(tuple, groups))), vector, nobody))
     coalitions, singles = answers[: 1 << len(groups)], answers[1 << len(groups) :]
     gains = dict(zip(changed, np.maximum(singles - coalitions[-1], 0.0).tolist(), strict=True))
     parts = {names[i]: 0.0 for i in causes}
@@ -201,25 +202,29 @@ def _by_competitor(
 ) -> dict[str, dict[str, float]]:
     """Divide each metric's part in proportion to each competitor's contribution; evenly if there is none."""
     parts_by_competitor: dict[str, dict[str, float]] = {name: {} for name in own_values}
+    every = [np.maximum(own, 0.0).tolist() for own in own_values.values()]
     for metric, part in parts.items():
         column = names.index(metric)
-        values = [max(float(own[column]), 0.0) for own in own_values.values()]
+        values = [own[column] for own in every]
         total = sum(values)
         for name, value in zip(own_values, values, strict=True):
             parts_by_competitor[name][metric] = part * (value / total if total > 0.0 else 1.0 / len(values))
     return parts_by_competitor
 
 
-def _what_if(vector: Floats, nobody: Floats, groups: list[list[int]], changed: list[int]) -> Floats:
-    """Return a row per coalition of groups (bit i: group i presses), then a row without each metric."""
+@lru_cache(maxsize=1024)
+def _presses(count: int, changed: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
+    """Return which metrics press: a row per coalition of groups (bit i: group i presses), then one without each metric.
+
+    Metrics that nobody changes are the same either way.
+    """
     coalitions = 1 << len(groups)
-    rows = np.empty((coalitions + len(changed), len(vector)))
-    rows[:coalitions], rows[coalitions:] = nobody, vector
+    presses = np.zeros((coalitions + len(changed), count), dtype=bool)
     for i, columns in enumerate(groups):
-        pressing = np.flatnonzero(np.arange(coalitions) >> i & 1)
-        rows[pressing[:, np.newaxis], columns] = vector[columns]
-    rows[coalitions + np.arange(len(changed)), changed] = nobody[changed]
-    return rows
+        presses[np.ix_(np.flatnonzero(np.arange(coalitions) >> i & 1), np.array(columns))] = True
+    presses[coalitions:] = True
+    presses[coalitions + np.arange(len(changed)), list(changed)] = False
+    return presses
 
 
 @cache

@@ -7,6 +7,7 @@ operator must know how reliable a number is before placing by it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -241,6 +242,7 @@ def mean_interval(
     return interval if noise is None else noise.of_mean(mpps, solo_mpps, interval, coverage)
 
 
+@lru_cache(maxsize=4096)
 def label(workload: Workload) -> str:
     """Return the shortest name of a workload: its NF, and its key if it differs from the NF's defaults.
 
