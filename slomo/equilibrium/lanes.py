@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,9 +25,11 @@ LANES = 56
 LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
-#: The compiled :func:`settle_side_by_side`, which compiled code calls by this name, and :func:`compose_one`.
-_rounds: Callable[..., None] | None = None
-_composer: Callable[..., None] | None = None
+#: The compiled :func:`settle_side_by_side`, which compiled code calls by this name.
+_rounds: Callable[..., Any] | None = None
+#: The compiled code for one mix, and for one server.
+_composer: Callable[..., Any] | None = None
+_single: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
 
 class _Spent:
@@ -48,7 +50,7 @@ def never_compiling() -> Iterator[None]:
         _Spent.threads.discard(thread)
 
 
-def loop_for(servers: int) -> Callable[..., None] | None:
+def loop_for(servers: int) -> Callable[..., Any] | None:
     """Return the compiled :func:`settle_side_by_side` if it pays for this many more servers; else None, and count them.
 
     Examples
@@ -63,22 +65,83 @@ def loop_for(servers: int) -> Callable[..., None] | None:
     return _rounds
 
 
-def composer() -> Callable[..., None] | None:
+def composer() -> Callable[..., Any] | None:
     """Return the compiled :func:`compose_one` if it pays for one more mix; else None."""
     global _rounds, _composer
     if not _pays(1, _composer):
         return None
     if _composer is None:
-        _rounds = compiled(settle_side_by_side)
-        _composer = compiled(compose_one)
+        _rounds, _composer = compiled(settle_side_by_side), compiled(compose_one)
     return _composer
 
 
-def _pays(servers: int, loop: Callable[..., None] | None) -> bool:
+def single() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """Return the compiled :func:`settle_one` and :func:`weigh_one` if they pay for one more server; else None."""
+    global _rounds, _single
+    if not _pays(1, *(_single or (None,))):
+        return None
+    if _single is None:
+        _rounds, settle, weigh = compiled(settle_side_by_side), compiled(settle_one), compiled(weigh_one)
+        _single = None if settle is None or weigh is None else (settle, weigh)
+    return _single
+
+
+def _pays(servers: int, *loops: Callable[..., Any] | None) -> bool:
     _Spent.servers += servers
     if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
         return False
-    return threading.get_ident() not in _Spent.threads or bool(getattr(loop, "signatures", None))
+    return threading.get_ident() not in _Spent.threads or all(getattr(loop, "signatures", None) for loop in loops)
+
+
+def settle_one(  # type: ignore[no-untyped-def]
+    rows, units, members, offered, reduced, socket, full_kib, tries, tolerance, share, taken,
+    vectors, status, waiting, pace, speeds, mpps, scaled
+):  # fmt: skip
+    """Solve one server between two readings of its throughputs, with the bits of `ResponseTable.settle` in numpy.
+
+    `units` are rows of `MonotoneSensitivity`; what is not named here is as in :func:`settle_side_by_side`. `taken` is
+    what the units take of each throughput at the solution before, which sets `mpps`; empty at first. Unless the
+    tolerance is 0, the server is then solved at the `pace` that follows, and `scaled` is set to the features that
+    throughputs are read from. Returned is whether any pressure changed by more than `share` of it.
+    """
+    count, pressures, features = members.shape[1], vectors.shape[3], scaled.shape[1]
+    for i in range(count):
+        who = members[0, i]
+        if len(taken):
+            left = units[who, units.shape[1] - 1] - taken[i]
+            mpps[0, i] = units[who, units.shape[1] - 2] * min(max(left, 0.0), 1.0)
+            if tolerance > 0.0:
+                pace[0, i] = mpps[0, i] / max(speeds[0, i], socket[0])
+        else:
+            vectors[0, 0, i] = rows[who, :pressures]
+    if tolerance == 0.0:
+        return False
+    felt, moved = vectors[1, 0].copy(), False
+    _rounds(rows, members, offered, reduced, pace, socket, tolerance, full_kib, tries, vectors, status, waiting, speeds)  # type: ignore[misc]
+    for i in range(count):
+        who = members[0, i]
+        for k in range(pressures):
+            if abs(vectors[1, 0, i, k] - felt[i, k]) > share * max(felt[i, k], socket[0]):
+                moved = True
+        for f in range(features):
+            value = vectors[1, 0, i, f] if f < pressures else count - 1.0
+            low, high, typical = units[who, f], units[who, features + f], units[who, 2 * features + f]
+            scaled[i, f] = min(max(value, low), high) / typical
+    return moved
+
+
+def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-untyped-def]
+    """Set what each unit of each NF's model sums, and its height; in the order of `slomo.models.functions.monotone`."""
+    features = logarithms.shape[1]
+    slope, offset = 3 * features, 3 * features + features * sums.shape[1]
+    for i in range(sums.shape[0]):
+        who = members[0, i]
+        for u in range(sums.shape[1]):
+            total = logarithms[i, 0] * units[who, slope + u]
+            for f in range(1, features):
+                total += logarithms[i, f] * units[who, slope + f * sums.shape[1] + u]
+            sums[i, u] = total + units[who, offset + u]
+            heights[i, u] = units[who, offset + sums.shape[1] + u]
 
 
 def compose_one(rows, reading, socket, tries, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901

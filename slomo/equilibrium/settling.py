@@ -6,16 +6,18 @@ The constants of a set of NFs are computed once and cached for the sets last ask
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import loop_for
+from slomo.equilibrium.lanes import loop_for, single
 from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, come_to_rest, laid_out
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.error_shape import ErrorShape
+from slomo.models.functions.monotone import rows_of
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse
 
@@ -151,6 +153,12 @@ class ResponseTable:
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
+        code = single() if _is_full(group.members) and self._units is not None else None
+        if code is not None:
+            rest, has_moved = self._settle_one(code, group, tries)
+            if has_moved and rest.converged[0]:
+                self._agreed(group, rest, np.zeros(1, dtype=np.int64), tries)
+            return rest
         rest = Rest.beginning(self.begin[group.members], np.ones(group.members.shape))
         settled(self.table, self.socket, group, rest, tries, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
@@ -161,6 +169,40 @@ class ResponseTable:
             left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
             self._agreed(group, rest, left, tries)
         return rest
+
+    @cached_property
+    def _units(self) -> tuple[Floats, int] | None:
+        """Models as compiled code for one server reads them, and their features; None if they are of several kinds."""
+        return rows_of([response.sensitivity for response in self.responses])
+
+    def _settle_one(
+        self,
+        code: tuple[Callable[..., Any], Callable[..., Any]],
+        group: ServerGroup,
+        tries: Sequence[tuple[float, int]],
+    ) -> tuple[Rest, bool]:
+        """Solve one server and read its throughputs, twice; return whether that moved a pressure by more than 3 %, too.
+
+        Compiled but for logarithms and hyperbolic tangents, whose last bits are numpy's own.
+        """
+        assert self._units is not None
+        (settle, weigh), (models, features), count = code, self._units, group.members.shape[1]
+        units = (models.shape[1] - 3 * features - 2) // (features + 2)
+        scaled, sums, heights = np.empty((count, features)), *np.empty((2, count, units))
+        rest = Rest.beginning(np.zeros((1, count, self.table.pressures)), np.ones((1, count)))
+        server = self.table.rows, models, group.members, group.offered, group.is_reduced, numbers_of(self.socket)
+        state = rest.vectors, rest.status, rest.waiting, rest.pace, rest.speed, rest.mpps, scaled
+        how, taken, moved = (group.full_kib, as_array(tuple(tries))), np.empty(0), False
+        for tolerance in (_LOOSE * TOLERANCE, TOLERANCE):
+            moved = settle(*server, *how, tolerance, _MOVED, taken, *state)
+            np.log1p(scaled, out=scaled)
+            weigh(models, group.members, scaled, sums, heights)
+            np.tanh(sums, out=sums)
+            sums += 1.0
+            sums *= heights
+            taken = np.add.reduce(sums, axis=1)
+        settle(*server, *how, 0.0, _MOVED, taken, *state)
+        return rest, bool(moved)
 
     def _agreed(
         self, group: ServerGroup, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]

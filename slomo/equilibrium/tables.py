@@ -108,7 +108,8 @@ def width_of(pressures: int) -> int:
 
 def tables(responses: Sequence[ServerResponse]) -> Tables:
     """Return the tables for the rounds of the fixed point."""
-    return Tables(np.array([_row(response) for response in responses]), len(responses[0].pressure_names))
+    rows = np.concatenate([_row(response) for response in responses])
+    return Tables(rows.reshape(len(responses), -1), len(responses[0].pressure_names))
 
 
 @lru_cache(maxsize=4096)

@@ -31,10 +31,13 @@ class Answers:
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
         self.server, self.how = server, how
         self._allocated = Allocated(server, how) if by_allocation(server, how) else None
-        #: The fixed point; None with another method.
-        self.solved: Solved | None = None
-        if self._allocated is None and server.tenants and how.jointly(server.models):
-            self.solved = Solved(server, how)
+
+    @cached_property
+    def solved(self) -> Solved | None:
+        """The fixed point, solved on first use; None with another method."""
+        if self._allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
+            return None
+        return Solved(self.server, self.how)
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, accelerator, offered load and verdict."""

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from slomo.files.machine_code import in_turn
 
 
 @functools.cache
-def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the compiled function, or None without numba.
 
     Examples
@@ -22,7 +23,7 @@ def compiled(function: Callable[..., None]) -> Callable[..., None] | None:
         return None
     # numpy's division semantics: a check before each division would prevent vector instructions
     try:
-        loop: Callable[..., None] = in_turn(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+        loop: Callable[..., Any] = in_turn(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     except RuntimeError:  # no folder to cache in can be written; compile each time instead
         loop = numba.njit(nogil=True, error_model="numpy")(function)
     return loop

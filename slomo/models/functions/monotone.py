@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
-from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.checked_json import HINT
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
@@ -92,6 +92,20 @@ class MonotoneSensitivity(Stored, kind="monotone"):
         offset = self.offset - np.add.reduce(slope * self.start, axis=1)
         offset, height = (np.pad(0.5 * each, (0, spare)) for each in (offset, self.height))
         return np.pad(0.5 * slope.T, [(0, 0), (0, spare)]), offset, height
+
+    @cached_property
+    def row(self) -> Floats:
+        """All numbers in one row: range and turn of the features, slopes, offsets, heights, solo throughput, top."""
+        parts = [self._limits, *self._units]
+        return np.concatenate([*[part.ravel() for part in parts], [self.solo_mpps, self.top]])
+
+
+def rows_of(models: Sequence[SensitivityModel]) -> tuple[Floats, int] | None:
+    """Return a row per model and their number of features; None unless all are monotone and of one shape."""
+    every = [model for model in models if isinstance(model, MonotoneSensitivity)]
+    if len(every) < len(models) or len({(model.feature_names, len(model.row)) for model in every}) != 1:
+        return None
+    return np.concatenate([model.row for model in every]).reshape(len(every), -1), len(every[0].feature_names)
 
 
 @dataclass(frozen=True, eq=False)
