@@ -141,7 +141,9 @@ def python_page() -> str:
         "`import slomo` offers these names; they load when they are used. What lies behind them can be imported\n"
         "from the rooms directly (`slomo.models`, `slomo.prediction`, `slomo.testbed`, ...).\n"
     )
-    return head + "".join(_python_section(name, getattr(slomo, name)) for name in slomo.__all__)
+    return head + "".join(
+        _python_section(name, getattr(slomo, name)) for name in sorted(slomo.__all__, key=str.swapcase)
+    )
 
 
 def _python_section(name: str, value: Any) -> str:

@@ -24,7 +24,11 @@ BUILD = ROOT / "build"
 SITE, RUN = BUILD / "site", BUILD / "notebooks"
 #: page -> title, what it is for, and what it shows: names of `import slomo`, or whole import paths.
 PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "python.md": ("Python", "`import slomo` offers these names; they load when they are used.", tuple(slomo.__all__)),
+    "python.md": (
+        "Python",
+        "`import slomo` offers these names; they load when they are used.",
+        tuple(sorted(slomo.__all__, key=str.swapcase)),
+    ),
     "python-results.md": (
         "Results",
         "What predictions, placements and drift checks return.",
