@@ -42,16 +42,17 @@ $(VENV)/bin/python:
 		else echo "$(PYTHON) cannot make virtual environments. hint: install your distribution's python3-venv" >&2; exit 2; fi; }
 
 # exact versions with hashes; where an index has them no more, what pyproject.toml allows, but never past a wrong hash
-LOCKED := rm -f $(VENV)/locked.log; $(BIN)/python -m pip install --quiet --require-hashes --log $(VENV)/locked.log --requirement
+LOCKED := rm -f $(VENV)/locked.log; $(BIN)/python -m pip install --quiet --progress-bar off --require-hashes --log $(VENV)/locked.log --requirement
 OR_RANGES := || { ! grep -q "DO NOT MATCH THE HASHES" $(VENV)/locked.log && echo "the locked versions cannot be had here: installing what pyproject.toml allows" >&2 && $(BIN)/python -m pip install --quiet --editable
 
 $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml locks/all.txt locks/build.txt
-	$(LOCKED) locks/all.txt --requirement locks/build.txt $(OR_RANGES) '.[all]' hatchling editables; }
+	@echo "installing what slomo needs (half a minute or more)"
+	@$(LOCKED) locks/all.txt --requirement locks/build.txt $(OR_RANGES) '.[all]' hatchling editables; }
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime locks/dev.txt
-	$(LOCKED) locks/dev.txt $(OR_RANGES) '.[dev]'; }
+	@$(LOCKED) locks/dev.txt $(OR_RANGES) '.[dev]'; }
 	@touch $@
 
 LOCK := $(VENV)/tools/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(if $(UPGRADE),--upgrade)

@@ -151,6 +151,7 @@ def _footer(made: Demonstration) -> str:
 
 
 def _show(made: Demonstration) -> None:
+    from slomo.evaluation.baselines import default_of
     from slomo.report.sections import mixes_rows
     from slomo.report.tables import accuracy_table
 
@@ -160,6 +161,7 @@ def _show(made: Demonstration) -> None:
     accuracy = accuracy_table(made.evaluation.to_dict()["models"])
     click.echo("\nErrors over all of them, every tenant a target once\n")
     emit_table(accuracy.headers, accuracy.rows)
+    click.echo(f"\nslomo predict answers by '{default_of(made.evaluation.models)}'; the others are for comparison")
 
 
 def _document(made: Demonstration, report: Path) -> dict[str, Any]:
