@@ -6,16 +6,13 @@ evaluation, placement, the command line and the service all ask here; `batch` do
 last bit.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Unpack
 
-from slomo.compose.ports import Loads, loads_behind, settled_loads
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
-from slomo.models.responses.arrivals import port_share_error
 from slomo.prediction.answers import Answers, by_allocation
 from slomo.prediction.core_share import SharedCores
 from slomo.prediction.latency import latency_of
@@ -24,6 +21,9 @@ from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of, tenants_of
 from slomo.vocabulary.server_setting import ServerSetting
+
+#: Largest number of times that ports are divided anew, and the change of a share at which that ends.
+_DIVISIONS, _SETTLED = 12, 1e-3
 
 
 def answer(
@@ -153,41 +153,47 @@ def _answers(server: TenantModels, how: PredictionOptions) -> Answers:
 
 
 def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
-    """Return a server whose offered loads are limited to their shares of the ports (`slomo.compose.ports`)."""
-    gbps = server.ports_gbps
-    if gbps == math.inf or sum([each.wanted_gbps for each in server.tenants]) < (1.0 - 1e-9) * gbps:
+    """Return a server whose offered loads are limited by the shared ports.
+
+    An NF that its neighbours slow down leaves more of the port's line rate to the others, who then press more on it.
+    The division starts from solo throughputs and is repeated with throughputs beside the others until it no longer
+    changes.
+    """
+    narrow = server.behind_ports()
+    if narrow is server:
         return server  # the ports carry all demand
-    plain, possible = replace(how, explain=False), [each.model.solo_mpps for each in server.tenants]
-
-    def beside(loads_mpps: Loads) -> Sequence[float]:
-        answers = _answers(server.at_loads(loads_mpps), plain)
-        possible[:] = [answers.possible_mpps(number) for number in range(len(possible))]
-        return possible
-
-    narrow = server.at_loads(settled_loads(server.frames_b, server.loads_mpps, tuple(possible), gbps, beside))
-    return server if narrow is server else _doubted(server, narrow, _answers(narrow, plain), possible)
+    plain = replace(how, explain=False)
+    for _ in range(_DIVISIONS):
+        before = [tenant.offered_mpps for tenant in narrow.tenants]
+        if before == [tenant.offered_mpps for tenant in server.tenants]:
+            return narrow
+        answers = _answers(narrow, plain)
+        possible = [answers.possible_mpps(number) for number in range(len(server.tenants))]
+        narrow = server.behind_ports(possible)
+        if _alike(before, [tenant.offered_mpps for tenant in narrow.tenants]):
+            break
+    return _doubted(server, narrow, _answers(narrow, plain), possible)
 
 
 def _doubted(server: TenantModels, narrow: TenantModels, answers: Answers, possible: list[float]) -> TenantModels:
-    """Return a server behind ports that carries each NF's uncertainty of its port share.
-
-    It follows from the others' intervals, and is at least the error of shares in calibration mixes.
-    """
-    free = [here == there for here, there in zip(server.loads_mpps, narrow.loads_mpps, strict=True)]
+    """Return a server behind ports that carries each NF's uncertainty of its port share, from the others' intervals."""
+    free = [here.offered_mpps == there.offered_mpps for here, there in zip(server.tenants, narrow.tenants, strict=True)]
     ends = [answers.prediction(i).interval if free[i] else (possible[i], possible[i]) for i in range(len(free))]
-    most, least = (
-        loads_behind(server.frames_b, server.loads_mpps, [end[side] for end in ends], server.ports_gbps)
-        for side in (0, 1)
-    )
+    most, least = (server.behind_ports([end[side] for end in ends]) for side in (0, 1))
     tenants = list(narrow.tenants)
-    for i, tenant in enumerate(narrow.tenants):
-        if tenant.offered_mpps is None or free[i]:
-            continue
-        response, (low, high) = tenant.model.response, (least[i] or possible[i], most[i] or possible[i])
-        error = 0.0 if response is None else port_share_error(response.port_scores, answers.how.coverage)
-        low, high = min(low, tenant.offered_mpps * (1.0 - error)), max(low, high, tenant.offered_mpps * (1.0 + error))
-        tenants[i] = replace(tenant, through_ports_mpps=(low, high))
+    for i in range(len(free)):
+        if not free[i]:
+            low, high = (each.tenants[i].offered_mpps or possible[i] for each in (least, most))
+            tenants[i] = replace(tenants[i], through_ports_mpps=(low, max(low, high)))
     return replace(narrow, tenants=tuple(tenants))
+
+
+def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> bool:
+    """Return whether two divisions of a port limit the same NFs, with nearly equal shares."""
+    return all(
+        old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
+        for old, new in zip(before, after, strict=True)
+    )
 
 
 def _told_of_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:

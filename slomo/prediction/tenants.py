@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from slomo.adaptation.adapt import at_workload
-from slomo.compose.ports import Loads
+from slomo.compose.ports import port_shares_mpps
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
@@ -142,22 +142,27 @@ class TenantModels:
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
         return min(stated, default=math.inf)
 
-    @cached_property
-    def frames_b(self) -> tuple[int, ...]:
-        """Frame size of each tenant [B]."""
-        return tuple([tenant.workload.traffic.packet_size_b for tenant in self.tenants])
+    def behind_ports(self, possible_mpps: Sequence[float] | None = None) -> "TenantModels":
+        """Return the server with offered loads limited by the shared ports, divided max-min.
 
-    @cached_property
-    def loads_mpps(self) -> tuple[float | None, ...]:
-        """Offered load of each tenant [Mpps]; None where it is saturated."""
-        return tuple([tenant.offered_mpps for tenant in self.tenants])
-
-    def at_loads(self, loads_mpps: Loads) -> "TenantModels":
-        """Return the server with other offered loads, names unchanged."""
+        An NF takes what it can serve, at most its offered load; the others share the rest. By default it can serve its
+        solo throughput.
+        """
+        gbps = self.ports_gbps
+        if gbps == math.inf or not self.tenants:
+            return self
+        if possible_mpps is None and sum([each.wanted_gbps for each in self.tenants]) < (1.0 - 1e-9) * gbps:
+            return self  # the ports carry all demand
+        possible = possible_mpps or [each.model.solo_mpps for each in self.tenants]
+        demand_mpps = [
+            most if each.offered_mpps is None else min(most, each.offered_mpps) if possible_mpps else each.offered_mpps
+            for each, most in zip(self.tenants, possible, strict=True)
+        ]
+        frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
         server = self
-        for number, load in enumerate(loads_mpps):
-            if load != self.loads_mpps[number]:
-                server = server.at_load(number, load)
+        for number, share in enumerate(port_shares_mpps(frames, demand_mpps, gbps)):
+            if share < demand_mpps[number]:
+                server = server.at_load(number, share)
         return server
 
 

@@ -20,7 +20,7 @@ from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import ENOUGH_IN_ALL
 from slomo.training.cross_validation import folds
 from slomo.training.features import PartLoadRows, Subject, limited_in_mixes
-from slomo.training.server_response_fit import behind_ports, fit_server_response
+from slomo.training.server_response_fit import fit_server_response
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,9 +78,7 @@ def learned_from_mixes(
     for left_out in np.unique(fold):
         here = asked == left_out
         part = [model for model in fitted(fold[number] != left_out) if model.response is not None]
-        asked_of = places[members[here]]
-        whole = solve_joint(part, asked_of, first_only=True).throughput_mpps[:, 0]
-        predicted[here] = behind_ports(part, asked_of, np.full(asked_of.shape, np.nan), whole)[0]
+        predicted[here] = solve_joint(part, places[members[here]], first_only=True).throughput_mpps[:, 0]
     return fitted(np.ones(len(frame), dtype=bool)), predicted
 
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.compose.ports import Loads, settled_loads
 from slomo.equilibrium.judgement import NAME
 from slomo.equilibrium.mixes import MixRows, predict_mixes
-from slomo.equilibrium.server import Joint, solve_joint
+from slomo.equilibrium.server import solve_joint
 from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
@@ -28,13 +27,13 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
-from slomo.models.sharing import ports_full
 from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
 from slomo.training.waiting import with_waiting
+from slomo.vocabulary.wire import wire_gbps
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -215,54 +214,27 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
     own_load = offered[:, 0]
+    full = np.isnan(own_load) & ~_behind_full_ports(models, members, joint.throughput_mpps)
     served = np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
-    mpps, limited = behind_ports(models, members, offered, joint.throughput_mpps[:, 0])
-    predicted = np.where(np.isnan(held_out_mpps), mpps, held_out_mpps)
-    full, behind = np.isnan(own_load) & ~limited, np.isnan(own_load) & limited
+    predicted = np.where(np.isnan(held_out_mpps), joint.throughput_mpps[:, 0], held_out_mpps)
     scored = calibrated_on(models, rows.chosen(full), predicted[full])
-    if scored:
-        models = [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
-    if behind.sum() >= ENOUGH_IN_ALL:
-        errors = np.sort(np.abs(rows.mpps[behind] / predicted[behind] - 1.0))
-        models = [_answering(model, port_scores=errors) for model in models]
+    result = (
+        [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
+        if scored
+        else list(models)
+    )
     if served.sum() < ENOUGH_IN_ALL:
-        return list(models)
+        return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
-    return [_answering(model, arrivals=scores) for model in models]
+    return [_answering(model, arrivals=scores) for model in result]
 
 
-def behind_ports(
-    models: Sequence[NFModel], members: NDArray[np.int64], offered_mpps: Floats, whole_mpps: Floats
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return throughputs of each mix's first NF behind the machine's shared ports, and where these limit it.
-
-    `whole_mpps` are its throughputs if ports carried everything, shape ``(mixes,)``.
-    """
-    mpps, limited = whole_mpps.copy(), np.zeros(len(members), dtype=bool)
-    for row in np.flatnonzero(ports_full(models, members, offered_mpps)):
-        present = members[row] >= 0
-        mpps[row], limited[row] = _first_behind_ports(models, members[row, present], offered_mpps[row, present])
-    return mpps, limited
-
-
-def _first_behind_ports(
-    models: Sequence[NFModel], tenants: NDArray[np.int64], offered_mpps: Floats
-) -> tuple[float, bool]:
-    ports_gbps = min(each.capacities.ports_gbps for each in models if each.capacities is not None)
-    frames_b = [models[number].workload.traffic.packet_size_b for number in tenants]
-    solo_mpps = [models[number].solo_mpps for number in tenants]
-    offered = [None if np.isnan(load) else load for load in offered_mpps.tolist()]
-
-    def solved(loads_mpps: Loads) -> Joint:
-        return solve_joint(models, tenants[np.newaxis], np.array([loads_mpps], dtype=float))
-
-    def possible(loads_mpps: Loads) -> Sequence[float]:
-        joint = solved(loads_mpps)
-        could: list[float] = (joint.throughput_mpps / joint.load)[0].tolist()
-        return could
-
-    loads_mpps = settled_loads(frames_b, offered, solo_mpps, ports_gbps, possible)
-    return float(solved(loads_mpps).throughput_mpps[0, 0]), loads_mpps[0] != offered[0]
+def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:
+    """Return the mixes that want more than the machine's ports carry: these hold tenants back, not the neighbours."""
+    stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
+    frames_b = np.array([*(float(model.workload.traffic.packet_size_b) for model in models), 0.0])
+    demanded: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
+    return demanded
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:

@@ -9,12 +9,9 @@ from slomo.equilibrium.mixes import MixRows
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.interval_ends import LEAST
-from slomo.models.library import ModelLibrary
 from slomo.models.responses.arrivals import arrival_half_width_mpps, arrival_scores
 from slomo.models.responses.server_response import ServerResponse
-from slomo.prediction.question import solve_server
 from slomo.training.server_response_fit import widened
-from slomo.vocabulary.wire import wire_gbps
 
 
 @pytest.fixture(scope="module")
@@ -86,30 +83,6 @@ def test_mixes_at_reduced_load_calibrate_arrivals(models):
     assert [model.response.arrivals.tolist() for model in plain] == [m.response.arrivals.tolist() for m in models]
     again = ServerResponse.from_dict(calibrated[0].response.to_dict())
     assert np.array_equal(again.arrivals, calibrated[0].response.arrivals)
-
-
-def test_mixes_behind_full_ports_calibrate_shares(models):
-    """Shares that are 1 % off in 120 mixes widen the intervals of functions behind the same ports by as much."""
-    generator = np.random.default_rng(4)
-    target, members = generator.integers(0, 3, 120), generator.integers(0, 3, (120, 1))
-    both = np.column_stack([target, members])
-    gbps = 0.3 * sum(wire_gbps(64, model.solo_mpps) for model in models) / len(models)
-    steady = [replace(each, response=replace(each.response, arrivals=np.zeros(99))) for each in models]
-    narrow = [replace(each, capacities=replace(each.capacities, ports_gbps=gbps)) for each in steady]
-    half_mpps = 0.5 * gbps / wire_gbps(64, 1.0)
-    served = half_mpps * (1.0 + 0.01 * generator.uniform(-1.0, 1.0, 120))
-
-    calibrated = widened(narrow, MixRows(target, members, served, np.full(both.shape, np.nan)))
-
-    assert {len(model.response.port_scores) for model in calibrated} == {120}
-    assert not any(len(model.response.port_scores) for model in widened(models, MixRows(target, members, served)))
-    library = ModelLibrary(calibrated)
-    for tenant in solve_server(library, [each.workload for each in calibrated[:2]], narrow[0].machine).tenants:
-        half_width = 0.5 * (tenant.interval[1] - tenant.interval[0]) / tenant.throughput_mpps
-        assert tenant.throughput_mpps == pytest.approx(half_mpps, rel=1e-5)
-        assert 0.008 < half_width < 0.011
-    again = ServerResponse.from_dict(calibrated[0].response.to_dict())
-    assert np.array_equal(again.port_scores, calibrated[0].response.port_scores)
 
 
 def test_scores_out_of_order_are_refused(models):

@@ -1,4 +1,4 @@
-"""Deviation of served packets from the offered load, or from the share of a full port, over a finite measurement.
+"""Deviation of served packets from the offered load: arrivals counted over a finite measurement.
 
 Independent arrivals form a Poisson process: over a time T, the rate of an NF that serves its whole load has standard
 deviation sqrt(offered / T). If T is not given, the quantile of |served - offered| / sqrt(offered) over calibration
@@ -70,16 +70,3 @@ def arrival_half_width_mpps(
     if rank > len(scores):  # too few to say: anything from nothing to twice the load
         return np.array(offered_mpps)
     return np.asarray(scores[rank - 1] * np.sqrt(offered_mpps))
-
-
-def port_share_error(scores: Floats, coverage: float) -> float:
-    """Return the relative error of shares of a full port that calibration mixes had, at `coverage`.
-
-    `scores`: ascending relative errors; the largest answers where they are too few for `coverage`, 0 without any.
-
-    Examples
-    --------
-    >>> port_share_error(np.array([0.001, 0.002, 0.01]), 0.5), port_share_error(np.zeros(0), 0.9)
-    (0.002, 0.0)
-    """
-    return float(scores[min(conformal_rank(len(scores), coverage), len(scores)) - 1]) if len(scores) else 0.0

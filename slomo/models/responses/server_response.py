@@ -57,8 +57,6 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     full_channel_ns : float
         Latency of the memory where its channel is just full [ns]. A longer one is waiting, part of the pressure: so
         much more traffic (`slomo.training.waiting`). 0 where it was not measured, and traffic alone is the pressure.
-    port_scores : ndarray, shape (n,)
-        Relative errors of predicted shares of full ports in calibration mixes, ascending; none without such mixes.
     """
 
     profile: ContentiousnessProfile
@@ -73,7 +71,6 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     most_moved: MostMoved = field(default_factory=MostMoved)
     part_load: ContentiousnessProfile | None = None
     full_channel_ns: float = 0.0
-    port_scores: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def knows_waiting(self) -> bool:
@@ -118,9 +115,9 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
             raise ConfigurationError(
                 "a server response whose parts read different pressures", hint="train the model again"
             )
-        for what, scores in (("arrivals", made.arrivals), ("port shares", made.port_scores)):
-            if scores.ndim != 1 or (np.diff(scores) < 0).any() or (scores < 0).any():
-                raise ConfigurationError(
-                    f"scores of {what} must be positive and in ascending order", hint="train the model again"
-                )
+        arrivals = made.arrivals
+        if arrivals.ndim != 1 or (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
+            raise ConfigurationError(
+                "scores of arrivals must be positive and in ascending order", hint="train the model again"
+            )
         return made
