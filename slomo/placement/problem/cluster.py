@@ -301,7 +301,13 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         llc_ways_usable: int | None = None,
         nic_sockets: Sequence[int] | None = None,
         sockets: int | None = None,
-        **traits: Unpack[ServerTraits],
+        cost: float = 1.0,
+        labels: Mapping[str, str] | Pairs = (),
+        taints: str | Sequence[str] = (),
+        resources: Mapping[str, float] | Amounts = (),
+        threads_per_core: int = 1,
+        port_gbps: float | None = None,
+        reserved: Reserved | Mapping[str, Any] | None = None,
     ) -> "Cluster":
         """Return `count` equal servers; the other parameters are those of :class:`Server`.
 
@@ -311,7 +317,21 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         'e5-2695v4-2'
         """
         whole_number("servers of a cluster", count, 1, MOST_COPIES)
-        first = Server("first", machine, cores_reserved, llc_ways_usable, nic_sockets, sockets, **traits)
+        first = Server(
+            "first",
+            machine,
+            cores_reserved,
+            llc_ways_usable,
+            nic_sockets,
+            sockets,
+            cost=cost,
+            labels=labels,
+            taints=taints,
+            resources=resources,
+            threads_per_core=threads_per_core,
+            port_gbps=port_gbps,
+            reserved=reserved,
+        )
         return cls(tuple(_renamed(first, f"{first.machine_type.name}-{number}") for number in range(1, count + 1)))
 
     @classmethod
