@@ -73,7 +73,7 @@ def main(extras: list[str]) -> None:
             off = "  OFF" if budget is not None and size > budget else ""
             needed = "" if budget is None else f" (budget {budget})"
             code = byte_code_mb(packages)
-            print(f"{extra:<10} {size:6.0f} MB{needed}, {code:.0f} of it byte code, installed in {took:.0f} s{off}")
+            print(f"{extra:<10} {size:6.1f} MB{needed}, {code:.0f} of it byte code, installed in {took:.0f} s{off}")
             print("           " + ", ".join(f"{name} {weight:.0f}" for name, weight in weights(packages)[:12]))
             if extra == "core":
                 click = seconds([python, "-c", "import click"])
