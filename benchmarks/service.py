@@ -112,11 +112,11 @@ class Line(asyncio.Protocol):
         self._got, self._length, self._begun = b"", 0, 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Send the first request."""
+        """Wait for the others."""
         self._transport = transport
-        self._next()
 
-    def _next(self) -> None:
+    def next(self) -> None:
+        """Send a request."""
         request = next(self._waiting, None)
         if request is None:
             self._over.set_result(None)
@@ -134,7 +134,7 @@ class Line(asyncio.Protocol):
             self._length = end + 4 + int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
         if self._length and len(self._got) >= self._length:
             self._times.append(time.perf_counter() - self._begun)
-            self._next()
+            self.next()
 
 
 async def hammer(url: str, bodies: list[bytes]) -> tuple[float, float]:
@@ -145,9 +145,11 @@ async def hammer(url: str, bodies: list[bytes]) -> tuple[float, float]:
     loop, times = asyncio.get_running_loop(), list[float]()
     waiting = iter([f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies])
     over = [loop.create_future() for _ in range(CONNECTIONS)]
+    made = [functools.partial(Line, waiting, times, future) for future in over]
+    lines = [(await loop.create_connection(item, host, int(port)))[1] for item in made]
     begun = time.perf_counter()
-    for future in over:
-        await loop.create_connection(functools.partial(Line, waiting, times, future), host, int(port))
+    for line in lines:
+        line.next()
     await asyncio.gather(*over)
     return len(bodies) / (time.perf_counter() - begun), float(np.percentile(times, 99) * 1e3)
 
