@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.errors import ConfigurationError
+from slomo.host.places import cache_directory
 from slomo.models.library import ModelLibrary
 from slomo.records.shipped import own_folder, shipped_folder
 from slomo.service.api.cluster import as_request
@@ -39,7 +40,7 @@ def demo_folder() -> Path:
     """Return the folder of the demonstration's models, one per state of the shipped ones."""
     archive = _archive()
     state = archive.read_bytes() if archive else f"{version('slomo')} {shipped_folder().resolve()}".encode()
-    return _cache() / f"demo-models-{hashlib.sha256(state).hexdigest()[:12]}"
+    return cache_directory() / f"demo-models-{hashlib.sha256(state).hexdigest()[:12]}"
 
 
 def demo_models(say: Say) -> Path:
@@ -155,8 +156,3 @@ def _noted(
 def _archive() -> Path | None:
     """Return the archive of models of slomo's own datasets, or None where other datasets are named."""
     return ARCHIVE if ARCHIVE.is_file() and shipped_folder() == ARCHIVE.parent else None
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "slomo"

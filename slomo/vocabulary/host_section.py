@@ -1,5 +1,7 @@
 """Types of the `host:` section of a network function: how it is started, read and stopped."""
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -15,6 +17,17 @@ _NEEDED = {
     "regex": ("pattern",),
     "generator": (),
 }
+
+
+_SIGNALS = ("json", "regex", "tcp_port", "file", "telemetry", "first_reading")
+
+
+def _groups(name: str, pattern: str) -> Mapping[str, int]:
+    """Return a pattern's named groups; ValueError for a text that is no regular expression."""
+    try:
+        return re.compile(pattern).groupindex
+    except re.error as problem:
+        raise ValueError(f"Expected a regular expression in `{name}`: {problem}") from None
 
 
 class TrafficSection(Struct, forbid_unknown_fields=True):
@@ -50,8 +63,11 @@ class ReadySection(Struct, forbid_unknown_fields=True):
     limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if all(getattr(self, name) is UNSET for name in self.__struct_fields__):
-            raise ValueError("Expected one of json, regex, tcp_port, file, telemetry, first_reading; and limit_s")
+        signals = [name for name in _SIGNALS if getattr(self, name) is not UNSET]
+        if len(signals) > 1 or (not signals and self.limit_s is UNSET):
+            raise ValueError(f"Expected one of {', '.join(_SIGNALS)}; and limit_s")
+        if self.regex is not UNSET:
+            _groups("regex", self.regex)
 
 
 class ThroughputSource(Struct, forbid_unknown_fields=True):
@@ -95,6 +111,8 @@ class ThroughputSource(Struct, forbid_unknown_fields=True):
         for name in _NEEDED[self.source]:
             if getattr(self, name) == "":
                 raise ValueError(f"Expected a field '{name}' beside source: {self.source}")
+        if self.pattern and "packets" not in _groups("pattern", self.pattern):
+            raise ValueError("Expected a group named 'packets' in `pattern`: (?P<packets>[0-9]+)")
         self.port = str(self.port)
 
     @property

@@ -42,7 +42,7 @@ def test_commands_are_filled_in(tmp_path: Path) -> None:
         ("comand: [x]", 4, "host.comand"),
         ("command: program --core 3", 4, "host.command"),
         ("command: [x]\n  ready: {regexp: x}", 5, "host.ready.regexp"),
-        ("command: [x]\n  ready: {regex: '('}", 5, "host.ready.regex"),
+        ("command: [x]\n  ready: {regex: '('}", 5, "host.ready"),
         ("command: [x]\n  ready: {regex: a, file: b}", 5, "host.ready"),
         ("command: [x]\n  cores: 0", 5, "host.cores"),
         ("command: [x]\n  stop: {signal: SIGSTOP}", 5, "host.stop.signal"),

@@ -5,7 +5,6 @@ field is reported with file and line before anything runs.
 """
 
 import hashlib
-import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.errors import TestbedError, UnknownNameError
 from slomo.files.documents import convert, parse
 from slomo.files.json_text import Position
 from slomo.files.opening import read_text
@@ -130,7 +129,6 @@ def parse_host(
     where = file or f"network function '{nf}'"
     whole = convert({"host": dict(data)}, dict[Literal["host"], HostSection], where, lines=lambda: lines or {})
     section = whole["host"]
-    _check_patterns(data, where, lines or {})
     return HostDefinition(
         nf=nf,
         command=tuple(str(word) for word in data["command"]),
@@ -142,7 +140,7 @@ def parse_host(
         generator=section.traffic.generator or section.throughput.source == "generator",
         cores=section.cores,
         polling=section.polling,
-        ready=_ready(data.get("ready", {}), where, lines or {}),
+        ready=_ready(data.get("ready", {})),
         stop_signal=signal.Signals[section.stop.signal],
         stop_limit_s=section.stop.limit_s,
         steadiness=section.steady,
@@ -188,32 +186,10 @@ def runnable_names() -> tuple[str, ...]:
     return tuple(name for name in network_function_names() if load_network_function(name).host is not None)
 
 
-def _ready(data: Mapping[str, Any], where: str, lines: Mapping[Position, int]) -> ReadySignal:
-    kinds = [name for name in data if name != "limit_s"]
-    if len(kinds) > 1:
-        raise _fault(where, lines, ("host", "ready"), f"names {len(kinds)} signals ({', '.join(kinds)}), needed one")
+def _ready(data: Mapping[str, Any]) -> ReadySignal:
     limit_s = float(data.get("limit_s", 30.0))
-    return ReadySignal(kinds[0], data[kinds[0]], limit_s) if kinds else ReadySignal(limit_s=limit_s)
-
-
-def _check_patterns(data: Mapping[str, Any], where: str, lines: Mapping[Position, int]) -> None:
-    for position, group in ((("ready", "regex"), None), (("throughput", "pattern"), "packets")):
-        text = data.get(position[0], {}).get(position[1])
-        if text is None:
-            continue
-        try:
-            groups = re.compile(text).groupindex
-        except re.error as problem:
-            raise _fault(where, lines, ("host", *position), f"is no regular expression: {problem}") from None
-        if group is not None and group not in groups:
-            raise _fault(where, lines, ("host", *position), f"has no group named '{group}'; write (?P<{group}>[0-9]+)")
-
-
-def _fault(where: str, lines: Mapping[Position, int], position: tuple[str, ...], text: str) -> ConfigurationError:
-    line = next((f":{lines[position[:n]]}" for n in range(len(position), 0, -1) if position[:n] in lines), "")
-    return ConfigurationError(
-        f"{where}{line}: field '{'.'.join(position)}' {text}", hint="see docs/guides/your-own-nf.md"
-    )
+    kind = next((name for name in data if name != "limit_s"), "first_reading")
+    return ReadySignal(kind, data.get(kind, True), limit_s)
 
 
 def _plain(value: Any) -> Any:
