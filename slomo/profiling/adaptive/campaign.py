@@ -18,6 +18,7 @@ from slomo.profiling.campaign.run import (
     IncompleteCampaignError,
     attempt,
     campaign_environment,
+    check_in_advance,
     run_batch,
     worker_count,
 )
@@ -182,17 +183,10 @@ class _Campaign:
     def profile(self, target: Workload) -> AdaptiveDesign:
         design = self.plan.design(target, self.testbed)
         while runs := design.ask():
-            self._check(runs)
+            check_in_advance((run.colocation for run in runs), self.testbed)
             for run, record in zip(runs, self._answers(runs), strict=True):
                 design.tell(run, record)
         return design
-
-    def _check(self, runs: Sequence[PlannedRun]) -> None:
-        """Refuse in advance runs that the testbed cannot make."""
-        check = getattr(self.testbed, "check", None)
-        if check is not None:
-            for run in runs:
-                check(run.colocation)
 
     def _answers(self, runs: Sequence[PlannedRun]) -> list[RunRecord]:
         keys = [(run.colocation.key, run.replicate) for run in runs]

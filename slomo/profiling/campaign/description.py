@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.files.stored import Stored
-from slomo.profiling.campaign.run import campaign_environment, check_plan, worker_count
+from slomo.profiling.campaign.run import campaign_environment, check_in_advance, worker_count
 from slomo.profiling.campaign.schedule import Schedule
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.plan import ExperimentPlan
@@ -78,7 +78,7 @@ def describe_campaign(
       4 runs, 0 finished, 4 left, 2 at a time
       about 1 min: 4 runs of 30 s
     """
-    check_plan(plan, testbed)
+    check_in_advance(plan.colocations, testbed)
     exists = store is not None and Path(store).exists()
     with CampaignStore(store if exists else None) as opened:
         if exists:  # only then: a testbed may have to calibrate before it can say what it is

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from slomo.records.host_effect import in_common_units, joined_environment, measu
 from slomo.records.proved_zeros import with_proved_zeros
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
+from slomo.vocabulary.colocation import Colocation
 
 _ATTEMPTS = 2
 _UNSTABLE_IN_A_ROW = 5
@@ -123,14 +124,11 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_plan(plan: ExperimentPlan, testbed: Testbed) -> None:
-    """Check a plan in advance on a testbed with ``check(colocation)``.
-
-    Raises UsageError if it cannot.
-    """
+def check_in_advance(colocations: Iterable[Colocation], testbed: Testbed) -> None:
+    """Refuse co-locations that a testbed with ``check(colocation)`` cannot run; raises UsageError."""
     check = getattr(testbed, "check", None)
     if check is not None:
-        for colocation in plan.colocations:
+        for colocation in colocations:
             check(colocation)
 
 
@@ -140,7 +138,7 @@ def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, An
     Of the testbed's network functions, only the plan's are included. Raises UsageError if the testbed reports in
     advance that it cannot run the plan.
     """
-    check_plan(plan, testbed)
+    check_in_advance(plan.colocations, testbed)
     stated = {**testbed.environment(), "seed": plan.seed}
     functions = stated.get("network_functions", {})
     used = {workload.nf for colocation in plan.colocations for workload in colocation.tenants}
