@@ -61,13 +61,13 @@ def max_min() -> None:
     feasible = {name: 0.97 * t.throughput_mpps for name, t in zip(names, possible, strict=False)}
     for label, targets in (("feasible", feasible), ("infeasible", dict.fromkeys(names, 3.0))):
         plant = SimulatedPlant(server, targets)
-        told: list[tuple[str, ...]] = []
         controller = MaxMinController("s", machine.llc_ways, machine.llc_mib * 1024 / machine.llc_ways)
-        loop = ControlLoop(plant, controller, Patience(1, 1), receipts=RECEIPTS, on_escalation=told.append)
+        loop = ControlLoop(plant, controller, Patience(1, 1), receipts=RECEIPTS)
         steps = []
         for _ in range(20):
             steps.append(loop.step())
             plant.wait(1.0)
+        told = list(dict.fromkeys(step.decision.escalated for step in steps if step.decision.escalated))
         met = next((n for n, s in enumerate(steps) if s.observation and not s.observation.broken), None)
         late = sum(bool(step.changes) for step in steps[10:])
         ways = [bin(t.llc_way_mask or 0).count("1") for t in (loop.plan.tenants if loop.plan else ()) if t.exclusive]

@@ -7,7 +7,6 @@ stop. A killed loop leaves its receipt, from which `slomo enforce undo` restores
 
 import contextlib
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +60,6 @@ class Step:
         The controller's decision.
     changes : int
         Knobs that were changed.
-    decided_s : float
-        Time the controller took [s].
     probed : bool
         Whether it asked for a probe.
     fault : str or None
@@ -75,7 +72,6 @@ class Step:
     observation: MachineReading | None
     decision: ControlDecision
     changes: int = 0
-    decided_s: float = 0.0
     probed: bool = False
     fault: str | None = None
     alarm: bool = False
@@ -94,8 +90,6 @@ class ControlLoop:
         Times and limits of the loop.
     receipts : path, optional
         Folder of receipts.
-    on_escalation : callable, optional
-        Called with the tenants that this machine cannot serve, once each time they change.
     on_alarm : callable, optional
         Called with the failure when an alarm begins, and with an empty text when it ends.
     """
@@ -107,13 +101,12 @@ class ControlLoop:
         settings: Patience | None = None,
         *,
         receipts: Path | None = None,
-        on_escalation: Callable[[tuple[str, ...]], None] | None = None,
         on_alarm: Callable[[str], None] | None = None,
     ) -> None:
         self.plant, self.controller, self.settings = plant, controller, settings or Patience()
         self.receipt: Receipt | None = None
         self.plan: EnforcementPlan | None = None
-        self._receipts, self._on_escalation = receipts, on_escalation
+        self._receipts = receipts
         self.alarms, self.blind_rounds = 0, 0
         self._on_alarm = on_alarm
         self._health = SensorHealth(self.settings.period_s)
@@ -123,7 +116,6 @@ class ControlLoop:
         #: plan and memory before a change that protects less, kept until promises were observed to hold under it
         self._unproven: tuple[EnforcementPlan | None, Any] | None = None
         self._free_from_s = float("-inf")
-        self._escalated: tuple[str, ...] = ()
 
     def step(self) -> Step:
         """Run one round; any failure is part of the result."""
@@ -132,11 +124,10 @@ class ControlLoop:
             observation = self._believed(self.plant.observe())
             if not observation.broken:
                 self._unproven = None
-            decision, took = self._asked(observation)
+            decision = self.controller.decide(observation, self._memory)
             if decision.probe:
                 observation = self._believed(self.plant.probe())
-                decision, again = self._asked(observation)
-                took += again
+                decision = self.controller.decide(observation, self._memory)
             changes = self._enforce(decision)
         except Exception as problem:
             return self._failed(problem)
@@ -144,11 +135,7 @@ class ControlLoop:
         if changes or decision.plan is None or decision.plan == self.plan:
             # a decision that could not be applied does not count: the controller is asked again
             self._memory = decision.memory
-        if decision.escalated != self._escalated:
-            self._escalated = decision.escalated
-            if self._on_escalation is not None and decision.escalated:
-                self._on_escalation(decision.escalated)
-        return Step(observation, decision, changes, took, observation.probed)
+        return Step(observation, decision, changes, observation.probed)
 
     def _start(self) -> None:
         """Apply protective settings before the first reading, if the controller can choose them."""
@@ -164,11 +151,6 @@ class ControlLoop:
             listed_faults = "; ".join(f"{name} {why}" for name, why in sorted(faults.items())[:3])
             raise TestbedError(f"readings are implausible: {listed_faults}", hint="see to the sensors")
         return reading
-
-    def _asked(self, observation: MachineReading) -> tuple[ControlDecision, float]:
-        begun = time.perf_counter()
-        decision = self.controller.decide(observation, self._memory)
-        return decision, time.perf_counter() - begun
 
     def _enforce(self, decision: ControlDecision) -> int:
         now = self.plant.now_s()
