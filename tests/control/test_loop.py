@@ -152,6 +152,19 @@ def test_infeasible_demands_are_fair_within_one_way_and_escalated() -> None:
     assert plans[1] == plans[-1]
 
 
+def test_more_tenants_than_ways_are_not_divided() -> None:
+    """Four are short in three ways: all keep sharing, and after two rounds the central scheduler is told."""
+    seen = MachineReading(0.0, {f"m{n}": TenantReading(1.0, 2.0, misses_m_s=9.0) for n in range(4)})
+    controller = MaxMinController("s", 3, 1024.0)
+    first = controller.decide(seen, None)
+
+    decision = controller.decide(seen, first.memory)
+
+    assert decision.plan is not None
+    assert {tenant.llc_way_mask for tenant in decision.plan.tenants} == {0b111}
+    assert (first.escalated, decision.escalated) == ((), tuple(seen.tenants))
+
+
 def test_a_way_does_not_go_to_and_fro() -> None:
     """Two that both need the larger half: whoever has the smaller is short, and after one exchange it is escalated."""
     controller, memory, plans = MaxMinController("s", 15, 1024.0), None, []

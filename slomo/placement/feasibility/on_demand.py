@@ -1,18 +1,20 @@
 """Divide a server's cache among on-demand network functions, max-min fair, isolating only those that need it.
 
-ResQ (NSDI'18) section 5.3.2: all start in one class. While SLOs are violated, a violator with a high miss ratio and
-less than a fair share gets a class of about that share. A function that keeps its SLO, or violates it without missing,
-and holds less than a fair share gets a class of its present size. The others share the remaining ways.
+ResQ (NSDI'18) section 5.3.2: all start in one class. While SLOs are violated, a violator that misses much gets a class
+of about its fair share. Functions that keep their SLOs, or violate them without missing, share a class of their present
+size. The division is used for placement, with what profiles foresee, and by controller `max_min`, with what is
+observed.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.way_profiles import InstanceProfile
 
-#: Share of LLC references that miss, above which more cache helps.
-HIGH_MISS_RATIO = 0.1
+#: Share of throughput that misses cost, above which more cache helps.
+HIGH_LOSS = 0.01
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class Observed:
     violated: bool
     #: LLC it holds, in ways.
     occupancy_ways: float
-    #: Share of its LLC references that miss, 0 to 1.
-    miss_ratio: float
+    #: Share of its throughput that LLC misses cost, 0 to 1.
+    lost: float
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,63 @@ class CacheClass:
 
     members: tuple[str, ...]
     ways: int
+
+
+@dataclass(frozen=True)
+class Division:
+    """A division of the cache: ways of functions with a class of their own, and ways that all others share."""
+
+    own: Mapping[str, int]
+    shared: int
+
+    def classes(self, names: Sequence[str]) -> list[CacheClass]:
+        """Return the classes of some functions, those of one function first."""
+        sharing = tuple(name for name in names if name not in self.own)
+        own = [CacheClass((name,), ways) for name, ways in self.own.items()]
+        return [*own, *([CacheClass(sharing, self.shared)] if sharing else [])]
+
+    def fairer(self, ways: int, short: Sequence[str], held_ways: float | None) -> "Division":
+        """Return the max-min fair division after some functions were short.
+
+        Functions that are short demand all `ways`, others with a class of their own what they have. The shared class
+        counts as one function that demands what its members hold, and gives up at least one way; None if it has none.
+        With more classes than ways nothing changes.
+
+        Examples
+        --------
+        >>> Division({}, 20).fairer(20, ["a"], 3.0)
+        Division(own={'a': 17}, shared=3)
+        """
+        demands = {name: float(count) for name, count in self.own.items()} | dict.fromkeys(short, math.inf)
+        if held_ways is not None:
+            demands[""] = max(1.0, min(held_ways, self.shared - 1.0))
+        if len(demands) > ways:
+            return self
+        left, waiting, shares = float(ways), dict(demands), dict.fromkeys(demands, 0.0)
+        while waiting and left > 1e-9:  # water-filling
+            level = left / len(waiting)
+            for name in list(waiting):
+                part = min(level, waiting[name])
+                shares[name] += part
+                waiting[name] -= part
+                left -= part
+            waiting = {name: rest for name, rest in waiting.items() if rest > 1e-9}
+        whole = _rounded(shares, ways, demands)
+        return Division({name: count for name, count in whole.items() if name}, whole.get("", 0))
+
+
+def _rounded(shares: Mapping[str, float], ways: int, demands: Mapping[str, float]) -> dict[str, int]:
+    """Return whole ways, at least one each and no more than available; left-over ways go to the largest demand."""
+    whole = {name: max(1, int(part + 1e-9)) for name, part in shares.items()}
+    order = sorted(whole, key=lambda name: (-(demands[name] == math.inf), -(shares[name] - int(shares[name]))))
+    left = ways - sum(whole.values())
+    hungry = [name for name in order if demands[name] > whole[name]]
+    for number in range(max(0, left)):
+        if hungry:
+            whole[hungry[number % len(hungry)]] += 1
+    while sum(whole.values()) > ways and max(whole.values()) > 1:
+        whole[max(whole, key=lambda name: whole[name])] -= 1
+    return whole
 
 
 @dataclass(frozen=True)
@@ -46,11 +105,9 @@ class Shares:
 def share_out(
     names: Sequence[str], ways: int, observe: Callable[[Sequence[CacheClass]], Mapping[str, Observed]]
 ) -> Shares:
-    """Share `ways` out.
+    """Share `ways` out, until no function is short or no division is fairer than those tried.
 
-    Raises InvalidValueError for no ways.
-
-    `observe` applies classes, waits, and returns what each network function does.
+    `observe` applies classes, waits, and returns what each network function does. Raises InvalidValueError for no ways.
 
     Examples
     --------
@@ -60,37 +117,17 @@ def share_out(
     """
     if ways < 1:
         raise InvalidValueError(f"{ways} cache ways to share out, needed 1 or more")
-    fixed: list[CacheClass] = []
-    shared, left = tuple(names), ways
+    division, tried = Division({}, ways), list[Division]()
     while True:
-        classes = [*fixed, *([CacheClass(shared, left)] if shared else [])]
+        classes = division.classes(names)
         seen = observe(classes) if classes else {}
-        broken = tuple(name for name in shared if seen[name].violated)
-        if not broken:
-            break
-        split = _split(shared, left, seen)
-        if not split:
-            break
-        fixed += split
-        left -= sum(item.ways for item in split)
-        gone = {name for item in split for name in item.members}
-        shared = tuple(name for name in shared if name not in gone)
-    return Shares(tuple(classes), tuple(name for name in names if seen[name].violated))
-
-
-def _split(shared: Sequence[str], ways: int, seen: Mapping[str, Observed]) -> list[CacheClass]:
-    """Return the classes to separate from the shared one; none if nothing more can be separated."""
-    fair = ways / len(shared)
-    modest = [name for name in shared if seen[name].occupancy_ways < fair]
-    starved = [name for name in modest if seen[name].violated and seen[name].miss_ratio > HIGH_MISS_RATIO]
-    content = [name for name in modest if name not in starved]
-    classes = [CacheClass((name,), max(int(fair), 1)) for name in starved]
-    if content and len(content) < len(shared):
-        held = sum(seen[name].occupancy_ways for name in content)
-        classes.append(CacheClass(tuple(content), max(round(held), 1)))
-    taken = sum(item.ways for item in classes)
-    others = len(shared) - sum(len(item.members) for item in classes)
-    return classes if classes and taken + (others > 0) <= ways else []
+        unmet = tuple(name for name in names if seen[name].violated)
+        short = [name for name in unmet if name in division.own or seen[name].lost > HIGH_LOSS]
+        held = [seen[name].occupancy_ways for name in names if name not in division.own and name not in short]
+        tried.append(division)
+        division = division.fairer(ways, short, sum(held) if held else None)
+        if not short or division in tried:
+            return Shares(tuple(classes), unmet)
 
 
 @dataclass(frozen=True)
@@ -125,8 +162,7 @@ class Want:
 def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict[str, Observed]]:
     """Return an `observe` for :func:`share_out` that predicts, from profiles, what an agent would measure.
 
-    Members of a class hold their demand or, if the class is too small, parts in proportion to demand. The share of
-    throughput lost for lack of cache replaces the miss ratio.
+    Members of a class hold their demand or, if the class is too small, parts in proportion to demand.
     """
 
     def observe(classes: Sequence[CacheClass]) -> dict[str, Observed]:
@@ -137,8 +173,7 @@ def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict
                 want = wants[name]
                 held = want.demand_ways * min(item.ways / total, 1.0)
                 mpps = want.mpps(held)
-                lost = 1.0 - mpps / want.profile.ways[-1][1]
-                seen[name] = Observed(want.misses(mpps), held, lost)
+                seen[name] = Observed(want.misses(mpps), held, 1.0 - mpps / want.profile.ways[-1][1])
         return seen
 
     return observe
