@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slomo.equilibrium.lanes import never_compiling
 from slomo.errors import ConfigurationError
 from slomo.host.places import cache_directory
 from slomo.models.library import ModelLibrary
@@ -125,11 +126,18 @@ def fill(service: "Service") -> None:
     servers = demo_servers(library.machines)
     requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
     service.store.write(lambda connection: service.cluster_store.add_servers(connection, servers)).result()
-    service.store.write(lambda connection: service.cluster_store.place(connection, requests, "demo")).result()
-    for item in demo_outcomes(service, names, library.machines[0]):
-        machine, target, predicted = service.outcomes.judge(item)
-        service.outcomes.note(item, machine, target, predicted)
-        service.store.write(_noted(machine, target, item, predicted, service.outcomes.fingerprint(machine))).result()
+
+    def place(connection: "Connection") -> None:
+        with never_compiling():  # on a fresh installation that takes longer than all placements
+            service.cluster_store.place(connection, requests, "demo")
+
+    service.store.write(place).result()
+    with never_compiling():
+        for item in demo_outcomes(service, names, library.machines[0]):
+            machine, target, predicted = service.outcomes.judge(item)
+            service.outcomes.note(item, machine, target, predicted)
+            noted = _noted(machine, target, item, predicted, service.outcomes.fingerprint(machine))
+            service.store.write(noted).result()
 
 
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
