@@ -36,21 +36,27 @@ def fig5() -> Iterator[Line]:
 
 
 def fig6() -> Iterator[Line]:
-    """Stateless firewall with 3 MB of buffers beside L2 forwarders with up to 25 MB; all share 100 Gbit/s."""
-    machine = load_machine("silver-4110")
-    worst_of_all = 0.0
-    for size_b in (64, 500, 1500):
-        lines = -(-size_b // 64) + 1
-        target = tenant("stateless-firewall", 0, size_b, packet_buffers=3 * 2**20 // (64 * lines))
-        alone = run(machine.name, [target]).tenants[0].throughput_mpps
-        most = 0.0
-        for mib in (5, 15, 25):
-            knobs = {"port": machine.nic_gbps / 8, "packet_buffers": mib * 2**20 // (64 * lines) // 7}
-            others = [tenant("l2fwd", 1 + i, size_b, **knobs) for i in range(7)]
-            most = max(most, 100 * (1 - run(machine.name, [target, *others]).tenants[0].throughput_mpps / alone))
-        worst_of_all = max(worst_of_all, most)
-        yield Line("Fig. 6", f"stateless firewall at {size_b} B, forwarders' buffers to 25 MB: % lost", "", most)
-    yield Line("Fig. 6", "most lost to packet buffers: %", "up to 10", worst_of_all, 5, 10)
+    """Stateless firewall with few or many buffers beside L2 forwarders with up to 25 MB; all share 100 Gbit/s.
+
+    The axis of the graph for 524 KB has marks at 97.5 and 100 %, none at 95: less than 5 % is lost.
+    """
+    for own, own_b, paper, low, high in (("524 KB", 524_000, "below 5", 0, 5), ("3 MB", 3 * 2**20, "up to 10", 5, 10)):
+        worst_of_all = 0.0
+        for size_b in (64, 500, 1500):
+            most = max(lost_to_buffers(size_b, own_b, mib) for mib in (5, 15, 25))
+            worst_of_all = max(worst_of_all, most)
+            yield Line("Fig. 6", f"{own} at {size_b} B, forwarders' buffers to 25 MB: % lost", "", most)
+        yield Line("Fig. 6", f"most lost to packet buffers with {own}: %", paper, worst_of_all, low, high)
+
+
+def lost_to_buffers(size_b: int, own_b: int, mib: int) -> float:
+    """Return what a firewall with buffers of so many bytes loses beside seven forwarders with `mib` of them [%]."""
+    machine, lines = load_machine("silver-4110"), -(-size_b // 64) + 1
+    target = tenant("stateless-firewall", 0, size_b, packet_buffers=own_b // (64 * lines))
+    alone = run(machine.name, [target]).tenants[0].throughput_mpps
+    knobs = {"port": machine.nic_gbps / 8, "packet_buffers": mib * 2**20 // (64 * lines) // 7}
+    others = [tenant("l2fwd", 1 + i, size_b, **knobs) for i in range(7)]
+    return 100 * (1 - run(machine.name, [target, *others]).tenants[0].throughput_mpps / alone)
 
 
 def fig7() -> Iterator[Line]:

@@ -41,3 +41,9 @@ def test_command_prints_and_writes_the_table(tmp_path: Path, capsys: pytest.Capt
 
     assert "LLC ways" in capsys.readouterr().out
     assert len(json.loads(out.read_text(encoding="utf-8"))["rows"]) == 10
+
+
+def test_a_dry_run_of_the_table_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--dry-run` runs nothing, so it says that it cannot describe runs that depend on each other."""
+    assert main(["profile", "l2fwd@256B", "--plan", "resource-table", "--dry-run"]) == 2
+    assert "each run depends on those before it" in capsys.readouterr().err

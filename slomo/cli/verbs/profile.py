@@ -142,6 +142,11 @@ def command(
     if named_mixes:
         options |= {"plan": "mixes", "mixes": named_mixes}
     if options["plan"] == "resource-table":
+        if dry_run:
+            raise UsageError(
+                "--dry-run cannot describe --plan resource-table: each run depends on those before it",
+                hint="leave --dry-run out; without --out the table is printed only",
+            )
         _show_resource_table(out, as_json, **options)
         return
     options["target_error"] = _target_error(options["target_error"], options["design"])
