@@ -46,8 +46,8 @@ CAUSES = {
     "mazunat: a point below": "as above",
     "stats: a point below": "as above",
     "access rate's effect above": "from 37 to 70 million references a second on 30 MB, where memory limits one "
-    "competitor; the figure's labels are 70 to 130. Three of them, 208 million, take 7 points more (12 to 18 with "
-    "`llc_insertion: adaptive`)",
+    "competitor; the figure's labels are 70 to 130. Three of them, 208 million, take 7 points more. With "
+    "`llc_insertion: adaptive` it is 12.5 from 37 to 74",
     "largest over-estimate beside": "the paper's bars are averages over kinds of competitors; here lpm beside endre, "
     "which refers to the cache often and evicts little. On all 45 MB 24 (mazunat beside efficuts)",
     "worst of all at load 0.5": "time in the server is all queue and service; with 110 us to the generator and "
