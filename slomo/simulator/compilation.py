@@ -16,7 +16,10 @@ from slomo.files.machine_code import in_turn
 
 try:
     import numba
-    from numba import types
+    from numba import _dynfunc, types  # type: ignore[attr-defined]
+    from numba.core.compiler import CompilerBase, DefaultPassBuilder
+    from numba.core.compiler_machinery import register_pass
+    from numba.core.typed_passes import NativeLowering
 except ModuleNotFoundError:
     raise missing("numba") from None
 
@@ -24,9 +27,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: no kernel allocates, so reference counting (`_nrt`) would only cost time: with it every call takes 30 times as long
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-#: For what only kernels call. entry points from Python, which unpack every array of the state, took 40 % of the
-#: compilation
-_NO_DOORS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 KERNEL_SOURCES = (
     "hardware/accelerator",
     "hardware/cache",
@@ -53,12 +53,53 @@ KERNEL_SOURCES = (
 )
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+class _Lowering(NativeLowering):
+    """Translate a function that only kernels call, and leave it to them to make machine code of it.
+
+    numba would optimise and assemble it with all that it calls, and so each function as often as there are levels above
+    it.
+    """
+
+    _name = "lowering_without_machine_code"
+
+    def run_pass(self, state: Any) -> bool:
+        """Lower to LLVM's language; what callers look up is a function without an address."""
+        state.library = library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        library._optimize_final_module = lambda: None
+        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
+        state.flags.no_compile = True
+        super().run_pass(state)  # type: ignore[no-untyped-call]
+        lowered = state["cr"]
+        name = lowered.fndesc.qualname.split(".")[-1]
+        entry = _dynfunc.make_function(lowered.fndesc.lookup_module(), name, "", 0, lowered.env, (library,))
+        state.targetctx.insert_user_function(entry, lowered.fndesc, [library])
+        state["cr"] = lowered._replace(cfunc=entry)
+        return True
+
+
+class _Callees(CompilerBase):
+    """Compile functions that only kernels call."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return numba's passes with another last one."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)  # type: ignore[no-untyped-call]
+        passes.passes = [(_Lowering if step is NativeLowering else step, why) for step, why in passes.passes]
+        passes.finalize()
+        return [passes]
+
+
+#: For what only kernels call. Entry points from Python, which unpack every array of the state, took 40 % of the
+#: compilation.
+_CALLEE: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _Callees}
+
+
 def compiled(function: Function) -> Function:
     """Compile `function`; its code is inlined wherever another kernel calls it. Python must not call it.
 
     Floating-point operations are neither reordered nor fused, so results are equal to the byte on every machine.
     """
-    return cast(Function, _of_one_signature(numba.njit(**_OPTIONS, **_NO_DOORS, forceinline=True)(function)))
+    return cast(Function, _of_one_signature(numba.njit(**_CALLEE, forceinline=True)(function)))
 
 
 def kernel(function: Function) -> Function:
@@ -73,7 +114,7 @@ def kernel(function: Function) -> Function:
 
 def inner(function: Function) -> Function:
     """Compile `function` for rare calls from other kernels, without inlining. Python must not call it."""
-    return cast(Function, _of_one_signature(numba.njit(**_OPTIONS, **_NO_DOORS)(function)))
+    return cast(Function, _of_one_signature(numba.njit(**_CALLEE)(function)))
 
 
 def _of_one_signature(dispatcher: Any) -> Any:

@@ -201,7 +201,7 @@ class _Meter:
     def __init__(self, state: s.State) -> None:
         self._state = state
         ddio = int(state.machine[s.M_DDIO_MASK])
-        self._owners = state.llc_owner.reshape(-1, s.LLC_LANES)[
+        self._owners = state.llc_owner.reshape(-1, 1 << state.machine[s.M_LLC_SHIFT])[
             :, ddio.bit_length() - ddio.bit_count() : ddio.bit_length()
         ]
         # for each tenant, the accesses of a packet up to the end of each operation
@@ -251,7 +251,8 @@ class _Meter:
     def _ddio_lines(self) -> s.Floats:
         """Count, per tenant, the packet-buffer lines in the DDIO ways."""
         count = 2 * self._state.clock.size
-        lines = np.bincount(self._owners.ravel() + 1, minlength=count + 1)  # no line, then buffers and data in turns
+        owners = (self._owners >> 1).ravel() + 1  # no line, then buffers and data in turns
+        lines = np.bincount(owners, minlength=count + 1)
         return lines[1:count:2].astype(float)
 
 

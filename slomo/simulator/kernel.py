@@ -10,7 +10,8 @@ choice.
 
 from slomo.simulator.compilation import compiled, inner, kernel
 from slomo.simulator.hardware.dma import buffer_line
-from slomo.simulator.hardware.hierarchy import access
+from slomo.simulator.hardware.hierarchy import access, expect
+from slomo.simulator.hardware.lanes import natural
 from slomo.simulator.programs.traffic import begin_packet, end_packet
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.state import (
@@ -36,6 +37,7 @@ from slomo.simulator.state import (
     T_HEAD,
     T_LAST_STRUCTURE,
     T_OPERATION,
+    T_PENDING,
     T_REMAINING,
     T_SIBLING,
     T_TOUCHED_LINES,
@@ -58,7 +60,7 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
         return cursor
     bits = next_bits(state.random, tenant)
     if pattern == ZIPF:
-        table = state.zipf[state.structures[structure, S_ZIPF]]
+        table = state.zipf[natural(state.structures[structure, S_ZIPF])]
         piece = bits & (ZIPF_PIECES - 1)
         low, high = table[piece], table[piece + 1]
         return low + ((bits >> 10) * (high - low) >> 21) if high > low else low
@@ -89,6 +91,7 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
     remaining, writes = row[T_REMAINING], row[T_WRITES_LEFT]
     parallel, base, lines, pattern = state.rates[tenant, F_PACKET_MLP], 0, 0, 0
     if structure >= 0:
+        structure = natural(structure)
         parallel = state.demand[structure, D_MLP]
         base = state.structures[structure, S_BASE]
         lines = state.structures[structure, S_LINES]
@@ -97,18 +100,24 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
         base = buffer_line(state, tenant, row[T_HEAD], 0)
     if row[T_SIBLING] >= 0:
         gap *= issue_delay(state, tenant, 0)
+    pending = row[T_PENDING]
     before, now = remaining, state.clock[tenant]
     while remaining > 0 and now <= until:
         if structure >= 0:
-            line = base + next_line(state, tenant, structure, pattern, lines)
+            line = natural(pending if pending >= 0 else base + next_line(state, tenant, structure, pattern, lines))
+            pending = -1
+            if remaining > 1:
+                pending = natural(base + next_line(state, tenant, structure, pattern, lines))
+                expect(state, tenant, pending)
             dirty = 1 if remaining <= writes else 0
         else:  # metadata first, then the packet's bytes; the first of them are written
             part = row[T_TOUCHED_LINES] + 1 - remaining
-            line = base + part
+            line = natural(base + part)
             dirty = 1 if part <= row[T_WRITTEN_LINES] else 0
         now += gap + access(state, tenant, line, dirty, now, throttle) / parallel
         remaining -= 1
     row[T_REMAINING] = remaining
+    row[T_PENDING] = pending
     state.clock[tenant] = now
     if row[T_SIBLING] >= 0:
         issue_delay(state, tenant, before - remaining)
@@ -166,4 +175,4 @@ def run_until(state: State, end: float) -> None:
             earliest = due if due < earliest else earliest
         if earliest >= end:
             return
-        advance(state, tenant, min(second + slack, end))
+        advance(state, natural(tenant), min(second + slack, end))

@@ -14,6 +14,7 @@ from slomo.vocabulary.vector import Floats as Floats
 Ints = NDArray[np.int64]
 Shorts = NDArray[np.int32]
 Owners = NDArray[np.int16]
+Stamps = NDArray[np.uint16]
 Bytes = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
@@ -22,22 +23,22 @@ Words = NDArray[np.uint64]
 class State(NamedTuple):
     """All arrays of one simulation; the columns are the constants below."""
 
-    machine: Ints  # (M_COLUMNS,)
-    timing: Floats  # (X_COLUMNS,)
-    llc: Shorts  # (domains * sets * 2 * LLC_LANES,) tags and stamps of each set
-    llc_clock: Shorts  # (domains * sets,)
+    machine: tuple[int, ...]  # M_COLUMNS numbers; tuples, so that kernels keep what never changes in registers
+    timing: tuple[float, ...]  # X_COLUMNS numbers
+    llc: Shorts  # (domains * sets << M_LLC_SHIFT,) the line in each way
+    llc_stamps: Stamps  # likewise, when it was used last by its set's clock
+    llc_clock: Stamps  # (domains * sets,)
     llc_duel: Ints  # (domains, 2) misses of new-lines-first less those of new-lines-last; lines put last
-    llc_owner: (
-        Owners  # (domains * sets * LLC_LANES,) whose line: 2 * tenant for packet buffers, 2 * tenant + 1 for data
-    )
-    llc_dirty: Bytes  # likewise, 1 where the line differs from memory
-    l2: Shorts  # (cores * sets * 2 * L2_LANES,)
-    l2_clock: Shorts  # (cores * sets,)
-    l2_dirty: Bytes  # (cores * sets * L2_LANES,) 1 where it differs; 2 where it was prefetched and not used yet
-    l2_ready: Floats  # (cores * sets * L2_LANES,) when a prefetched line is there [ns]; (0,) without a prefetcher
-    streams: Shorts  # (cores * 2 * L2_LANES,) as a cache: the pages that each prefetcher follows; (0,) likewise
-    stream_clock: Shorts  # (cores,)
-    stream_ends: Ints  # (cores * L2_LANES, P_COLUMNS)
+    llc_owner: Owners  # likewise, 2 * whose line it is + 1 if it differs from memory; -1 without a line
+    l2: Shorts  # (cores * sets << M_L2_SHIFT,)
+    l2_stamps: Stamps
+    l2_clock: Stamps  # (cores * sets,)
+    l2_flags: Bytes  # likewise, CHANGED and PREFETCHED
+    l2_ready: Floats  # likewise, when a prefetched line is there [ns]; (0,) without a prefetcher
+    streams: Shorts  # (cores * LANES,) as a cache: the pages that each prefetcher follows; (0,) likewise
+    stream_stamps: Stamps
+    stream_clock: Stamps  # (cores,)
+    stream_ends: Ints  # (cores * LANES, P_COLUMNS)
     in_flight: Floats  # (cores, IN_FLIGHT) when the lines that an L2 has asked for are there [ns]
     tenants: Ints  # (tenants, T_COLUMNS)
     rates: Floats  # (tenants, F_COLUMNS)
@@ -54,7 +55,7 @@ class State(NamedTuple):
     channels: Floats  # (sockets + 2 + accelerators, H_COLUMNS): memory, link, accelerators, ports
     queued: Floats  # (tenants, ACCELERATOR_SLOTS) when a packet went to the accelerator; later when it is done [ns]
     requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
-    line_owner: Owners  # (lines,) as llc_owner, for shared lines; (0,) where every line is its tenant's own
+    line_owner: Owners  # (lines,) the owner, for shared lines; (0,) where every line is its tenant's own
     line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 none; (0,) likewise
 
 
@@ -72,15 +73,18 @@ def zero_counters(state: State) -> None:
     state.channels[:, H_WRITES] = 0.0
 
 
-# A line is a number; every tenant has its own range of numbers, packet buffers first. Ways are padded to lanes.
-LLC_LANES = L2_LANES = 32
+# A line is a number; every tenant has its own range of numbers, packet buffers first. Its owner is 2 * tenant for
+# packet buffers, 2 * tenant + 1 for data. A slot is a way of a set; the ways of a set are padded to 16 or 32 slots.
+NARROW_SHIFT, WIDE_SHIFT, LANES = 4, 5, 32
 WAY_BITS, WAY_MASK = 5, 31
 NO_LINE = -1
-NEVER_OLDEST = 2**31 - 1
+NEVER_OLDEST = 2**16 - 1
+#: Flags of a line in an L2: it differs from the LLC or memory; it was prefetched and not used yet.
+CHANGED, PREFETCHED = 1, 2
 
 # machine
 M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKETS, M_MOVED_MASK, M_ADAPTIVE, \
-    M_PREFETCH, M_COLUMNS = range(11)  # fmt: skip
+    M_PREFETCH, M_LLC_SHIFT, M_L2_SHIFT, M_COLUMNS = range(13)  # fmt: skip
 # timing [ns]
 (
     X_L2_HIT, X_LLC_HIT, X_DRAM_LOCAL, X_DRAM_REMOTE, X_WINDOW, X_SPEED_AT_KNEE, X_KNEE, X_SPEED_FULL, X_SLACK,
@@ -91,9 +95,9 @@ M_LLC_SETS, M_LLC_WAYS, M_L2_SETS, M_L2_MASK, M_INCLUSIVE, M_DDIO_MASK, M_SOCKET
     T_DOMAIN, T_SOCKET, T_MEMORY_SOCKET, T_WAY_MASK, T_OPERATION, T_REMAINING, T_WRITES_LEFT, T_FIRST_STRUCTURE,
     T_LAST_STRUCTURE, T_SLOTS, T_DATA_LINES, T_TOUCHED_LINES, T_WRITTEN_LINES, T_HEAD, T_FILLED, T_SENT, T_BURST,
     T_SATURATED, T_QUEUE_LIMIT, T_ARRIVED, T_NIC_LOCAL, T_ACCELERATOR, T_SAMPLES, T_FIRST_LINE, T_DATA_LINE,
-    T_DEPTH, T_SERVED, T_RETIRED, T_L2, T_SIBLING, T_END_LINE,
+    T_DEPTH, T_SERVED, T_RETIRED, T_L2, T_SIBLING, T_END_LINE, T_PENDING,
     T_COLUMNS,
-) = range(32)  # fmt: skip
+) = range(33)  # fmt: skip
 # rates
 (
     F_GAP, F_PACKET_MLP, F_INTERARRIVAL, F_NEXT_ARRIVAL, F_THROTTLE, F_ACCELERATOR, F_RING_FACTOR, F_REQUESTS,

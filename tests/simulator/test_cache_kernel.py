@@ -35,6 +35,13 @@ def test_misses_equal_those_of_plain_lru(lines, sets, ways):
     assert count_misses(np.array(lines, dtype=np.int64), sets, ways) == misses_by_dictionary(lines, sets, ways)
 
 
+@pytest.mark.parametrize("ways", [4, 16, 20, 32])
+def test_misses_equal_those_of_plain_lru_after_a_set_has_renumbered_its_stamps(ways):
+    """Stamps of 16 bits leave a set some 2000 uses; it then starts again with its lines in the same order."""
+    lines = np.random.default_rng(ways).zipf(1.2, 20_000) % (4 * ways)
+    assert count_misses(lines, 2, ways) == misses_by_dictionary(lines, 2, ways)
+
+
 @pytest.mark.parametrize(("sets", "ways"), [(64, 8), (256, 16)])
 def test_misses_equal_pycachesim(sets, ways):
     """On a random trace the misses are exactly those of pycachesim's LRU."""

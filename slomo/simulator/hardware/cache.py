@@ -1,7 +1,7 @@
 """Set-associative caches with true LRU and way masks; tags and time stamps of all ways are compared at once.
 
-A set is a row of tags followed by a row of stamps. A stamp is the set's own clock at the line's last use, with the way
-in its low bits, so the smallest stamp identifies the least recently used way. A mask restricts which lines a new line
+A stamp is the set's own clock at the line's last use, with the way in its low bits, so the smallest stamp identifies
+the least recently used way. A mask restricts which lines a new line
 may replace (Intel CAT, DDIO); hits are allowed in any way, as on the hardware (Intel SDM volume 3B, section 17.19).
 Sets are chosen by Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, like the
 processor's slice hash.
@@ -10,93 +10,134 @@ processor's slice hash.
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
-from slomo.simulator.compilation import compiled, kernel
-from slomo.simulator.hardware.lanes import oldest_32, way_of_32
-from slomo.simulator.state import L2_LANES, LLC_LANES, NEVER_OLDEST, NO_LINE, WAY_BITS, WAY_MASK, Ints, Shorts
+from slomo.simulator.compilation import compiled, inner, kernel
+from slomo.simulator.hardware.lanes import lowest, natural, oldest_16, oldest_32, ways_of_16, ways_of_32
+from slomo.simulator.state import (
+    LANES,
+    NARROW_SHIFT,
+    NEVER_OLDEST,
+    NO_LINE,
+    WAY_BITS,
+    WAY_MASK,
+    WIDE_SHIFT,
+    Ints,
+    Shorts,
+    Stamps,
+)
+
+#: The clock's largest value: stamps have 16 bits.
+_LATEST = (NEVER_OLDEST >> WAY_BITS) - 1
 
 
 @compiled
 def set_of(line: int, sets: int) -> int:
     """Return the set of a line: high bits of its product with 2**32 / golden ratio, scaled to the sets."""
-    return (((line * 2654435769) & 0xFFFFFFFF) * sets) >> 32
+    return natural((((line * 2654435769) & 0xFFFFFFFF) * sets) >> 32)
 
 
 @compiled
-def llc_find(cache: Shorts, index: int, line: int) -> int:
-    """Return the way of set `index` that holds `line`, or LLC_LANES."""
-    return way_of_32(cache, index * (2 * LLC_LANES), line)
+def find(cache: Shorts, first: int, shift: int, line: int) -> int:
+    """Return the slot that holds `line` in the set of ``1 << shift`` slots from `first` on, or -1."""
+    ways = ways_of_32(cache, first, line) if shift == WIDE_SHIFT else ways_of_16(cache, first, line)
+    if ways == 0:
+        return -1
+    return natural(first + lowest(ways))
 
 
 @compiled
-def l2_find(cache: Shorts, index: int, line: int) -> int:
-    """Return the way of set `index` that holds `line`, or L2_LANES."""
-    return way_of_32(cache, index * (2 * L2_LANES), line)
+def victim(stamps: Stamps, first: int, shift: int, mask: int) -> int:
+    """Return the least recently used slot of a set among the ways in `mask`."""
+    oldest = oldest_32(stamps, first, mask) if shift == WIDE_SHIFT else oldest_16(stamps, first, mask)
+    return natural(first + (oldest & WAY_MASK))
 
 
 @compiled
-def llc_victim(cache: Shorts, index: int, mask: int) -> int:
-    """Return the least recently used way of set `index` among those in `mask`."""
-    return oldest_32(cache, index * (2 * LLC_LANES) + LLC_LANES, mask) & WAY_MASK
-
-
-@compiled
-def l2_victim(cache: Shorts, index: int, mask: int) -> int:
-    """Return the least recently used way of set `index` among those in `mask`."""
-    return oldest_32(cache, index * (2 * L2_LANES) + L2_LANES, mask) & WAY_MASK
-
-
-@compiled
-def touch(cache: Shorts, clocks: Shorts, index: int, way: int, lanes: int) -> None:
-    """Make a way the most recently used of its set."""
+def touch(stamps: Stamps, clocks: Stamps, slot: int, shift: int) -> None:
+    """Make a slot the most recently used of its set."""
+    index = natural(slot >> shift)
     now = clocks[index] + 1
+    if now > _LATEST:
+        now = restart(stamps, index << shift, 1 << shift)
     clocks[index] = now
-    cache[index * (2 * lanes) + lanes + way] = (now << WAY_BITS) | way
+    stamps[slot] = (now << WAY_BITS) | (slot - (index << shift))
+
+
+@inner
+def restart(stamps: Stamps, first: int, slots: int) -> int:
+    """Renumber the stamps of a set in their order, as its clock is about to overflow; return the next time."""
+    last, used = WAY_MASK, 0
+    while last < NEVER_OLDEST:
+        oldest, place = NEVER_OLDEST, -1
+        for slot in range(first, first + slots):
+            if last < stamps[slot] < oldest:
+                oldest, place = stamps[slot], slot
+        if place >= 0:
+            used += 1
+            stamps[place] = (used << WAY_BITS) | (place - first)
+        last = oldest
+    return used + 1
 
 
 @compiled
-def empty(cache: Shorts, index: int, way: int, lanes: int) -> None:
-    """Remove the line in a way, which is then filled next."""
-    cache[index * (2 * lanes) + way] = NO_LINE
-    cache[index * (2 * lanes) + lanes + way] = way
+def empty(cache: Shorts, stamps: Stamps, slot: int, shift: int) -> None:
+    """Remove the line in a slot, which is then filled next."""
+    cache[slot] = NO_LINE
+    stamps[slot] = slot & ((1 << shift) - 1)
 
 
-def empty_cache(sets: int, ways: int, lanes: int) -> Shorts:
-    """Return a cache without lines, shape ``(sets * 2 * lanes,)``.
+def shift_of(ways: int) -> int:
+    """Return the power of two of the slots to which a set's ways are padded.
 
     Examples
     --------
-    >>> empty_cache(2, 4, 16).shape
-    (64,)
+    >>> shift_of(8), shift_of(20)
+    (4, 5)
     """
-    if not 1 <= ways <= lanes:
-        raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {lanes}")
-    stamps = np.where(np.arange(lanes) < ways, np.arange(lanes), NEVER_OLDEST)
-    row = np.concatenate((np.full(lanes, NO_LINE), stamps)).astype(np.int32)
-    return aligned(np.tile(row, sets))
+    if not 1 <= ways <= LANES:
+        raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {LANES}")
+    return NARROW_SHIFT if ways <= 1 << NARROW_SHIFT else WIDE_SHIFT
 
 
-def aligned(values: Shorts) -> Shorts:
+def empty_cache(sets: int, ways: int) -> tuple[Shorts, Stamps, Stamps]:
+    """Return a cache without lines: lines and stamps of all slots, and the sets' clocks.
+
+    Examples
+    --------
+    >>> empty_cache(2, 4)[0].shape
+    (32,)
+    """
+    lanes = np.arange(1 << shift_of(ways))
+    stamps = np.where(lanes < ways, lanes, NEVER_OLDEST).astype(np.uint16)
+    lines = np.full(sets * lanes.size, NO_LINE, dtype=np.int32)
+    return aligned(lines), aligned(np.tile(stamps, sets)), np.zeros(sets, dtype=np.uint16)
+
+
+def aligned(values: NDArray[Any]) -> NDArray[Any]:
     """Return a copy aligned to the processor's cache lines, so that no vector load crosses two."""
-    room = np.empty(values.size + 16, dtype=values.dtype)
-    first = -(room.ctypes.data // 4) % 16
-    room[first : first + values.size] = values
-    return room[first : first + values.size]
+    room = np.empty(values.nbytes + 64, dtype=np.uint8)
+    first = -room.ctypes.data % 64
+    copy = room[first : first + values.nbytes].view(values.dtype)
+    copy[:] = values
+    return copy
 
 
 @kernel
-def _misses(cache: Shorts, clocks: Shorts, ways: int, lines: Ints) -> int:
+def _misses(cache: Shorts, stamps: Stamps, clocks: Stamps, ways: int, shift: int, lines: Ints) -> int:
     sets, misses, mask = clocks.size, 0, (1 << ways) - 1
     for line in lines:
-        index = line % sets
-        way = llc_find(cache, index, line)
-        if way == LLC_LANES:
+        first = natural(line % sets << shift)
+        slot = find(cache, first, shift, line)
+        if slot < 0:
             misses += 1
-            way = llc_victim(cache, index, mask)
-            cache[index * (2 * LLC_LANES) + way] = line
-        touch(cache, clocks, index, way, LLC_LANES)
+            slot = victim(stamps, first, shift, mask)
+            cache[slot] = line
+        touch(stamps, clocks, slot, shift)
     return misses
 
 
@@ -112,6 +153,4 @@ def count_misses(lines: Ints, sets: int, ways: int) -> int:
     >>> count_misses(np.array([0, 1, 0, 2, 1], dtype=np.int64), sets=1, ways=2)
     4
     """
-    cache = empty_cache(sets, ways, LLC_LANES)
-    lines = np.ascontiguousarray(lines, dtype=np.int64)
-    return int(_misses(cache, np.zeros(sets, dtype=np.int32), ways, lines))
+    return int(_misses(*empty_cache(sets, ways), ways, shift_of(ways), np.ascontiguousarray(lines, dtype=np.int64)))

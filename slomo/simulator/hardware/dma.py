@@ -13,7 +13,7 @@ without DDIO, writes to memory.
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hardware.hierarchy import (
     drop_from_l2,
-    in_l2,
+    l2_lookup,
     llc_drop,
     llc_insert,
     llc_lookup,
@@ -21,6 +21,7 @@ from slomo.simulator.hardware.hierarchy import (
     memory_read,
     memory_write,
 )
+from slomo.simulator.hardware.lanes import natural
 from slomo.simulator.hardware.memory import request
 from slomo.simulator.state import (
     C_RX_HIT,
@@ -35,6 +36,7 @@ from slomo.simulator.state import (
     M_SOCKETS,
     T_DATA_LINES,
     T_FIRST_LINE,
+    T_L2,
     T_MEMORY_SOCKET,
     T_NIC_LOCAL,
     T_SLOTS,
@@ -46,13 +48,13 @@ from slomo.simulator.state import (
 def buffer_line(state: State, tenant: int, sequence: int, part: int) -> int:
     """Return the line of a packet's buffer: part 0 is its metadata, parts 1 and up its bytes."""
     slot = sequence % state.tenants[tenant, T_SLOTS]
-    return state.tenants[tenant, T_FIRST_LINE] + slot * (state.tenants[tenant, T_DATA_LINES] + 1) + part
+    return natural(state.tenants[tenant, T_FIRST_LINE] + slot * (state.tenants[tenant, T_DATA_LINES] + 1) + part)
 
 
 @compiled
 def receive_line(state: State, tenant: int, line: int, now: float) -> None:
     """Write one line of an arriving packet, as the card does."""
-    drop_from_l2(state, tenant, line)
+    drop_from_l2(state, state.tenants[tenant, T_L2], line)
     position = llc_lookup(state, tenant, line)
     if state.tenants[tenant, T_NIC_LOCAL] and state.machine[M_DDIO_MASK]:
         if position >= 0:
@@ -75,7 +77,7 @@ def send_line(state: State, tenant: int, line: int, now: float) -> None:
     """Read one line of a departing packet for the card, from a cache if one has it, else from memory."""
     if not state.tenants[tenant, T_NIC_LOCAL]:
         request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
-    if llc_lookup(state, tenant, line) >= 0 or in_l2(state, tenant, line):
+    if llc_lookup(state, tenant, line) >= 0 or l2_lookup(state, state.tenants[tenant, T_L2], line) >= 0:
         state.counters[tenant, C_TX_HIT] += 1
     else:
         state.counters[tenant, C_TX_MISS] += 1
@@ -95,7 +97,7 @@ def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None
     """Write a whole packet into its buffer as the card does; record how many lines went to memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
     for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
-        receive_line(state, tenant, line, now)
+        receive_line(state, tenant, natural(line), now)
     state.rates[tenant, F_RECEIVE_LINES] = memory_lines(state, tenant) - before
 
 
@@ -104,5 +106,5 @@ def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
     """Read a whole packet from its buffer as the card does; record how many lines came from memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
     for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
-        send_line(state, tenant, line, now)
+        send_line(state, tenant, natural(line), now)
     state.rates[tenant, F_SEND_LINES] = memory_lines(state, tenant) - before

@@ -8,7 +8,8 @@ evictions from L2. A line has one owner, so occupancy is counted as lines are in
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, inner
-from slomo.simulator.hardware.cache import empty, l2_find, l2_victim, llc_find, llc_victim, set_of, touch
+from slomo.simulator.hardware.cache import empty, find, set_of, touch, victim
+from slomo.simulator.hardware.lanes import fetch_ahead, natural
 from slomo.simulator.hardware.memory import request
 from slomo.simulator.hardware.prefetch import PER_LOOKUP, next_of_stream, wait_for
 from slomo.simulator.state import (
@@ -21,27 +22,31 @@ from slomo.simulator.state import (
     C_READ_REMOTE,
     C_WRITE_LOCAL,
     C_WRITE_REMOTE,
+    CHANGED,
     H_FACTOR,
     H_READS,
     H_WRITES,
-    L2_LANES,
-    LLC_LANES,
+    LANES,
     M_ADAPTIVE,
     M_DDIO_MASK,
     M_INCLUSIVE,
     M_L2_MASK,
     M_L2_SETS,
+    M_L2_SHIFT,
     M_LLC_SETS,
+    M_LLC_SHIFT,
     M_MOVED_MASK,
     M_PREFETCH,
     M_SOCKETS,
     NO_LINE,
+    PREFETCHED,
     T_DATA_LINE,
     T_DOMAIN,
     T_L2,
     T_MEMORY_SOCKET,
     T_SOCKET,
     T_WAY_MASK,
+    WIDE_SHIFT,
     X_DRAM_LOCAL,
     X_DRAM_REMOTE,
     X_L2_HIT,
@@ -51,14 +56,12 @@ from slomo.simulator.state import (
 
 #: One set of this many leads for each insertion policy, and the largest lead in misses.
 DUELLISTS, MOST_AHEAD = 32, 512
-#: Bits of `l2_dirty`.
-CHANGED, PREFETCHED = 1, 2
 
 
 @compiled
 def memory_read(state: State, tenant: int, now: float) -> float:
     """Read one line from the tenant's memory; return the latency [ns]."""
-    return read_from(state, tenant, state.tenants[tenant, T_MEMORY_SOCKET], now)
+    return read_from(state, tenant, natural(state.tenants[tenant, T_MEMORY_SOCKET]), now)
 
 
 @compiled
@@ -80,7 +83,7 @@ def read_from(state: State, tenant: int, home: int, now: float) -> float:
 @compiled
 def memory_write(state: State, tenant: int, now: float) -> None:
     """Write one line back to the tenant's memory, without latency but with use of the channel."""
-    home = state.tenants[tenant, T_MEMORY_SOCKET]
+    home = natural(state.tenants[tenant, T_MEMORY_SOCKET])
     state.channels[home, H_WRITES] += 1.0
     request(state.channels, home, now, 1.0, state.timing)
     if home == state.tenants[tenant, T_SOCKET]:
@@ -91,67 +94,59 @@ def memory_write(state: State, tenant: int, now: float) -> None:
 
 
 @compiled
-def l2_set(state: State, tenant: int, line: int) -> int:
-    """Return the number of the set of a core's L2 in which a line belongs."""
-    return set_in_l2(state, state.tenants[tenant, T_L2], line)
-
-
-@compiled
-def set_in_l2(state: State, cache: int, line: int) -> int:
-    """Return the number of the set in which a line belongs in one of the L2 caches."""
+def l2_first(state: State, cache: int, line: int) -> int:
+    """Return the first slot of the set in which a line belongs in one of the L2 caches."""
     sets = state.machine[M_L2_SETS]
-    return cache * sets + set_of(line, sets)
+    return natural(cache * sets + set_of(line, sets) << state.machine[M_L2_SHIFT])
 
 
 @compiled
-def in_l2(state: State, tenant: int, line: int) -> bool:
-    """Return whether a core's L2 contains a line."""
-    return l2_find(state.l2, l2_set(state, tenant, line), line) < L2_LANES
+def l2_lookup(state: State, cache: int, line: int) -> int:
+    """Return the slot of a line in one of the L2 caches, or -1."""
+    return find(state.l2, l2_first(state, cache, line), state.machine[M_L2_SHIFT], line)
 
 
 @compiled
-def drop_from_l2(state: State, tenant: int, line: int) -> int:
-    """Remove a line from a core's L2; return 1 if it was there and changed."""
-    return drop_from_cache(state, state.tenants[tenant, T_L2], line)
-
-
-@compiled
-def drop_from_cache(state: State, cache: int, line: int) -> int:
+def drop_from_l2(state: State, cache: int, line: int) -> int:
     """Remove a line from one of the L2 caches; return 1 if it was there and changed."""
-    index = set_in_l2(state, cache, line)
-    way = l2_find(state.l2, index, line)
-    if way == L2_LANES:
+    slot = l2_lookup(state, cache, line)
+    if slot < 0:
         return 0
-    empty(state.l2, index, way, L2_LANES)
-    return state.l2_dirty[index * L2_LANES + way] & CHANGED
+    empty(state.l2, state.l2_stamps, slot, state.machine[M_L2_SHIFT])
+    return state.l2_flags[slot] & CHANGED
+
+
+@compiled
+def llc_first(state: State, tenant: int, line: int) -> int:
+    """Return the first slot of the set in which a line belongs in a tenant's LLC."""
+    sets = state.machine[M_LLC_SETS]
+    return natural(state.tenants[tenant, T_DOMAIN] * sets + set_of(line, sets) << state.machine[M_LLC_SHIFT])
 
 
 @compiled
 def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now: float) -> None:
     """Put a tenant's line into its LLC in a way that `mask` allows, evicting the least recently used line there."""
-    sets = state.machine[M_LLC_SETS]
-    index = state.tenants[tenant, T_DOMAIN] * sets + set_of(line, sets)
-    way = llc_victim(state.llc, index, mask)
-    slot = index * LLC_LANES + way
-    gone, owner, changed = state.llc[index * (2 * LLC_LANES) + way], state.llc_owner[slot], state.llc_dirty[slot]
-    state.llc[index * (2 * LLC_LANES) + way] = line
-    if not state.machine[M_ADAPTIVE] or comes_first(state, state.tenants[tenant, T_DOMAIN], index % sets):
-        touch(state.llc, state.llc_clock, index, way, LLC_LANES)
+    shift = state.machine[M_LLC_SHIFT]
+    slot = victim(state.llc_stamps, llc_first(state, tenant, line), shift, mask)
+    gone, owner = state.llc[slot], state.llc_owner[slot]
+    state.llc[slot] = line
+    if not state.machine[M_ADAPTIVE] or comes_first(
+        state, state.tenants[tenant, T_DOMAIN], (slot >> shift) % state.machine[M_LLC_SETS]
+    ):
+        touch(state.llc_stamps, state.llc_clock, slot, shift)
     mine = 2 * tenant + (1 if line >= state.tenants[tenant, T_DATA_LINE] else 0)
     if line < state.line_owner.size:
-        mine = state.line_owner[line]
-    state.llc_owner[slot] = mine
-    state.llc_dirty[slot] = dirty
+        mine = natural(state.line_owner[line])
+    state.llc_owner[slot] = 2 * mine + dirty
     state.occupancy[mine] += 1
     if gone == NO_LINE:
         return
+    changed, owner, gone = owner & 1, natural(owner >> 1), natural(gone)
     state.occupancy[owner] -= 1
     if state.machine[M_INCLUSIVE]:
-        if gone < state.line_holder.size:
-            if state.line_holder[gone] >= 0:
-                changed |= drop_from_cache(state, state.line_holder[gone], gone)
-        else:
-            changed |= drop_from_l2(state, owner >> 1, gone)
+        holder = state.line_holder[gone] if gone < state.line_holder.size else state.tenants[owner >> 1, T_L2]
+        if holder >= 0:
+            changed |= drop_from_l2(state, holder, gone)
     if changed:
         memory_write(state, owner >> 1, now)
 
@@ -180,48 +175,49 @@ def comes_first(state: State, domain: int, index: int) -> bool:
 @compiled
 def llc_lookup(state: State, tenant: int, line: int) -> int:
     """Return the slot of a line in the tenant's LLC, or -1."""
-    sets = state.machine[M_LLC_SETS]
-    index = state.tenants[tenant, T_DOMAIN] * sets + set_of(line, sets)
-    way = llc_find(state.llc, index, line)
-    return index * LLC_LANES + way if way < LLC_LANES else -1
+    return find(state.llc, llc_first(state, tenant, line), state.machine[M_LLC_SHIFT], line)
 
 
 @compiled
 def llc_touch(state: State, slot: int, dirty: int) -> None:
     """Make the line in a slot the most recently used of its set, and dirty if asked."""
-    touch(state.llc, state.llc_clock, slot // LLC_LANES, slot % LLC_LANES, LLC_LANES)
-    state.llc_dirty[slot] |= dirty
+    touch(state.llc_stamps, state.llc_clock, slot, state.machine[M_LLC_SHIFT])
+    state.llc_owner[slot] |= dirty
 
 
 @compiled
-def llc_drop(state: State, slot: int) -> None:
-    """Remove the line in a slot from the LLC without writing it back."""
-    state.occupancy[state.llc_owner[slot]] -= 1
+def llc_drop(state: State, slot: int) -> int:
+    """Remove the line in a slot from the LLC without writing it back; return 1 if it changed."""
+    owner = state.llc_owner[slot]
+    state.occupancy[natural(owner >> 1)] -= 1
     state.llc_owner[slot] = -1
-    empty(state.llc, slot // LLC_LANES, slot % LLC_LANES, LLC_LANES)
+    empty(state.llc, state.llc_stamps, slot, state.machine[M_LLC_SHIFT])
+    return owner & 1
 
 
 @compiled
-def fill_l2(state: State, tenant: int, index: int, line: int, dirty: int, now: float) -> int:
-    """Put a line into the core's L2, return its way; an evicted line goes to the LLC or, if dirty, is marked."""
-    way = l2_victim(state.l2, index, state.machine[M_L2_MASK])
-    gone, changed = state.l2[index * (2 * L2_LANES) + way], state.l2_dirty[index * L2_LANES + way] & CHANGED
-    state.l2[index * (2 * L2_LANES) + way] = line
-    state.l2_dirty[index * L2_LANES + way] = dirty
-    touch(state.l2, state.l2_clock, index, way, L2_LANES)
+def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int:
+    """Put a line into the core's L2, return its slot; an evicted line goes to the LLC or, if changed, is marked."""
+    shift = state.machine[M_L2_SHIFT]
+    first = l2_first(state, state.tenants[tenant, T_L2], line)
+    slot = victim(state.l2_stamps, first, shift, state.machine[M_L2_MASK])
+    gone, changed = state.l2[slot], state.l2_flags[slot] & CHANGED
+    state.l2[slot] = line
+    state.l2_flags[slot] = flags
+    touch(state.l2_stamps, state.l2_clock, slot, shift)
     if gone == NO_LINE:
-        return way
+        return slot
     if not state.machine[M_INCLUSIVE]:
-        slot = llc_lookup(state, tenant, gone) if state.machine[M_MOVED_MASK] else -1
-        if slot >= 0:  # moved there when the core read it
-            llc_touch(state, slot, changed)
+        moved = llc_lookup(state, tenant, gone) if state.machine[M_MOVED_MASK] else -1
+        if moved >= 0:  # when the core read it
+            llc_touch(state, moved, changed)
         else:
-            llc_insert(state, tenant, gone, changed, state.tenants[tenant, T_WAY_MASK], now)
+            llc_insert(state, tenant, natural(gone), changed, state.tenants[tenant, T_WAY_MASK], now)
     elif changed:
-        slot = llc_lookup(state, tenant, gone)
-        if slot >= 0:
-            state.llc_dirty[slot] = 1
-    return way
+        marked = llc_lookup(state, tenant, gone)
+        if marked >= 0:
+            state.llc_owner[marked] |= 1
+    return slot
 
 
 @compiled
@@ -233,16 +229,16 @@ def fetch(state: State, tenant: int, line: int, now: float) -> float:
         if state.machine[M_INCLUSIVE]:
             llc_touch(state, slot, 0)
             return state.timing[X_LLC_HIT]
-        llc_drop(state, slot)
+        changed = llc_drop(state, slot)
         moved = state.machine[M_MOVED_MASK]
         if (
             moved
-            and (state.machine[M_DDIO_MASK] >> (slot % LLC_LANES)) & 1
+            and (state.machine[M_DDIO_MASK] >> (slot & ((1 << state.machine[M_LLC_SHIFT]) - 1))) & 1
             and line < state.tenants[tenant, T_DATA_LINE]
         ):
-            llc_insert(state, tenant, line, state.llc_dirty[slot], moved, now)
+            llc_insert(state, tenant, line, changed, moved, now)
             return state.timing[X_LLC_HIT]
-        return -state.timing[X_LLC_HIT] if state.llc_dirty[slot] else state.timing[X_LLC_HIT]
+        return -state.timing[X_LLC_HIT] if changed else state.timing[X_LLC_HIT]
     state.counters[tenant, C_L3_MISS] += 1
     latency = memory_read(state, tenant, now)
     state.sums[tenant, A_DRAM_LATENCY] += latency
@@ -254,25 +250,35 @@ def fetch(state: State, tenant: int, line: int, now: float) -> float:
 @compiled
 def access(state: State, tenant: int, line: int, dirty: int, now: float, throttle: float) -> float:
     """Read one line, or with ``dirty=1`` write it; return the latency [ns] before memory-level parallelism."""
-    index = l2_set(state, tenant, line)
-    way = l2_find(state.l2, index, line)
-    if way < L2_LANES:
+    slot = l2_lookup(state, state.tenants[tenant, T_L2], line)
+    if slot >= 0:
         state.counters[tenant, C_L2_HIT] += 1
-        touch(state.l2, state.l2_clock, index, way, L2_LANES)
-        held = state.l2_dirty[index * L2_LANES + way]
-        state.l2_dirty[index * L2_LANES + way] = held & CHANGED | dirty
-        if held & PREFETCHED:
-            return first_use(state, tenant, line, index * L2_LANES + way, now, throttle)
+        touch(state.l2_stamps, state.l2_clock, slot, state.machine[M_L2_SHIFT])
+        flags = state.l2_flags[slot]
+        state.l2_flags[slot] = flags & CHANGED | dirty
+        if flags & PREFETCHED:
+            return first_use(state, tenant, line, slot, now, throttle)
         return state.timing[X_L2_HIT]
     state.counters[tenant, C_L2_MISS] += 1
     latency = fetch(state, tenant, line, now)
     if latency < 0.0:
         latency, dirty = -latency, 1
-    fill_l2(state, tenant, index, line, dirty, now)
+    fill_l2(state, tenant, line, dirty, now)
     if state.machine[M_PREFETCH]:
         wait_for(state, tenant, now + latency * throttle)
         prefetch(state, tenant, line, now, throttle)
     return latency * throttle
+
+
+@compiled
+def expect(state: State, tenant: int, line: int) -> None:
+    """Bring what the next access will look at into the caches of the processor that simulates."""
+    first = llc_first(state, tenant, line)
+    fetch_ahead(state.llc, first)
+    fetch_ahead(state.llc_stamps, first)
+    fetch_ahead(state.llc_owner, first)
+    if state.machine[M_LLC_SHIFT] == WIDE_SHIFT:
+        fetch_ahead(state.llc, first + LANES // 2)
 
 
 @inner
@@ -290,12 +296,11 @@ def prefetch(state: State, tenant: int, line: int, now: float, throttle: float) 
         following = next_of_stream(state, tenant, line, now)
         if following < 0:
             return
-        index = l2_set(state, tenant, following)
-        if l2_find(state.l2, index, following) < L2_LANES:
+        if l2_lookup(state, state.tenants[tenant, T_L2], following) >= 0:
             continue
         latency, dirty = fetch(state, tenant, following, now), 0
         if latency < 0.0:
             latency, dirty = -latency, CHANGED
-        way = fill_l2(state, tenant, index, following, dirty | PREFETCHED, now)
-        state.l2_ready[index * L2_LANES + way] = now + latency * throttle
+        slot = fill_l2(state, tenant, following, dirty | PREFETCHED, now)
+        state.l2_ready[slot] = now + latency * throttle
         wait_for(state, tenant, now + latency * throttle)

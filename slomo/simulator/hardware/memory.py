@@ -29,7 +29,7 @@ from slomo.simulator.state import (
 
 
 @compiled
-def latency_factor(utilisation: float, timing: Floats) -> float:
+def latency_factor(utilisation: float, timing: tuple[float, ...]) -> float:
     """Return how many times the unloaded latency an access takes at `utilisation` (0 to 1)."""
     knee, at_knee = timing[X_KNEE], timing[X_SPEED_AT_KNEE]
     if utilisation <= knee:
@@ -39,7 +39,7 @@ def latency_factor(utilisation: float, timing: Floats) -> float:
 
 
 @inner
-def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: Floats) -> None:
+def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: tuple[float, ...]) -> None:
     """End a utilisation window and derive the next window's latency from it."""
     fresh = min(1.0, channels[channel, H_WINDOW_BUSY] / elapsed)
     utilisation = 0.5 * (channels[channel, H_UTILISATION] + fresh)
@@ -49,8 +49,14 @@ def close_window(channels: Floats, channel: int, now: float, elapsed: float, tim
     channels[channel, H_WINDOW_BUSY] = 0.0
 
 
+@inner
+def beyond(backlog: float, timing: tuple[float, ...]) -> float:
+    """Return the part of a backlog that the queues do not hold [ns]."""
+    return backlog - timing[X_BUFFERED]
+
+
 @compiled
-def request(channels: Floats, channel: int, now: float, work: float, timing: Floats) -> float:
+def request(channels: Floats, channel: int, now: float, work: float, timing: tuple[float, ...]) -> float:
     """Request `work` units of service at time `now`; return the waiting time [ns] before service."""
     window = now - channels[channel, H_WINDOW_START]
     if window >= timing[X_WINDOW]:
@@ -64,4 +70,6 @@ def request(channels: Floats, channel: int, now: float, work: float, timing: Flo
     channels[channel, H_BACKLOG] = backlog + service
     channels[channel, H_WINDOW_BUSY] += service
     channels[channel, H_BUSY_TOTAL] += service
-    return max(0.0, backlog - timing[X_BUFFERED])
+    if backlog <= timing[X_BUFFERED]:  # a branch, since the clocks need not wait for its outcome
+        return 0.0
+    return beyond(backlog, timing)

@@ -11,10 +11,10 @@ into the L2; the hardware leaves some in the LLC when busy.
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, inner
-from slomo.simulator.hardware.cache import l2_find, l2_victim, touch
+from slomo.simulator.hardware.cache import find, touch, victim
 from slomo.simulator.state import (
     IN_FLIGHT,
-    L2_LANES,
+    LANES,
     P_DIRECTION,
     P_FURTHEST,
     P_LAST,
@@ -22,6 +22,7 @@ from slomo.simulator.state import (
     T_END_LINE,
     T_FIRST_LINE,
     T_L2,
+    WIDE_SHIFT,
     State,
 )
 
@@ -52,14 +53,14 @@ def wait_for(state: State, tenant: int, ready: float) -> None:
 def next_of_stream(state: State, tenant: int, line: int, now: float) -> int:
     """Record an L2 request; return the line to prefetch now, -1 for none."""
     cache, page = state.tenants[tenant, T_L2], line >> PAGE_BITS
-    way = l2_find(state.streams, cache, page)
-    if way == L2_LANES:
-        way = l2_victim(state.streams, cache, (1 << L2_LANES) - 1)
-        state.streams[cache * (2 * L2_LANES) + way] = page
-        stream = state.stream_ends[cache * L2_LANES + way]
+    slot = find(state.streams, cache << WIDE_SHIFT, WIDE_SHIFT, page)
+    if slot < 0:
+        slot = victim(state.stream_stamps, cache << WIDE_SHIFT, WIDE_SHIFT, (1 << LANES) - 1)
+        state.streams[slot] = page
+        stream = state.stream_ends[slot]
         stream[P_LAST], stream[P_DIRECTION], stream[P_STEPS] = line, 0, 0
-    touch(state.streams, state.stream_clock, cache, way, L2_LANES)
-    stream = state.stream_ends[cache * L2_LANES + way]
+    touch(state.stream_stamps, state.stream_clock, slot, WIDE_SHIFT)
+    stream = state.stream_ends[slot]
     step = line - stream[P_LAST]
     if step != 0:
         direction = 1 if step > 0 else -1

@@ -13,7 +13,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.hardware.cache import empty_cache
+from slomo.simulator.hardware.cache import empty_cache, shift_of
 from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
 from slomo.vocabulary.machine import Machine
@@ -53,19 +53,17 @@ def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[st
     """Return the empty caches of a `State`, last-level ones of ``sets[0]`` sets and `private` ones of ``sets[1]``."""
     shared, own = machine.llc_domains * sets[0], private * sets[1]
     streams = int(machine.l2_prefetcher == "stream")
+    llc, l2 = empty_cache(shared, machine.llc_ways), empty_cache(own, machine.l2_ways)
+    followed = empty_cache(private * streams, s.LANES)
     return {
-        "llc": empty_cache(shared, machine.llc_ways, s.LLC_LANES),
-        "llc_clock": np.zeros(shared, dtype=np.int32),
+        **dict(zip(("llc", "llc_stamps", "llc_clock"), llc, strict=True)),
         "llc_duel": np.zeros((machine.llc_domains, 2), dtype=np.int64),
-        "llc_owner": np.full(shared * s.LLC_LANES, -1, dtype=np.int16),
-        "llc_dirty": np.zeros(shared * s.LLC_LANES, dtype=np.uint8),
-        "l2": empty_cache(own, machine.l2_ways, s.L2_LANES),
-        "l2_clock": np.zeros(own, dtype=np.int32),
-        "l2_dirty": np.zeros(own * s.L2_LANES, dtype=np.uint8),
-        "l2_ready": np.zeros(own * s.L2_LANES * streams),
-        "streams": empty_cache(private * streams, s.L2_LANES, s.L2_LANES),
-        "stream_clock": np.zeros(private * streams, dtype=np.int32),
-        "stream_ends": np.zeros((private * s.L2_LANES * streams, s.P_COLUMNS), dtype=np.int64),
+        "llc_owner": np.full(llc[0].size, -1, dtype=np.int16),
+        **dict(zip(("l2", "l2_stamps", "l2_clock"), l2, strict=True)),
+        "l2_flags": np.zeros(l2[0].size, dtype=np.uint8),
+        "l2_ready": np.zeros(l2[0].size * streams),
+        **dict(zip(("streams", "stream_stamps", "stream_clock"), followed, strict=True)),
+        "stream_ends": np.zeros((followed[0].size, s.P_COLUMNS), dtype=np.int64),
         "in_flight": np.zeros((private * streams, s.IN_FLIGHT)),
     }
 
@@ -119,9 +117,9 @@ def cache_sets(size_b: float, ways: int, scale: int) -> int:
     return max(1, round(size_b / LINE_B / ways / scale))
 
 
-def machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
+def machine_row(machine: Machine, sets: Sequence[int]) -> tuple[int, ...]:
     """Return the machine's sizes; `sets` are those of the LLC and of an L2."""
-    row = np.zeros(s.M_COLUMNS, dtype=np.int64)
+    row = [0] * s.M_COLUMNS
     row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
     row[s.M_LLC_WAYS], row[s.M_L2_MASK] = machine.llc_ways, (1 << machine.l2_ways) - 1
     row[s.M_INCLUSIVE] = machine.llc_policy == "inclusive"
@@ -130,22 +128,24 @@ def machine_row(machine: Machine, sets: Sequence[int]) -> s.Ints:
     row[s.M_MOVED_MASK] = machine.ddio_moved_way_mask
     row[s.M_ADAPTIVE] = machine.llc_insertion == "adaptive"
     row[s.M_PREFETCH] = machine.l2_prefetcher == "stream"
-    return row
+    row[s.M_LLC_SHIFT], row[s.M_L2_SHIFT] = shift_of(machine.llc_ways), shift_of(machine.l2_ways)
+    return tuple(int(number) for number in row)
 
 
-def timing_row(machine: Machine, slack_ns: float) -> s.Floats:
+def timing_row(machine: Machine, slack_ns: float) -> tuple[float, ...]:
     """Return the machine's latencies [ns]."""
-    row = np.zeros(s.X_COLUMNS)
+    row = [0.0] * s.X_COLUMNS
     row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
     row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
     row[s.X_WINDOW], row[s.X_SLACK], row[s.X_BUFFERED] = WINDOW_NS, slack_ns, BUFFERED_NS
     row[s.X_POLL_SLOTS] = POLL_IPC / machine.issue_width
     row[s.X_KNEE], row[s.X_SPEED_AT_KNEE], row[s.X_SPEED_FULL] = SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL
-    return row
+    return tuple(float(number) for number in row)
 
 
 def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
     rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
+    rows[:, s.T_PENDING] = -1
     rows[:, s.T_L2], rows[:, s.T_SIBLING] = np.arange(len(seats)), -1
     for one, other in siblings(machine, seats).items():
         rows[one, s.T_L2], rows[one, s.T_SIBLING] = min(one, other), other
@@ -275,7 +275,7 @@ def _structure_rows(
         tenant[s.T_DATA_LINE] = line
         line = structures.add(seat.program, line, scale, most)
         tenant[s.T_END_LINE] = line
-    if line >= s.NEVER_OLDEST:
+    if line >= 2**31:
         raise InvalidValueError(
             f"the tenants' data are {line} lines, needed below 2**31", hint="use a larger scale or less data"
         )

@@ -21,17 +21,28 @@ def prefill(state: s.State) -> None:
     for domain in np.unique(state.tenants[:, s.T_DOMAIN]):
         inside = np.flatnonzero(state.tenants[:, s.T_DOMAIN] == domain)
         masks = state.tenants[inside, s.T_WAY_MASK]
-        rivals = [int(((masks >> way) & 1).sum()) for way in range(s.LLC_LANES)]
+        rivals = [int(((masks >> way) & 1).sum()) for way in range(s.LANES)]
         for mask in sorted({int(mask) for mask in masks}, key=lambda mask: (-mask.bit_count(), mask)):
-            ways = [way for way in range(s.LLC_LANES) if (mask >> way) & 1]
+            ways = [way for way in range(s.LANES) if (mask >> way) & 1]
             ways.sort(key=rivals.__getitem__)
             touched, filled = _touched(state, inside[masks == mask]), np.zeros(sets, dtype=np.int64)
             most = 2 * sets * int(state.machine[s.M_LLC_WAYS])
             steps = _ROUNDS * int(touched[:, 2].max(initial=-1) + 1)
             first = int(domain) * sets
-            _lay_down(state.llc, state.llc_owner, first, np.array(ways), touched, filled, most, steps)
-            state.llc_clock[domain * sets : (domain + 1) * sets] = s.LLC_LANES
-    held = state.llc_owner[state.llc_owner >= 0]
+            _lay_down(
+                state.llc,
+                state.llc_stamps,
+                state.llc_owner,
+                first,
+                state.machine[s.M_LLC_SHIFT],
+                np.array(ways),
+                touched,
+                filled,
+                most,
+                steps,
+            )
+            state.llc_clock[domain * sets : (domain + 1) * sets] = s.LANES
+    held = state.llc_owner[state.llc_owner >= 0] >> 1
     state.occupancy[:] = np.bincount(held, minlength=state.occupancy.size)
 
 
@@ -50,8 +61,10 @@ def _touched(state: s.State, group: s.Ints) -> s.Ints:
 @kernel
 def _lay_down(
     llc: s.Shorts,
+    stamps: s.Stamps,
     owners: s.Owners,
     first: int,
+    shift: int,
     ways: s.Ints,
     touched: s.Ints,
     filled: s.Ints,
@@ -75,7 +88,7 @@ def _lay_down(
                 if rank == ways.size:
                     continue
                 filled[index] = rank + 1
-                way, tags = ways[rank], (first + index) * (2 * s.LLC_LANES)
-                llc[tags + way] = line
-                llc[tags + s.LLC_LANES + way] = ((ways.size - rank) << s.WAY_BITS) | way
-                owners[(first + index) * s.LLC_LANES + way] = touched[row, 3]
+                slot = ((first + index) << shift) + ways[rank]
+                llc[slot] = line
+                stamps[slot] = ((ways.size - rank) << s.WAY_BITS) | ways[rank]
+                owners[slot] = 2 * touched[row, 3]

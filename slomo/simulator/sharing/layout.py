@@ -163,6 +163,7 @@ def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[StageSeat],
 
 def _tenant_rows(machine: Machine, everyone: Sequence[Seat], stages: int, cores: Sequence[int]) -> s.Ints:
     rows = np.zeros((len(everyone), s.T_COLUMNS), dtype=np.int64)
+    rows[:, s.T_PENDING] = -1
     first = 0
     for place, (row, seat) in enumerate(zip(rows, everyone, strict=True)):
         program, socket = seat.program, machine.socket_of(seat.core)

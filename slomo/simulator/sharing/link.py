@@ -10,19 +10,18 @@ machine's own (Molka et al., ICPP'15, measure 84-113 ns for a line in another so
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, inner
-from slomo.simulator.hardware.cache import l2_find, llc_find, set_of, touch
+from slomo.simulator.hardware.cache import find, set_of, touch
 from slomo.simulator.hardware.dma import receive_line
 from slomo.simulator.hardware.hierarchy import (
-    drop_from_cache,
+    drop_from_l2,
     fill_l2,
-    l2_set,
+    l2_lookup,
     llc_drop,
     llc_insert,
     llc_lookup,
     llc_touch,
     memory_read,
     read_from,
-    set_in_l2,
 )
 from slomo.simulator.hardware.memory import request
 from slomo.simulator.sharing.state import E_SNOOP, Sharing
@@ -35,10 +34,10 @@ from slomo.simulator.state import (
     C_TX_HIT,
     C_TX_MISS,
     H_FACTOR,
-    L2_LANES,
-    LLC_LANES,
     M_INCLUSIVE,
+    M_L2_SHIFT,
     M_LLC_SETS,
+    M_LLC_SHIFT,
     M_SOCKETS,
     T_DOMAIN,
     T_L2,
@@ -56,13 +55,13 @@ from slomo.simulator.state import (
 @compiled
 def other_cache(state: State, domain: int, line: int) -> int:
     """Return the slot of a line in a last-level cache other than `domain`'s, or -1."""
-    sets = state.machine[M_LLC_SETS]
+    sets, shift = state.machine[M_LLC_SETS], state.machine[M_LLC_SHIFT]
     inside = set_of(line, sets)
     for other in range(state.llc_clock.size // sets):
         if other != domain:
-            way = llc_find(state.llc, other * sets + inside, line)
-            if way < LLC_LANES:
-                return (other * sets + inside) * LLC_LANES + way
+            slot = find(state.llc, other * sets + inside << shift, shift, line)
+            if slot >= 0:
+                return slot
     return -1
 
 
@@ -84,30 +83,26 @@ def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, li
     domain, dirty = state.tenants[tenant, T_DOMAIN], 0
     holder, mine = state.line_holder[line], state.tenants[tenant, T_L2]
     place, elsewhere, from_core = llc_lookup(state, tenant, line), -1, -1
-    if holder >= 0 and holder != mine:
-        way = l2_find(state.l2, set_in_l2(state, holder, line), line)
-        if way < L2_LANES:
-            dirty |= drop_from_cache(state, holder, line)
-            from_core = sharing.l2_sockets[holder]
+    if holder >= 0 and holder != mine and l2_lookup(state, holder, line) >= 0:
+        dirty |= drop_from_l2(state, holder, line)
+        from_core = sharing.l2_sockets[holder]
     if place < 0:
         elsewhere = other_cache(state, domain, line)
         if elsewhere >= 0:
-            dirty |= state.llc_dirty[elsewhere]
-            llc_drop(state, elsewhere)
+            dirty |= llc_drop(state, elsewhere)
     inclusive = state.machine[M_INCLUSIVE]
     if place >= 0:
         state.counters[tenant, C_L3_HIT] += 1
         if inclusive:
             llc_touch(state, place, 0)
         else:
-            dirty |= state.llc_dirty[place]
-            llc_drop(state, place)
+            dirty |= llc_drop(state, place)
         latency = state.timing[X_LLC_HIT] + (sharing.settings[E_SNOOP] if from_core >= 0 else 0.0)
         return -latency if dirty else latency
     if from_core >= 0:
         latency = transfer(state, sharing, tenant, from_core, now)
     elif elsewhere >= 0:
-        other = elsewhere // LLC_LANES // state.machine[M_LLC_SETS]
+        other = (elsewhere >> state.machine[M_LLC_SHIFT]) // state.machine[M_LLC_SETS]
         latency = transfer(state, sharing, tenant, sharing.domain_sockets[other], now)
     else:
         latency = read_from(state, tenant, state.tenants[port, T_MEMORY_SOCKET], now)
@@ -128,7 +123,7 @@ def packet_miss(state: State, sharing: Sharing, port: int, tenant: int, line: in
     latency = fetch_packet_line(state, sharing, port, tenant, line, now)
     if latency < 0.0:
         latency, dirty = -latency, 1
-    fill_l2(state, tenant, l2_set(state, tenant, line), line, dirty, now)
+    fill_l2(state, tenant, line, dirty, now)
     state.line_holder[line] = state.tenants[tenant, T_L2]
     return latency
 
@@ -136,12 +131,11 @@ def packet_miss(state: State, sharing: Sharing, port: int, tenant: int, line: in
 @compiled
 def packet_access(state: State, sharing: Sharing, port: int, tenant: int, line: int, dirty: int, now: float) -> float:
     """Read or write one line of a packet or a ring, wherever it is; return the latency [ns]."""
-    index = l2_set(state, tenant, line)
-    way = l2_find(state.l2, index, line)
-    if way < L2_LANES:
+    slot = l2_lookup(state, state.tenants[tenant, T_L2], line)
+    if slot >= 0:
         state.counters[tenant, C_L2_HIT] += 1
-        touch(state.l2, state.l2_clock, index, way, L2_LANES)
-        state.l2_dirty[index * L2_LANES + way] |= dirty
+        touch(state.l2_stamps, state.l2_clock, slot, state.machine[M_L2_SHIFT])
+        state.l2_flags[slot] |= dirty
         return state.timing[X_L2_HIT]
     return packet_miss(state, sharing, port, tenant, line, dirty, now)
 
@@ -151,7 +145,7 @@ def card_writes(state: State, port: int, line: int, now: float) -> None:
     """Write one line of an arriving packet as the card does; other caches drop their copies."""
     holder = state.line_holder[line]
     if holder >= 0:
-        drop_from_cache(state, holder, line)
+        drop_from_l2(state, holder, line)
         state.line_holder[line] = -1
     elsewhere = other_cache(state, state.tenants[port, T_DOMAIN], line)
     if elsewhere >= 0:
@@ -165,12 +159,12 @@ def card_reads(state: State, sharing: Sharing, port: int, line: int, now: float)
     holder, home, socket = state.line_holder[line], state.tenants[port, T_SOCKET], -1
     if llc_lookup(state, port, line) >= 0:
         socket = home
-    elif holder >= 0 and l2_find(state.l2, set_in_l2(state, holder, line), line) < L2_LANES:
+    elif holder >= 0 and l2_lookup(state, holder, line) >= 0:
         socket = sharing.l2_sockets[holder]
     else:
         elsewhere = other_cache(state, state.tenants[port, T_DOMAIN], line)
         if elsewhere >= 0:
-            socket = sharing.domain_sockets[elsewhere // LLC_LANES // state.machine[M_LLC_SETS]]
+            socket = sharing.domain_sockets[(elsewhere >> state.machine[M_LLC_SHIFT]) // state.machine[M_LLC_SETS]]
     if socket < 0:
         state.counters[port, C_TX_MISS] += 1
         memory_read(state, port, now)
