@@ -45,9 +45,11 @@ class SingleMetricCurve(SingleMetricRegressor):
         weight = np.bincount(place.ravel(), weights=own)
         mean = np.bincount(place.ravel(), weights=own * y) / weight
         fitted = isotonic_regression(mean, sample_weight=weight.astype(float), increasing=False)
-        self.levels_, level = np.unique(-fitted, return_inverse=True)
-        self.levels_ = -self.levels_
-        self.knots_ = np.bincount(level.ravel(), weights=weight * x) / np.bincount(level.ravel(), weights=weight)
+        levels, level = np.unique(-fitted, return_inverse=True)
+        knots = np.bincount(level.ravel(), weights=weight * x) / np.bincount(level.ravel(), weights=weight)
+        # readings that differ in their last bit may have means in the other order: the first of them stays
+        self.knots_, first = np.unique(np.maximum.accumulate(knots), return_index=True)
+        self.levels_ = -levels[first]
         return self
 
     def predict(self, X: Any) -> Any:
