@@ -119,7 +119,8 @@ def stratified(
     for source, listed in by_source.items():
         fewest = 1 if source != "memory" else 3
         while sum(key.startswith(source) for key in drawn) < (1 if source != "memory" else 2) * given.mixes:
-            mix = random_mix(listed, machine.name, int(draw.integers(fewest, most + 1)), draw, like=draw.random() < 0.2)
+            size = int(draw.integers(fewest, most + 1))
+            mix = random_mix(listed, machine.name, size, draw, "like" if draw.random() < 0.2 else "unlike")
             if stream_of(mix) == "test":
                 drawn[f"{source} {mix.key}"] = mix
     plan = ExperimentPlan(

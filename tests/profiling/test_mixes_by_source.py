@@ -1,6 +1,7 @@
 """Facts about calibration mixes drawn by what they contend for: the parts, the fallback, a kill and a resumption."""
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import MissingMetricError
-from slomo.profiling.plans.basic import mixes_plan, stream_of
+from slomo.profiling.plans.basic import drawn_mixes, stream_of
 from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
@@ -32,26 +33,35 @@ def shipped() -> ProfileDataset:
 
 
 def test_functions_that_fill_nothing_but_the_cache_are_mixed_as_at_random(shipped: ProfileDataset) -> None:
-    """Small packets contend for the cache alone: mixes are those of `mixes_plan`, one by one."""
+    """Small packets contend for the cache alone; mixes are drawn as at random, one by one."""
     plan = mixes_by_source_plan(shipped, 12, load_machine(MACHINE), seed=3)
 
-    at_random = mixes_plan([shipped.workload(key) for key in dict.fromkeys(shipped.frame["target"])], MACHINE, 12,
-                           stream="calibration", seed=3)  # fmt: skip
-    assert plan.colocations == at_random.colocations
+    functions = [shipped.workload(key) for key in dict.fromkeys(shipped.frame["target"])]
+    at_random = drawn_mixes(functions, MACHINE, 12, stream="calibration", packed=True, seed=3)
+    assert plan.colocations == tuple(at_random)
     assert plan.name == "mixes by source: 12 contend for cache, 0 contend for I/O, 0 contend for memory"
+
+
+def test_the_same_tenants_are_drawn_once_and_few_kinds_repeat() -> None:
+    """Whoever is the target, a server of the same tenants tells the same; placement repeats kinds."""
+    drawn = drawn_mixes(["lpm", "stats", "snort", "nat"], MACHINE, 60, stream="calibration", packed=True, seed=3)
+
+    tenants = [sorted(tenant.nf for tenant in mix.tenants) for mix in drawn]
+    assert len({tuple(each) for each in tenants}) == 60
+    assert any(len(each) > 3 and sorted(Counter(each).values())[-2:] >= [2, 2] for each in tenants)
 
 
 @pytest.mark.parametrize(
     ("less", "told"),
     [
-        ({"memory_peak_gb_s": 7.7}, "6 contend for cache, 0 contend for I/O, 6 contend for memory"),
+        ({"memory_peak_gb_s": 7.7}, "8 contend for cache, 0 contend for I/O, 4 contend for memory"),
         ({"nic_ports": 1, "nic_gbps": 8.0}, "3 contend for cache, 9 contend for I/O, 0 contend for memory"),
     ],
 )
 def test_each_source_has_an_equal_part_as_far_as_there_are_mixes(
     shipped: ProfileDataset, less: dict[str, float], told: str
 ) -> None:
-    """A small channel is contended for in as many mixes as the cache; `snort` alone, in three, does not fill a port."""
+    """Four different mixes fill a small channel, the cache takes the rest; `snort` alone, in three, fills no port."""
     machine = replace(load_machine(MACHINE), **less)
     plan = mixes_by_source_plan(shipped, 12, machine, seed=3)
 

@@ -7,6 +7,7 @@ them (section 6). No mix is used both to calibrate intervals and to test predict
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -21,8 +22,10 @@ from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Traffic, Workload
 
 Stream = Literal["calibration", "test"]
+Neighbours = Literal["unlike", "like", "packed"]
 STREAMS: tuple[Stream, ...] = ("calibration", "test")
 _DRAWS = 200  # tries for one mix that is new and in the stream
+_MOST_KINDS = 3  # of a mix that repeats kinds
 _SMALL = 2  # neighbours: the commonest questions, and few different mixes, of few rows each
 
 
@@ -155,9 +158,13 @@ def drawn_mixes(
     *,
     stream: Stream = "test",
     like: bool | None = None,
+    packed: bool = False,
     seed: int = 0,
 ) -> list[Colocation]:
     """Return the mixes of :func:`mixes_plan`, or all there are.
+
+    With `packed`, some mixes repeat one to three kinds, as placement fills servers, and no two mixes have the same
+    tenants, whichever of them is the target.
 
     Examples
     --------
@@ -175,14 +182,16 @@ def drawn_mixes(
     generator = np.random.default_rng([seed, 0x6D6978])
     drawn: dict[str, Colocation] = {}
     shapes = _shapes(fitting, like=stream == "calibration" if like is None else like)
+    shapes += [_Shape(size, "packed") for size in fitting if packed and size > 1]
+    same = tenants_key if packed else attrgetter("key")
     while shapes and len(drawn) < count:
         for shape in tuple(shapes)[: count - len(drawn)]:
-            mixes = (random_mix(kinds, chosen.name, shape.size, generator, like=shape.like) for _ in range(_DRAWS))
-            fresh = next((mix for mix in mixes if stream_of(mix) == stream and mix.key not in drawn), None)
+            mixes = (random_mix(kinds, chosen.name, shape.size, generator, shape.kinds) for _ in range(_DRAWS))
+            fresh = next((mix for mix in mixes if stream_of(mix) == stream and same(mix) not in drawn), None)
             if fresh is None:
                 shapes.remove(shape)  # (almost) all mixes of this shape are taken
             else:
-                drawn[fresh.key] = fresh
+                drawn[same(fresh)] = fresh
     return list(drawn.values())
 
 
@@ -222,33 +231,42 @@ def stream_of(colocation: Colocation) -> Stream:
     >>> stream_of(Colocation("m", a, (b,))) == stream_of(Colocation("m", b, (a,)))
     True
     """
-    saturated = (workload.saturated for workload in colocation.tenants)
-    tenants = "+".join(sorted(workload.key for workload in saturated))
-    return STREAMS[hashlib.sha256(tenants.encode()).digest()[0] % len(STREAMS)]
+    return STREAMS[hashlib.sha256(tenants_key(colocation).encode()).digest()[0] % len(STREAMS)]
+
+
+def tenants_key(colocation: Colocation) -> str:
+    """Return the tenants of a mix at full load, in the same order whichever is the target."""
+    return "+".join(sorted(workload.saturated.key for workload in colocation.tenants))
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """Number of neighbours of a mix, and whether all are of one kind."""
+    """Number of neighbours of a mix, and of which kinds they are."""
 
     size: int
-    like: bool
+    kinds: Neighbours
 
 
 def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
     """Return the shapes to draw in turn; with equal neighbours, the smallest mixes twice."""
     if not like:
-        return [_Shape(size, like=False) for size in sizes]
+        return [_Shape(size, "unlike") for size in sizes]
     small = [size for size in sizes if size <= _SMALL]
-    return [_Shape(size, like=one) for size in (*small, *sizes) for one in (False, True) if size > 1 or not one]
+    both: tuple[Neighbours, ...] = ("unlike", "like")
+    return [_Shape(size, each) for size in (*small, *sizes) for each in both[: 1 if size == 1 else 2]]
 
 
 def random_mix(
-    kinds: Sequence[Workload], machine: str, size: int, generator: np.random.Generator, *, like: bool = False
+    kinds: Sequence[Workload],
+    machine: str,
+    size: int,
+    generator: np.random.Generator,
+    neighbours: Neighbours = "unlike",
 ) -> Colocation:
-    """Return one random mix of a target and `size` competitors, which differ in kind as far as possible.
+    """Return one random mix of a target and `size` competitors.
 
-    With `like`, all competitors are of one kind, which may be the target's.
+    ``unlike`` competitors differ in kind as far as possible; ``like`` ones are of one kind, which may be the target's.
+    ``packed`` tenants are of one to three kinds, the target's among them, in any numbers.
 
     Examples
     --------
@@ -257,9 +275,12 @@ def random_mix(
     ['lpm', 'stats']
     """
     target = kinds[int(generator.integers(len(kinds)))]
-    if like:
+    if neighbours == "like":
         return Colocation(machine, target, (kinds[int(generator.integers(len(kinds)))],) * size)
-    chosen = generator.choice(len(kinds), size, replace=size > len(kinds))
+    if neighbours == "packed":
+        few = generator.choice(len(kinds), int(generator.integers(1, _MOST_KINDS)))
+        kinds = [target, *(kinds[int(index)] for index in few)]
+    chosen = generator.choice(len(kinds), size, replace=neighbours == "packed" or size > len(kinds))
     others = sorted((kinds[int(index)] for index in chosen), key=lambda workload: workload.key)
     return Colocation(machine, target, tuple(others))
 

@@ -2,8 +2,8 @@
 
 Mixes drawn at random rarely fill the memory channel, and few are of small packets alone. Models trained on the profile
 therefore predict each candidate's load of the channel, and of every network function whether its packets could fill the
-DDIO ways or the ports. Sources that no candidate contends for leave their part to the others; where all contend for one
-source, the draw is that of `plans.basic.mixes_plan`.
+DDIO ways or the ports. Sources that no candidate contends for leave their part to the others. Some mixes repeat few
+kinds, as placement fills servers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,18 +67,22 @@ def mixes_by_source_plan(
     """
     sorting = _Sorting.trained(dataset, machine, seed)
     every = [model.workload for model in sorting.models]
-    at_random = drawn_mixes(every, machine, _CANDIDATES * count, stream=stream, seed=seed)
+
+    def drawn(kinds: Sequence[Workload], most: int) -> list[Colocation]:
+        return drawn_mixes(kinds, machine, most, stream=stream, packed=True, seed=seed)
+
+    at_random = drawn(every, _CANDIDATES * count)
     pools: dict[str, list[Colocation]] = {}
     for source in SOURCES:
         own = sorting.kinds(source)
-        more = drawn_mixes(own, machine, _CANDIDATES * count, stream=stream, seed=seed) if own else []
+        more = drawn(own, _CANDIDATES * count) if own else []
         pairs = zip_longest(at_random, more if len(own) < len(every) else ())
         pool = {mix.key: mix for pair in pairs for mix in pair if mix is not None}
         sources = sorting.sources(tuple(pool.values()))
         pools[source] = [mix for mix, of_mix in zip(pool.values(), sources, strict=True) if of_mix == source]
     counts = shares(count, [len(pools[source]) for source in SOURCES])
     if max(counts) == sum(counts):  # nothing to choose
-        pools[SOURCES[int(np.argmax(counts))]] = drawn_mixes(every, machine, sum(counts), stream=stream, seed=seed)
+        pools[SOURCES[int(np.argmax(counts))]] = drawn(every, sum(counts))
     turns = zip_longest(*(pools[source][:most] for source, most in zip(SOURCES, counts, strict=True)))
     chosen = [mix for turn in turns for mix in turn if mix is not None]
     told = ", ".join(f"{most} contend for {source}" for source, most in zip(SOURCES, counts, strict=True))
