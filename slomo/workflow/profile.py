@@ -115,8 +115,8 @@ def profile(
     plan : {"all", "pressure", "solo", "mixes", "accelerator"}
         ``pressure`` is solo runs and runs beside the synthetic competitor; ``all`` is that and, with two or more
         network functions, mixes that calibrate: a third each contend for cache, I/O and memory where the machine allows
-        it; no two have the same tenants. Those of plan ``mixes`` are drawn at random, as are all where the profile does not tell what they contend
-        for; the dataset's environment says which, under ``mixes``.
+        it; no two have the same tenants. Those of plan ``mixes`` are drawn at random, as are all where the profile does
+        not tell what they contend for; the dataset's environment says which, under ``mixes``.
     design : str or Design
         ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
     runs : int, optional
