@@ -3,7 +3,9 @@
 import pandas as pd
 import pytest
 
+from slomo.equilibrium import lanes
 from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from tests.conftest import profile_rows
 
@@ -14,3 +16,10 @@ def toy_library() -> ModelLibrary:
     from slomo.training.training import train
 
     return train(ProfileDataset(pd.DataFrame(profile_rows()), {"testbed": "toy"}), models=["dobrescu"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(toy_library: ModelLibrary) -> None:
+    """Compile what predictions use, so that no time measured for a file contains the compiler's."""
+    lanes._Spent.servers = lanes.LOADING_SERVERS
+    Predictor(toy_library).predict("lpm", ["nat"])
