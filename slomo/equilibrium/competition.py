@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays, plain_limits
-from slomo.equilibrium.lanes import composer
+from slomo.equilibrium.lanes import compose_one, loop_for
 from slomo.equilibrium.rounds import Rest
-from slomo.equilibrium.settling import ServerGroup, as_array, distinct_mixes, numbers_of, one_set_of_pressures, settled
+from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, settled
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
@@ -25,8 +25,6 @@ from slomo.vocabulary.metrics import metric
 
 #: Damped rounds of the fixed point; each halves the remaining distance, which is second order from the start.
 ROUNDS = 4
-#: Rounds that neither end early nor limit sums: V is measured without the target.
-_TRY = ((0.5, ROUNDS),)
 #: Number of mixes whose metrics are read together, so that their data stay in a cache.
 _CHUNK_MIXES = 128
 #: Metrics are read in rows padded to a multiple of this, so that the result for one does not depend on how many are
@@ -148,11 +146,12 @@ def _compiled(
     """Compose one mix by compiled code, and return its vectors, too; None for ratios, or where that does not pay."""
     width = len(names) + -len(names) % _WIDTH
     limits = plain_limits(names, capacities, width) if competitors and names else None
-    if limits is None or (compose := composer()) is None:
+    if limits is None or (compose := loop_for(0, compose_one)) is None:
         return None
     table, reading = _laid_out(competitors, names, capacities)
+    rest = _at_rest(table, np.arange(len(competitors))[np.newaxis], table.rows[np.newaxis, :, : table.pressures])
     vectors, composed = np.empty((len(competitors), width)), np.empty(width)
-    compose(table.rows, reading, numbers_of(_unlimited(table.pressures)), as_array(_TRY), limits, vectors, composed)
+    compose(table.rows, reading, rest.pressure[0], limits, vectors, composed)
     return composed.tolist(), vectors
 
 
@@ -223,9 +222,7 @@ def _at_equilibrium(
         everybody, begin = np.arange(len(models))[np.newaxis], start[np.newaxis]
     else:
         everybody, begin = members, np.where((members >= 0)[:, :, None], start[members], 0.0)
-    rest = Rest.beginning(begin, np.ones(everybody.shape))
-    if count:
-        settled(table, _unlimited(count), ServerGroup(everybody, None, np.zeros(len(everybody))), rest, _TRY, -1.0)
+    rest = _at_rest(table, everybody, begin)
     low, high, weight = reading[:, 0], reading[:, 1], reading[:, 2:]
 
     def under(pressure: Floats, who: NDArray[np.int64] | None) -> Floats:
@@ -242,6 +239,15 @@ def _at_equilibrium(
         who = members[part]
         vectors[part] = np.where((who >= 0)[:, :, None], under(rest.pressure[part], who), 0.0)
     return vectors
+
+
+def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
+    """Run the rounds, which neither end early nor limit sums: V is measured without the target."""
+    rest = Rest.beginning(begin, np.ones(members.shape))
+    if table.pressures:
+        group = ServerGroup(members, None, np.zeros(len(members)))
+        settled(table, _unlimited(table.pressures), group, rest, ((0.5, ROUNDS),), -1.0)
+    return rest
 
 
 def _laid_out(

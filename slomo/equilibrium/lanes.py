@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from slomo.equilibrium.rounds import TINY
 from slomo.models.functions.compilation import compiled
 
 #: Number of lanes: enough for vector loops, few enough that their data stay in the L2 cache; an odd number of cache
@@ -25,17 +26,11 @@ LANES = 56
 LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
-#: The compiled :func:`settle_side_by_side`, which compiled code calls by this name.
-_rounds: Callable[..., Any] | None = None
-#: The compiled code for one mix, and for one server.
-_composer: Callable[..., Any] | None = None
-_single: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-
-
 class _Spent:
-    """Number of servers solved in numpy by this process; threads that never wait for a compiler."""
+    """Number of servers solved in numpy by this process; what is compiled; threads that never wait for a compiler."""
 
     servers = 0
+    loops: ClassVar[dict[Callable[..., Any], Callable[..., Any] | None]] = {}
     threads: ClassVar[set[int]] = set()
 
 
@@ -50,84 +45,54 @@ def never_compiling() -> Iterator[None]:
         _Spent.threads.discard(thread)
 
 
-def loop_for(servers: int) -> Callable[..., Any] | None:
-    """Return the compiled :func:`settle_side_by_side` if it pays for this many more servers; else None, and count them.
+def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
+    """Return compiled code if it pays for this many more servers; else None, and count them.
+
+    `function`: by default :func:`settle_side_by_side`.
 
     Examples
     --------
     >>> loop_for(0) is None or callable(loop_for(0))
     True
     """
-    global _rounds
-    if not _pays(servers, _rounds):
-        return None
-    _rounds = compiled(settle_side_by_side)
-    return _rounds
-
-
-def composer() -> Callable[..., Any] | None:
-    """Return the compiled :func:`compose_one` if it pays for one more mix; else None."""
-    global _rounds, _composer
-    if not _pays(1, _composer):
-        return None
-    if _composer is None:
-        _rounds, _composer = compiled(settle_side_by_side), compiled(compose_one)
-    return _composer
-
-
-def single() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """Return the compiled :func:`settle_one` and :func:`weigh_one` if they pay for one more server; else None."""
-    global _rounds, _single
-    if not _pays(1, *(_single or (None,))):
-        return None
-    if _single is None:
-        _rounds, settle, weigh = compiled(settle_side_by_side), compiled(settle_one), compiled(weigh_one)
-        _single = None if settle is None or weigh is None else (settle, weigh)
-    return _single
-
-
-def _pays(servers: int, *loops: Callable[..., Any] | None) -> bool:
     _Spent.servers += servers
     if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
-        return False
-    return threading.get_ident() not in _Spent.threads or all(getattr(loop, "signatures", None) for loop in loops)
+        return None
+    function = function or settle_side_by_side
+    loop = _Spent.loops.get(function)
+    if threading.get_ident() in _Spent.threads:
+        return loop if getattr(loop, "signatures", None) else None
+    if loop is None:
+        loop = _Spent.loops[function] = compiled(function)
+    return loop
 
 
-def settle_one(  # type: ignore[no-untyped-def]
-    rows, units, members, offered, reduced, socket, full_kib, tries, tolerance, share, taken,
-    vectors, status, waiting, pace, speeds, mpps, scaled
-):  # fmt: skip
-    """Solve one server between two readings of its throughputs, with the bits of `ResponseTable.settle` in numpy.
+def features_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
+    """Set the features that one server's throughputs are read from, up to the logarithm.
 
-    `units` are rows of `MonotoneSensitivity`; what is not named here is as in :func:`settle_side_by_side`. `taken` is
-    what the units take of each throughput at the solution before, which sets `mpps`; empty at first. Unless the
-    tolerance is 0, the server is then solved at the `pace` that follows, and `scaled` is set to the features that
-    throughputs are read from. Returned is whether any pressure changed by more than `share` of it.
+    `units` are rows of `MonotoneSensitivity`; `pressure` and `felt`, now and before, have shape (NFs, pressures).
+    Returned is whether any changed by more than `share` of it; `felt` is then set to `pressure`.
     """
-    count, pressures, features = members.shape[1], vectors.shape[3], scaled.shape[1]
-    for i in range(count):
+    features, moved = scaled.shape[1], False
+    for i in range(pressure.shape[0]):
         who = members[0, i]
-        if len(taken):
-            left = units[who, units.shape[1] - 1] - taken[i]
-            mpps[0, i] = units[who, units.shape[1] - 2] * min(max(left, 0.0), 1.0)
-            if tolerance > 0.0:
-                pace[0, i] = mpps[0, i] / max(speeds[0, i], socket[0])
-        else:
-            vectors[0, 0, i] = rows[who, :pressures]
-    if tolerance == 0.0:
-        return False
-    felt, moved = vectors[1, 0].copy(), False
-    _rounds(rows, members, offered, reduced, pace, socket, tolerance, full_kib, tries, vectors, status, waiting, speeds)  # type: ignore[misc]
-    for i in range(count):
-        who = members[0, i]
-        for k in range(pressures):
-            if abs(vectors[1, 0, i, k] - felt[i, k]) > share * max(felt[i, k], socket[0]):
+        for k in range(pressure.shape[1]):
+            if abs(pressure[i, k] - felt[i, k]) > share * max(felt[i, k], TINY):
                 moved = True
+            felt[i, k] = pressure[i, k]
         for f in range(features):
-            value = vectors[1, 0, i, f] if f < pressures else count - 1.0
+            value = pressure[i, f] if f < pressure.shape[1] else pressure.shape[0] - 1.0
             low, high, typical = units[who, f], units[who, features + f], units[who, 2 * features + f]
             scaled[i, f] = min(max(value, low), high) / typical
     return moved
+
+
+def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-untyped-def]
+    """Set the throughput of each NF of one server that its units leave, and its pace: that over its smooth speed."""
+    for i in range(len(taken)):
+        row = units[members[0, i]]
+        mpps[0, i] = row[len(row) - 2] * min(max(row[len(row) - 1] - taken[i], 0.0), 1.0)
+        pace[0, i] = mpps[0, i] / max(speeds[0, i], TINY)
 
 
 def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-untyped-def]
@@ -144,27 +109,20 @@ def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-unt
             heights[i, u] = units[who, offset + sums.shape[1] + u]
 
 
-def compose_one(rows, reading, socket, tries, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
+def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
     """Compose one mix, with the bits of `slomo.equilibrium.competition` in numpy.
 
-    `rows`, `socket` and `tries` are those of :func:`settle_side_by_side`, one row per competitor. `reading`, shape
-    (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose. `limits`, shape (3,
-    metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. Set are `vectors`, shape
-    (competitors, metrics), and `composed`.
+    `rows` are those of :func:`settle_side_by_side`, one per competitor; `pressure` on each has shape (competitors,
+    pressures). `reading`, shape (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose.
+    `limits`, shape (3, metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. Set
+    are `vectors`, shape (competitors, metrics), and `composed`.
     """
     count, metrics = vectors.shape
-    pressures = (len(socket) - 6) // 2
-    members, offered = np.arange(count).reshape((1, count)), np.full((1, count), np.inf)
-    both, status = np.zeros((2, 1, count, pressures)), np.zeros((1, 4))
-    pace, waiting, speeds = np.ones((1, count)), np.ones(1), np.zeros((1, count))
-    both[0, 0] = rows[:, :pressures]
-    if pressures:
-        full = np.zeros(1)
-        _rounds(rows, members, offered, False, pace, socket, -1.0, full, tries, both, status, waiting, speeds)  # type: ignore[misc]
+    pressures = pressure.shape[1]
     basis = np.ones(reading.shape[1] - 2)
     for i in range(count):
         for k in range(pressures):
-            kept = min(max(both[1, 0, i, k], 0.0), rows[i, 2 * pressures + k])
+            kept = min(max(pressure[i, k], 0.0), rows[i, 2 * pressures + k])
             basis[1 + k] = kept / (kept + rows[i, pressures + k])
         term = 1 + pressures
         for k in range(pressures):

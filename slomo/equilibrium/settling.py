@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import loop_for, single
+from slomo.equilibrium.lanes import features_of_one, left_of_one, loop_for, weigh_one
 from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, come_to_rest, laid_out
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
@@ -153,13 +153,13 @@ class ResponseTable:
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
-        code = single() if _is_full(group.members) and self._units is not None else None
-        if code is not None:
-            rest, has_moved = self._settle_one(code, group, tries)
-            if has_moved and rest.converged[0]:
+        rest = Rest.beginning(self.begin[group.members], np.ones(group.members.shape))
+        code = [loop_for(0, each) for each in (features_of_one, weigh_one, left_of_one)]
+        ready = [each for each in code if each is not None]
+        if _is_full(group.members) and len(ready) == len(code) and self._units is not None:
+            if self._settle_one(ready, group, rest, tries) and rest.converged[0]:
                 self._agreed(group, rest, np.zeros(1, dtype=np.int64), tries)
             return rest
-        rest = Rest.beginning(self.begin[group.members], np.ones(group.members.shape))
         settled(self.table, self.socket, group, rest, tries, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
         rest.restart(group.pace(self.responses, rest))
@@ -176,33 +176,27 @@ class ResponseTable:
         return rows_of([response.sensitivity for response in self.responses])
 
     def _settle_one(
-        self,
-        code: tuple[Callable[..., Any], Callable[..., Any]],
-        group: ServerGroup,
-        tries: Sequence[tuple[float, int]],
-    ) -> tuple[Rest, bool]:
-        """Solve one server and read its throughputs, twice; return whether that moved a pressure by more than 3 %, too.
+        self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]
+    ) -> bool:
+        """Solve one server and read its throughputs, twice; return whether that moved a pressure by more than 3 %.
 
         Compiled but for logarithms and hyperbolic tangents, whose last bits are numpy's own.
         """
         assert self._units is not None
-        (settle, weigh), (models, features), count = code, self._units, group.members.shape[1]
+        (lay_out, weigh, leave), (models, features), members = code, self._units, group.members
         units = (models.shape[1] - 3 * features - 2) // (features + 2)
-        scaled, sums, heights = np.empty((count, features)), *np.empty((2, count, units))
-        rest = Rest.beginning(np.zeros((1, count, self.table.pressures)), np.ones((1, count)))
-        server = self.table.rows, models, group.members, group.offered, group.is_reduced, numbers_of(self.socket)
-        state = rest.vectors, rest.status, rest.waiting, rest.pace, rest.speed, rest.mpps, scaled
-        how, taken, moved = (group.full_kib, as_array(tuple(tries))), np.empty(0), False
-        for tolerance in (_LOOSE * TOLERANCE, TOLERANCE):
-            moved = settle(*server, *how, tolerance, _MOVED, taken, *state)
+        scaled, (sums, heights) = np.empty((members.shape[1], features)), np.empty((2, members.shape[1], units))
+        felt, moved = np.zeros(rest.pressure[0].shape), False
+        for tolerance, pace in ((_LOOSE * TOLERANCE, rest.pace), (TOLERANCE, np.empty(members.shape))):
+            settled(self.table, self.socket, group, rest, tries, tolerance)
+            moved = lay_out(models, members, rest.pressure[0], felt, _MOVED, scaled)
             np.log1p(scaled, out=scaled)
-            weigh(models, group.members, scaled, sums, heights)
+            weigh(models, members, scaled, sums, heights)
             np.tanh(sums, out=sums)
             sums += 1.0
             sums *= heights
-            taken = np.add.reduce(sums, axis=1)
-        settle(*server, *how, 0.0, _MOVED, taken, *state)
-        return rest, bool(moved)
+            leave(models, members, np.add.reduce(sums, axis=1), rest.speed, rest.mpps, pace)
+        return bool(moved)
 
     def _agreed(
         self, group: ServerGroup, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]
@@ -250,21 +244,20 @@ def settled(
             here = laid_out(table, members[part], offered[part], socket, full_kib[part], rest.pace[part])
             come_to_rest(here, tries, rest.rows(part), tolerance)
         return
-    tables = table.rows, members, offered, group.is_reduced, rest.pace, numbers_of(socket)
-    how = tolerance, full_kib, as_array(tuple(tries))
+    tables = table.rows, members, offered, group.is_reduced, rest.pace, _numbers(socket)
+    how = tolerance, full_kib, _as_array(tuple(tries))
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
 
 
 @lru_cache(maxsize=256)
-def numbers_of(socket: SharedSocket) -> Floats:
+def _numbers(socket: SharedSocket) -> Floats:
     """Return the socket's and the rounds' constants, in the form that the compiled loop reads."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
 
 
 @lru_cache(maxsize=16)
-def as_array(tries: tuple[tuple[float, int], ...]) -> Floats:
-    """Return tries in the form that the compiled loop reads."""
+def _as_array(tries: tuple[tuple[float, int], ...]) -> Floats:
     return np.array(tries, dtype=float)
 
 

@@ -58,12 +58,12 @@ def test_one_mix_is_composed_alike_by_compiled_code(models: list, monkeypatch: p
         every = [features_of_one(mix, names, capacities=capacities) for mix, capacities in asked]
         return [(features, vectors[:, : len(names)].ravel().tolist()) for features, vectors in every]
 
-    monkeypatch.setattr(competition, "composer", lambda: None)
+    monkeypatch.setattr(competition, "loop_for", lambda *_: None)
     plain = answers()
     monkeypatch.undo()
     monkeypatch.setattr(lanes._Spent, "servers", 10**6)
     swift = answers()
-    assert competition.composer() is not None
+    assert lanes._Spent.loops[lanes.compose_one] is not None
     np.testing.assert_equal(swift, plain)
     capped = [plain[i + 2][0][1] < plain[i][0][1] for i in range(0, len(plain), 3)]
     assert any(capped)

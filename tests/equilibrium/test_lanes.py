@@ -12,7 +12,7 @@ def test_an_event_loop_does_not_wait_for_the_compiler(monkeypatch: pytest.Monkey
     """A thread that never compiles solves in numpy until another thread has compiled the loop, then uses it."""
     loop = SimpleNamespace(signatures=[])
     monkeypatch.setattr(lanes, "compiled", lambda _: loop)
-    monkeypatch.setattr(lanes, "_rounds", None)
+    monkeypatch.setattr(lanes._Spent, "loops", {})
     monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
     seen: list[object] = []
     with lanes.never_compiling():
