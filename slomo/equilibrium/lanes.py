@@ -27,22 +27,22 @@ LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
 class _Spent:
-    """Number of servers solved in numpy by this process; what is compiled; threads that never wait for a compiler."""
+    """Number of servers solved in numpy by this process; what is compiled; whether a thread never waits for that."""
 
     servers = 0
     loops: ClassVar[dict[Callable[..., Any], Callable[..., Any] | None]] = {}
-    threads: ClassVar[set[int]] = set()
+    thread = threading.local()
 
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Solve in numpy in this thread until another has compiled the loop: an event loop must not wait for a compiler."""
-    thread = threading.get_ident()
-    _Spent.threads.add(thread)
+    """Solve in numpy in this thread until another has compiled the loop: who is asked must not wait for a compiler."""
+    outside = getattr(_Spent.thread, "never_compiling", False)
+    _Spent.thread.never_compiling = True
     try:
         yield
     finally:
-        _Spent.threads.discard(thread)
+        _Spent.thread.never_compiling = outside
 
 
 def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
@@ -60,7 +60,7 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
         return None
     function = function or settle_side_by_side
     loop = _Spent.loops.get(function)
-    if threading.get_ident() in _Spent.threads:
+    if getattr(_Spent.thread, "never_compiling", False):
         return loop if getattr(loop, "signatures", None) else None
     if loop is None:
         loop = _Spent.loops[function] = compiled(function)

@@ -111,8 +111,13 @@ class Service:
         return self._jobs
 
     async def aside(self, run: Callable[[], Result]) -> Result:
-        """Run a slow call in a thread, so that other requests are answered meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        """Run a slow call in a thread, so that other requests are answered meanwhile; it waits for no compiler."""
+
+        def without_compiling() -> Result:
+            with never_compiling():
+                return run()
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, without_compiling)
 
     async def writing(self, run: Callable[[], Result]) -> Result:
         """Wait for the writer in a separate pool of threads, so that waiting writes never block reads."""
@@ -181,13 +186,16 @@ class Service:
                 await self.aside(give_memory_back)
 
     async def learn_mixes(self) -> None:
-        """Solve the likely mixes of callers, if they are few, while the service is idle."""
+        """Solve the likely mixes of callers, if they are few, while the service is idle.
+
+        Here alone code is compiled: until then, requests are answered in numpy.
+        """
         learned = ""
         while True:
             answers = self.model_store.answers
             if answers.fingerprint != learned:
                 for ahead in answers.ahead():
-                    took_s = await self.aside(ahead)
+                    took_s = await asyncio.get_running_loop().run_in_executor(self._pool, ahead)
                     await asyncio.sleep(3.0 * took_s)
                     if self.model_store.answers is not answers:
                         break

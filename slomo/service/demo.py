@@ -126,13 +126,8 @@ def fill(service: "Service") -> None:
     servers = demo_servers(library.machines)
     requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
     service.store.write(lambda connection: service.cluster_store.add_servers(connection, servers)).result()
-
-    def place(connection: "Connection") -> None:
-        with never_compiling():  # on a fresh installation that takes longer than all placements
-            service.cluster_store.place(connection, requests, "demo")
-
-    service.store.write(place).result()
-    with never_compiling():
+    service.store.write(lambda connection: service.cluster_store.place(connection, requests, "demo")).result()
+    with never_compiling():  # on a fresh installation that takes longer than all answers
         for item in demo_outcomes(service, names, library.machines[0]):
             machine, target, predicted = service.outcomes.judge(item)
             service.outcomes.note(item, machine, target, predicted)

@@ -26,3 +26,15 @@ def test_an_event_loop_does_not_wait_for_the_compiler(monkeypatch: pytest.Monkey
 
     assert seen == [loop]
     assert (before, meanwhile, after) == (None, None, loop)
+
+
+def test_a_thread_may_say_so_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What begins and ends inside does not allow what is around it to compile."""
+    monkeypatch.setattr(lanes, "compiled", lambda _: SimpleNamespace(signatures=[]))
+    monkeypatch.setattr(lanes._Spent, "loops", {})
+    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    with lanes.never_compiling():
+        with lanes.never_compiling():
+            pass
+        assert lanes.loop_for(1) is None
+    assert lanes.loop_for(1) is not None

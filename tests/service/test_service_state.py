@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from slomo.equilibrium import lanes
 from slomo.errors import ConfigurationError, StoreError
+from slomo.service.application import Service
 from slomo.service.state import journal
 from slomo.service.state.schema import VERSION, make_tables
 from slomo.service.state.store import Store, copy_state
@@ -518,3 +521,16 @@ def test_state_is_its_owners_alone(start: Started, tmp_path: Path) -> None:
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
     assert len(modes) >= 3
     assert set(modes.values()) == {"0o600"}, modes
+
+
+def test_no_request_waits_for_the_compiler(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the writer nor the threads that read compile anything, however much they have solved."""
+    monkeypatch.setattr(lanes, "compiled", lambda _: SimpleNamespace(signatures=[]))
+    monkeypatch.setattr(lanes._Spent, "loops", {})
+    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    service: Service = client.service  # type: ignore[attr-defined]
+
+    assert service.store.write(lambda _: lanes.loop_for(1)).result() is None
+    assert client.portal is not None
+    assert client.portal.call(service.aside, lambda: lanes.loop_for(1)) is None
+    assert lanes.loop_for(1) is not None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from slomo.equilibrium.lanes import never_compiling
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import make_private, write_durably
 from slomo.service.state.schema import make_tables
@@ -59,7 +60,7 @@ class Store:
         self._guard: sqlite3.Connection | None = None
         self._connection = self._opened()
         self._read_lock = threading.RLock()
-        self._thread = threading.Thread(target=self._work, name="slomo-state", daemon=True)
+        self._thread = threading.Thread(target=never_compiling()(self._work), name="slomo-state", daemon=True)
         self._thread.start()
 
     def _opened(self) -> sqlite3.Connection:
