@@ -104,7 +104,7 @@ BAD = {
     "unknown NF": ({"id": "a", "nf": "lpn"}, (), 2, "did you mean 'lpm'"),
     "too many cores": ({"id": "a", "chain": ["lpm"] * 9}, (), 5, "cores of 'a'"),
     "negative rate": ({"id": "a", "nf": "lpm", "slo": {"min_mpps": -1}}, (), 2, "field 'requests.0.slo.min_mpps'"),
-    "negative load": ({"id": "a", "nf": {"nf": "lpm", "traffic": {"offered_mpps": -1}}}, (), 2, "field 'traffic.offered_mpps'"),
+    "negative load": ({"id": "a", "nf": {"nf": "lpm", "traffic": {"offered_mpps": -1}}}, (), 2, "traffic.offered_mpps"),
     "unknown kind": ({"id": "a", "nf": "lpm", "slo": {"kind": "spot"}}, (), 2, "field 'requests.0.slo.kind'"),
     "unknown field": ({"id": "a", "nf": "lpm", "rate": 1}, (), 2, "field 'requests.0.rate': is not known"),
     "no profile over ways": ({"id": "a", "nf": "lpm"}, ("--policy", "resq-greedy"), 5, "no profile over cache ways"),
