@@ -31,15 +31,15 @@ class Allocated:
         #: Where each tenant is: (its socket, number there).
         self.at: dict[int, tuple[int, int]] = {}
         for socket, here in server.by_socket.items():
-            models = [self.models[number] for number in here]
-            self.parted[socket] = solve_partition([self.part(number) for number in here], memory_of(models))
+            parts = [self.part(number) for number in here]
+            self.parted[socket] = solve_partition(parts, memory_of([self.models[number] for number in here]))
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 
     def part(self, number: int) -> Part:
         """Return a tenant's partition of its socket."""
         server, setting, model = self.server, self.server.setting, self.models[number]
         away = setting.nodes is not None and setting.nodes[number] != server.sockets[number]
-        shared = len(server.sharing_core(number)) > 1
+        shared = len(server.on_core[number]) > 1
         core = setting.cores[number] if shared and setting.cores is not None else None
         return Part(
             model.response,

@@ -26,24 +26,36 @@ from slomo.vocabulary.wire import wire_gbps
 
 
 class Answers:
-    """The answers about one server."""
+    """The answers about one server.
+
+    Raises UnsupportedPredictionError where ways, throttles or memory nodes are set and composing was asked for.
+    """
 
     def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
         self.server, self.how = server, how
-        self._allocated = Allocated(server, how) if by_allocation(server, how) else None
+        parted = server.is_divided
+        if parted and how.by_composing:
+            raise UnsupportedPredictionError(
+                "method 'composed' does not know cache ways, throttles and memory nodes",
+                hint="leave out the method and the model",
+            )
+        if not parted and not how.by_composing:
+            parted = any(model.allocation is not None and not model.knows_pressure for model in server.models)
+        #: Answers over partitions; None where nothing is divided, unless a model knows nothing else.
+        self.allocated = Allocated(server, how) if parted else None
 
     @cached_property
     def solved(self) -> Solved | None:
         """The fixed point, solved on first use; None with another method."""
-        if self._allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
+        if self.allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
             return None
         return Solved(self.server, self.how)
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
         tenant, others = self.server.tenants[number], self.server.beside(number)
-        if self._allocated is not None:
-            prediction = self._allocated.prediction(number)
+        if self.allocated is not None:
+            prediction = self.allocated.prediction(number)
         elif self.solved is not None and self.solved.why_not(number) is None:
             prediction = self.solved.prediction(number)
         else:
@@ -74,7 +86,7 @@ class Answers:
     @property
     def method(self) -> str:
         """What answers about memory."""
-        if self._allocated is not None:
+        if self.allocated is not None:
             return ALLOCATION
         return "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium"
 
@@ -97,8 +109,8 @@ class Answers:
 
     def possible_mpps(self, number: int) -> float:
         """Return the throughput that a tenant would serve if saturated, for memory only [Mpps]."""
-        if self._allocated is not None:
-            return self._allocated.possible_mpps(number)
+        if self.allocated is not None:
+            return self.allocated.possible_mpps(number)
         if self.solved is not None and self.solved.why_not(number) is None:
             one, place = self.solved.at[number]
             return one.possible_mpps(place)
@@ -121,7 +133,7 @@ class Answers:
         """Return why the equilibrium was asked for but does not answer; None if it does or was not asked for."""
         if self.solved is not None:
             return self.solved.why_not(number)
-        if self._allocated is not None or self.how.method != "equilibrium":
+        if self.allocated is not None or self.how.method != "equilibrium":
             return None
         without = sorted({model.workload.nf for model in self.server.models if model.response is None})
         names = ", ".join(without)
@@ -155,8 +167,7 @@ class Answers:
             self.possible_mpps(number) if tenant.offered_mpps is None else tenant.offered_mpps
             for number, tenant in enumerate(server.tenants)
         ]
-        frames_b = [tenant.workload.traffic.packet_size_b for tenant in server.tenants]
-        gbps = sum(wire_gbps(*each) for each in zip(frames_b, served, strict=True))
+        gbps = sum(wire_gbps(*each) for each in zip(server.frames_b, served, strict=True))
         return (f"{gbps:.3g} Gbit/s together, profiled behind ports of {stated:g}",) if gbps > stated else ()
 
     def _interval_mpps(self, number: int, mpps: float) -> tuple[float, float]:
@@ -184,22 +195,6 @@ def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tu
         return prediction
     (low, high), (least, most) = prediction.interval, through_ports_mpps
     return replace(prediction, interval=(min(low, least), max(high, most)))
-
-
-def by_allocation(server: TenantModels, how: PredictionOptions) -> bool:
-    """Return whether ways, throttles or memory nodes are set, or all models are over these only.
-
-    Raises UnsupportedPredictionError if they are set and composing was asked for.
-    """
-    if not server.is_divided:
-        profiled_apart = [model.allocation is not None and not model.knows_pressure for model in server.models]
-        return any(profiled_apart) and not how.by_composing and not how.jointly(server.models)
-    if how.by_composing:
-        raise UnsupportedPredictionError(
-            "method 'composed' does not know cache ways, throttles and memory nodes",
-            hint="leave out the method and the model",
-        )
-    return True
 
 
 def _at_most_extrapolated(verdict: Verdict) -> Verdict:

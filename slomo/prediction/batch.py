@@ -218,7 +218,7 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
         rates = _rates_of(answers, place)
         places.put((row, place), rates)
         full = answers.server.tenants[place].offered_mpps is None
-        lifted = rates if full else _rates_of(Answers(answers.server.at_load(place, None), answers.how), place)
+        lifted = rates if full else _rates_of(Answers(answers.server.at_loads({place: None}), answers.how), place)
         places.possible[row, place] = lifted.mpps
 
 

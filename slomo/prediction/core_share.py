@@ -32,6 +32,12 @@ ROUNDS = 6
 SHARE_ERROR = 0.03
 
 
+def answers_of(server: TenantModels, how: PredictionOptions) -> Answers:
+    """Return the answers about a server, ports aside; where anything is divided, `allocated` shares cores, too."""
+    answers = Answers(server, how)
+    return SharedCores(server, how) if server.shared_cores and answers.allocated is None else answers
+
+
 class SharedCores(Answers):
     """Answers about a server with shared cores.
 
@@ -47,10 +53,7 @@ class SharedCores(Answers):
         self._bare = replace(server, setting=replace(server.setting, cores=None))
         rates = self._rates()
         for _ in range(ROUNDS):
-            loaded = self._bare
-            for number in sharing:
-                loaded = loaded.at_load(number, rates[number])
-            self.answers = Answers(loaded, self.how)
+            self.answers = Answers(self._bare.at_loads(rates), self.how)
             self._shares = {number: rates[number] / max(self._possible[number], 1e-9) for number in sharing}
             self._possible = {number: self._whole_core_mpps(number) for number in sharing}
             rates = self._rates()
@@ -85,7 +88,7 @@ class SharedCores(Answers):
         """Return the throughput that a tenant would serve if saturated [Mpps]."""
         if number not in self.rates:
             return self.answers.possible_mpps(number)
-        return self._group_rates(self.server.sharing_core(number), self._possible, number)[number]
+        return self._group_rates(self.server.on_core[number], self._possible, number)[number]
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant.
@@ -95,16 +98,14 @@ class SharedCores(Answers):
         """
         if number not in self.rates:
             return self.answers.prediction(number)
-        group, mpps = self.server.sharing_core(number), self.rates[number]
-        beside = self._bare.at_load(number, None)
-        for other in self.rates:
-            beside = beside if other == number else beside.at_load(other, self.rates[other])
+        group, mpps = self.server.on_core[number], self.rates[number]
+        beside = self._bare.at_loads({**self.rates, number: None})
         whole, possible = self._whole_core(Answers(beside, self.how).prediction(number), number), self._possible[number]
         ends = [self._group_rates(group, {**self._possible, number: max(end, 1e-9)})[number] for end in whole.interval]
-        names = ", ".join(label(self.server.tenants[other].workload) for other in group if other != number)
         part = mpps / possible if possible > 0.0 else 0.0
         window_s = self.how.window_s
         width = SHARE_ERROR if window_s is None else np.hypot(SHARE_ERROR, cut_turns(part, len(group), window_s))
+        names = ", ".join(label(self.server.tenants[other].workload) for other in group if other != number)
         return replace(
             whole,
             throughput_mpps=mpps,

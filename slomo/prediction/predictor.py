@@ -21,7 +21,7 @@ from slomo.prediction.members import from_indices, from_names
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer_on, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
-from slomo.prediction.tenants import Named, TenantModel, listed, server_of, tenant_of
+from slomo.prediction.tenants import Named, TenantModel, listed, server_with, tenant_of
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -114,7 +114,7 @@ class Predictor:
         UnsupportedPredictionError
             Where a competitor lacks a metric the model reads; with `strict`, for every unsupported prediction.
         """
-        server = server_of(tuple(map(self._find, (target, *listed(competitors)))), self.machine)
+        server = server_with(tuple(map(self._find, (target, *listed(competitors)))), self.machine)
         return answer_on(server, self._how(coverage, explain=explain), strict=strict)
 
     def predict_vector(

@@ -1,9 +1,9 @@
 """Answer a question about a server; every interface of slomo calls this module.
 
-Names are resolved once (`tenants`), shared ports limit the offered loads, and the server answers: `answers` if every NF
-has a core of its own, else `core_share`. `latency` is added if a load was asked about. `slomo.predict`, `Predictor`,
-evaluation, placement, the command line and the service all ask here; `batch` does the same for arrays, equal to the
-last bit.
+Names are resolved once (`tenants`), shared ports limit the offered loads (`ports`), and the server answers: `answers`
+if every NF has a core of its own, else `core_share`. `latency` is added if a load was asked about. `slomo.predict`,
+`Predictor`, evaluation, placement, the command line and the service all ask here; `batch` does the same for arrays,
+equal to the last bit.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,15 @@ from typing import Unpack
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
-from slomo.prediction.answers import Answers, by_allocation
-from slomo.prediction.core_share import SharedCores
+from slomo.prediction.answers import Answers
+from slomo.prediction.core_share import answers_of
 from slomo.prediction.latency import latency_of
 from slomo.prediction.options import OptionFields, PredictionOptions
+from slomo.prediction.ports import behind_ports, told_of_ports
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction
-from slomo.prediction.tenants import Named, TenantModels, server_of, tenants_of
+from slomo.prediction.tenants import Named, TenantModels, server_of
 from slomo.vocabulary.server_setting import ServerSetting
-
-#: Largest number of times that ports are divided anew, and the change of a share at which that ends.
-_DIVISIONS, _SETTLED = 12, 1e-3
 
 
 def answer(
@@ -80,7 +78,7 @@ def answer(
     hint: there are models for none; profile and train on 'silver-4110' first
     """
     options = PredictionOptions(**how)  # type: ignore[arg-type]
-    server = server_of(tenants_of(library, workloads, machine), machine, setting)
+    server = server_of(library, workloads, machine, setting)
     if offered_mpps is not None:
         server = server.with_load(0, offered_mpps)
     return answer_on(server, options, strict=strict)
@@ -89,17 +87,17 @@ def answer(
 def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
     """Answer about the first NF of a server with resolved names, shared ports included."""
     narrow = behind_ports(server, how)
-    prediction = _answers(narrow, how).prediction(0)
+    prediction = answers_of(narrow, how).prediction(0)
     if strict:
         require_supported(prediction)
-    first = narrow.tenants[0]
+    prediction = told_of_ports(prediction, server, narrow)
     # latency profiles are of whole cores and an undivided cache
-    if first.offered_mpps is not None and not server.is_divided and len(server.sharing_core(0)) == 1:
+    if server.tenants[0].offered_mpps is not None and not server.is_divided and len(server.on_core[0]) == 1:
         plain = replace(how, explain=False)
-        saturated = _answers(narrow.at_load(0, None), plain).prediction(0)
-        beside = _answers(narrow, replace(plain, method="equilibrium")).whole()
-        prediction = replace(prediction, latency=latency_of(first, saturated, beside))
-    return prediction if narrow is server else _told_of_ports(prediction, server, narrow)
+        saturated = answers_of(narrow.at_loads({0: None}), plain).prediction(0)
+        beside = answers_of(narrow, replace(plain, method="equilibrium")).whole()
+        prediction = replace(prediction, latency=latency_of(narrow.tenants[0], saturated, beside))
+    return prediction
 
 
 def solve_server(
@@ -139,74 +137,12 @@ def solve_server(
     hint: Known: auto, composed, equilibrium
     """
     options = PredictionOptions(**how)  # type: ignore[arg-type]
-    return answers_on(server_of(tenants_of(library, workloads, machine), machine, setting), options).whole()
+    return answers_on(server_of(library, workloads, machine, setting), options).whole()
 
 
 def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
     """Return the answers about all NFs of a server with resolved names, shared ports included."""
-    return _answers(behind_ports(server, how), replace(how, explain=False))
-
-
-def _answers(server: TenantModels, how: PredictionOptions) -> Answers:
-    shared = server.shared_cores and not by_allocation(server, how)
-    return SharedCores(server, how) if shared else Answers(server, how)
-
-
-def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
-    """Return a server whose offered loads are limited by the shared ports.
-
-    An NF that its neighbours slow down leaves more of the port's line rate to the others, who then press more on it.
-    The division starts from solo throughputs and is repeated with throughputs beside the others until it no longer
-    changes.
-    """
-    narrow = server.behind_ports()
-    if narrow is server:
-        return server  # the ports carry all demand
-    plain = replace(how, explain=False)
-    for _ in range(_DIVISIONS):
-        before = [tenant.offered_mpps for tenant in narrow.tenants]
-        if before == [tenant.offered_mpps for tenant in server.tenants]:
-            return narrow
-        answers = _answers(narrow, plain)
-        possible = [answers.possible_mpps(number) for number in range(len(server.tenants))]
-        narrow = server.behind_ports(possible)
-        if _alike(before, [tenant.offered_mpps for tenant in narrow.tenants]):
-            break
-    return _doubted(server, narrow, _answers(narrow, plain), possible)
-
-
-def _doubted(server: TenantModels, narrow: TenantModels, answers: Answers, possible: list[float]) -> TenantModels:
-    """Return a server behind ports that carries each NF's uncertainty of its port share, from the others' intervals."""
-    free = [here.offered_mpps == there.offered_mpps for here, there in zip(server.tenants, narrow.tenants, strict=True)]
-    ends = [answers.prediction(i).interval if free[i] else (possible[i], possible[i]) for i in range(len(free))]
-    most, least = (server.behind_ports([end[side] for end in ends]) for side in (0, 1))
-    tenants = list(narrow.tenants)
-    for i in range(len(free)):
-        if not free[i]:
-            low, high = (each.tenants[i].offered_mpps or possible[i] for each in (least, most))
-            tenants[i] = replace(tenants[i], through_ports_mpps=(low, max(low, high)))
-    return replace(narrow, tenants=tuple(tenants))
-
-
-def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> bool:
-    """Return whether two divisions of a port limit the same NFs, with nearly equal shares."""
-    return all(
-        old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
-        for old, new in zip(before, after, strict=True)
-    )
-
-
-def _told_of_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:
-    """Return a prediction whose slowdown includes the cost of shared ports, with a reason that says so."""
-    share, offered = narrow.tenants[0].offered_mpps, server.tenants[0].offered_mpps
-    if share == offered or share is None:
-        return prediction
-    alone = server.tenants[0].model.solo_mpps
-    ports = "a port" if server.setting.port_gbps is not None else "the machine's ports"
-    reason = f"{ports} of {server.ports_gbps:g} Gbit/s for all lets {share:.4g} Mpps through"
-    latency = prediction.latency if offered is not None else None
-    solo = alone if offered is None else min(alone, offered)
-    return replace(prediction, solo_mpps=solo, latency=latency, reasons=(reason, *prediction.reasons))
+    return answers_of(behind_ports(server, how), replace(how, explain=False))
 
 
 def require_supported(prediction: Prediction) -> None:

@@ -5,12 +5,11 @@ Only this module turns a name, text or workload into a model. Unprofiled traffic
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from slomo.adaptation.adapt import at_workload
-from slomo.compose.ports import port_shares_mpps
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
@@ -40,11 +39,15 @@ class TenantModel:
     #: nothing.
     through_ports_mpps: tuple[float, float] | None = None
 
+    @property
+    def wanted_mpps(self) -> float:
+        """Its offered load, or else its solo throughput."""
+        return self.model.solo_mpps if self.offered_mpps is None else self.offered_mpps
+
     @cached_property
     def wanted_gbps(self) -> float:
-        """Line rate of its offered load, or else of its solo throughput [Gbit/s]."""
-        mpps = self.model.solo_mpps if self.offered_mpps is None else self.offered_mpps
-        return wire_gbps(self.workload.traffic.packet_size_b, mpps)
+        """The same as a line rate [Gbit/s]."""
+        return wire_gbps(self.workload.traffic.packet_size_b, self.wanted_mpps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,16 @@ class TenantModels:
     def models(self) -> list[NFModel]:
         """Every tenant's model."""
         return [tenant.model for tenant in self.tenants]
+
+    @property
+    def loads_mpps(self) -> list[float | None]:
+        """Every tenant's offered load; None if saturated."""
+        return [tenant.offered_mpps for tenant in self.tenants]
+
+    @property
+    def frames_b(self) -> list[int]:
+        """Every tenant's packet size."""
+        return [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
 
     @cached_property
     def by_socket(self) -> dict[int, list[int]]:
@@ -98,31 +111,30 @@ class TenantModels:
             or any(node != socket for node, socket in zip(setting.nodes or (), self.sockets, strict=False))
         )
 
-    def sharing_core(self, number: int) -> tuple[int, ...]:
-        """Return the tenants on the core of tenant `number`, including it."""
-        cores = self.setting.cores
-        if cores is None or cores[number] is None:
-            return (number,)
-        place = (cores[number], self.sockets[number])
-        return tuple(i for i in range(len(self.tenants)) if (cores[i], self.sockets[i]) == place)
+    @cached_property
+    def on_core(self) -> tuple[tuple[int, ...], ...]:
+        """The tenants on the core of each tenant, including it."""
+        numbers = range(len(self.tenants))
+        cores = self.setting.cores or (None,) * len(numbers)
+        places = [number if cores[number] is None else (cores[number], self.sockets[number]) for number in numbers]
+        return tuple(tuple(i for i in numbers if places[i] == place) for place in places)
 
     @property
     def shared_cores(self) -> tuple[tuple[int, ...], ...]:
         """Tenants on each core that several share."""
         if self.setting.cores is None:
             return ()
-        groups = dict.fromkeys(self.sharing_core(number) for number in range(len(self.tenants)))
-        return tuple(group for group in groups if len(group) > 1)
+        return tuple(group for group in dict.fromkeys(self.on_core) if len(group) > 1)
 
     def weight(self, number: int) -> float:
         """Return the CPU weight of a tenant."""
         return 1.0 if self.setting.weights is None else self.setting.weights[number]
 
-    def at_load(self, number: int, offered_mpps: float | None) -> "TenantModels":
-        """Return the server with another offered load for one tenant, its name unchanged; None saturates it."""
-        tenants = list(self.tenants)
-        tenants[number] = replace(tenants[number], offered_mpps=offered_mpps)
-        return replace(self, tenants=tuple(tenants))
+    def at_loads(self, offered_mpps: Mapping[int, float | None]) -> "TenantModels":
+        """Return the server with other offered loads for some tenants, their names unchanged; None saturates one."""
+        loads = {**{i: each.offered_mpps for i, each in enumerate(self.tenants)}, **offered_mpps}
+        tenants = tuple([replace(each, offered_mpps=loads[i]) for i, each in enumerate(self.tenants)])
+        return replace(self, tenants=tenants)
 
     def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
         """Return the server with another offered load for one tenant, included in its name."""
@@ -141,29 +153,6 @@ class TenantModels:
         """Total line rate of the machine's ports [Gbit/s], as in every profile; infinite if unknown."""
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
         return min(stated, default=math.inf)
-
-    def behind_ports(self, possible_mpps: Sequence[float] | None = None) -> "TenantModels":
-        """Return the server with offered loads limited by the shared ports, divided max-min.
-
-        An NF takes what it can serve, at most its offered load; the others share the rest. By default it can serve its
-        solo throughput.
-        """
-        gbps = self.ports_gbps
-        if gbps == math.inf or not self.tenants:
-            return self
-        if possible_mpps is None and sum([each.wanted_gbps for each in self.tenants]) < (1.0 - 1e-9) * gbps:
-            return self  # the ports carry all demand
-        possible = possible_mpps or [each.model.solo_mpps for each in self.tenants]
-        demand_mpps = [
-            most if each.offered_mpps is None else min(most, each.offered_mpps) if possible_mpps else each.offered_mpps
-            for each, most in zip(self.tenants, possible, strict=True)
-        ]
-        frames = [tenant.workload.traffic.packet_size_b for tenant in self.tenants]
-        server = self
-        for number, share in enumerate(port_shares_mpps(frames, demand_mpps, gbps)):
-            if share < demand_mpps[number]:
-                server = server.at_load(number, share)
-        return server
 
 
 def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> TenantModel:
@@ -197,12 +186,20 @@ def listed(names: Sequence[Named]) -> Sequence[Named]:
     return names
 
 
-def tenants_of(library: ModelLibrary, names: Sequence[Named], machine: str | None) -> tuple[TenantModel, ...]:
-    """Resolve names as :func:`tenant_of` does; InvalidValueError for a text instead of a list."""
-    return tuple([tenant_of(library, name, machine) for name in listed(names)])
-
-
 def server_of(
+    library: ModelLibrary,
+    names: Sequence[Named],
+    machine: str | None = None,
+    setting: ServerSetting | None = None,
+    nic_socket: int = 0,
+) -> TenantModels:
+    """Resolve the names of a server's NFs as :func:`tenant_of` does; errors as in :func:`server_with` and `listed`."""
+    return server_with(
+        tuple([tenant_of(library, name, machine) for name in listed(names)]), machine, setting, nic_socket
+    )
+
+
+def server_with(
     tenants: tuple[TenantModel, ...],
     machine: str | None = None,
     setting: ServerSetting | None = None,
@@ -224,7 +221,7 @@ def server_of(
         if server.llc_ways and mask >= 1 << server.llc_ways:
             raise InvalidValueError(f"way mask {mask:#x}, but the cache of '{name}' has {server.llc_ways} ways")
     for here in server.by_socket.values():
-        cores = here if not server.shared_cores else {min(server.sharing_core(number)) for number in here}
+        cores = here if not server.shared_cores else {min(server.on_core[number]) for number in here}
         check_cores(tenants[here[0]].model, len(cores))
     return server
 

@@ -10,8 +10,8 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.mixes import Host
-from slomo.prediction.question import behind_ports
-from slomo.prediction.tenants import server_of, tenants_of
+from slomo.prediction.ports import behind_ports
+from slomo.prediction.tenants import server_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic
 from slomo.vocabulary.workload_text import parse_workload
@@ -47,15 +47,14 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
 def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimates) -> dict[str, str]:
     """Return every workload of a mix with its load behind the shared port, if there is one.
 
-    If all have models, the port is divided as for every question (`slomo.prediction.question.behind_ports`); else by
+    If all have models, the port is divided as for every question (`slomo.prediction.ports.behind_ports`); else by
     solo throughputs. A workload that cannot serve its part is left unchanged: its ring is full in both cases.
     """
     loaded, solo_mpps = {key: key for key in tenants}, estimates.solo_mpps
     if host.port_gbps is None:
         return loaded
     if all((host.machine, without_load(key)) in estimates.library for key in tenants):
-        models = tenants_of(estimates.library, tenants, host.machine)
-        server = server_of(models, host.machine, ServerSetting(port_gbps=host.port_gbps))
+        server = server_of(estimates.library, tenants, host.machine, ServerSetting(port_gbps=host.port_gbps))
         for tenant, narrow in zip(server.tenants, behind_ports(server, estimates.how).tenants, strict=True):
             if narrow.offered_mpps != tenant.offered_mpps and narrow.offered_mpps is not None:
                 loaded[tenant.workload.key] = tenant.workload.offered(narrow.offered_mpps).key

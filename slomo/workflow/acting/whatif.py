@@ -30,9 +30,10 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
 from slomo.prediction.allocated import allocation_models
 from slomo.prediction.options import OptionFields, PredictionOptions
-from slomo.prediction.question import answers_on, behind_ports
+from slomo.prediction.ports import behind_ports
+from slomo.prediction.question import answers_on
 from slomo.prediction.server_result import ServerPrediction
-from slomo.prediction.tenants import TenantModels, server_of, tenants_of
+from slomo.prediction.tenants import TenantModels, server_of
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.display import Result, html_table
@@ -357,7 +358,7 @@ def what_if(
     asked, options = setting or ServerSetting(), PredictionOptions(**{**how, "explain": False})  # type: ignore[arg-type]
     tenants = named(mix)
     require_possible(asked, machine, len(tenants))
-    server = server_of(tenants_of(library, tenants, machine.name), machine.name, asked, machine.nic_socket)
+    server = server_of(library, tenants, machine.name, asked, machine.nic_socket)
     for place, share in (slo_share or {}).items():
         if not 0.0 < share <= 1.0:
             meant = f"a share, not a percentage: {share / 100:g} for {share:g} %"
