@@ -31,7 +31,6 @@ from slomo.drift.monitor import DriftMonitor
 from slomo.errors import SlomoError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
-from slomo.prediction.question import answer
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
@@ -41,6 +40,7 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic, Workload
+from slomo.workflow.predict import predict
 
 MACHINE, CARRIED_FROM = "e5-2620v4", "silver-4110"
 FAMILIES = ("slomo-xgb", "slomo-gp", "mean", "none")
@@ -188,7 +188,7 @@ def drifted(world: World, count: int) -> Counter[str]:
         target = str(world.draw.choice(world.nfs))
         for _ in range(10):
             others = world.mix()[1:]
-            reading = share * answer(world.library, (target, *others), MACHINE).throughput_mpps
+            reading = share * predict(target, others, world.library, machine=MACHINE).throughput_mpps
             keys = [world.library.find(each, MACHINE).workload.key for each in (target, *others)]
             monitor.observe(keys[0], keys[1:], reading * float(1.0 + 0.01 * world.draw.standard_normal()))
         report = monitor.report()
@@ -236,7 +236,9 @@ def asked(traps: Iterator[Trap]) -> Counter[str]:
     for trap in traps:
         counts["asked"] += 1
         try:
-            prediction = answer(trap.library, trap.workloads, MACHINE, setting=trap.setting)
+            prediction = predict(
+                trap.workloads[0], trap.workloads[1:], trap.library, machine=MACHINE, setting=trap.setting
+            )
         except SlomoError:
             counts["refused"] += 1
             continue

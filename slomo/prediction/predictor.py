@@ -19,7 +19,7 @@ from slomo.prediction.batch import predict_members
 from slomo.prediction.composed import Case, read
 from slomo.prediction.members import from_indices, from_names
 from slomo.prediction.options import PredictionOptions
-from slomo.prediction.question import answer_on, require_supported
+from slomo.prediction.question import answer, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
 from slomo.prediction.tenants import Named, TenantModel, listed, server_with, tenant_of
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
@@ -115,7 +115,7 @@ class Predictor:
             Where a competitor lacks a metric the model reads; with `strict`, for every unsupported prediction.
         """
         server = server_with(tuple(map(self._find, (target, *listed(competitors)))), self.machine)
-        return answer_on(server, self._how(coverage, explain=explain), strict=strict)
+        return answer(server, self._how(coverage, explain=explain), strict=strict)
 
     def predict_vector(
         self,

@@ -24,68 +24,13 @@ from slomo.prediction.tenants import Named, TenantModels, server_of
 from slomo.vocabulary.server_setting import ServerSetting
 
 
-def answer(
-    library: ModelLibrary,
-    workloads: Sequence[Named],
-    machine: str | None = None,
-    *,
-    setting: ServerSetting | None = None,
-    offered_mpps: float | None = None,
-    strict: bool = False,
-    **how: Unpack[OptionFields],
-) -> Prediction:
-    """Predict the first NF of a server.
+def answer(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
+    """Answer about the first NF of a server with resolved names, shared ports included.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models.
-    workloads : sequence of Workload or str
-        The NF asked about, then its neighbours. Unprofiled traffic is interpolated between profiles or extrapolated
-        from a near one, and the verdict says so (`slomo.adaptation.adapt`). A load below what an NF can serve is served
-        whole, and the NF then presses less on the others.
-    machine : str, optional
-        Needed if the library has models of several machines.
-    setting : ServerSetting, optional
-        Ways, throttles, cores, weights, memory nodes and sockets of all NFs in that order, and a shared port.
-    offered_mpps : float, optional
-        Load of the NF asked about [Mpps], if its traffic does not state one.
-    strict : bool
-        Raise an error if the profile does not support the answer.
-    **how
-        As in `slomo.prediction.options.PredictionOptions`.
-
-    Returns
-    -------
-    Prediction
-        With the field `latency` where less than saturation is offered to the NF asked about.
-
-    Raises
-    ------
-    UnknownNameError
-        For an NF, machine or model there is none of, with the nearest.
-    InvalidValueError
-        For more NFs than a socket has cores, or a setting that does not belong to the NFs.
-    UnsupportedPredictionError
-        For traffic that no profile reaches, or a competitor that lacks a metric the model reads; where `strict`, for
-        every answer that is not supported.
-
-    Examples
-    --------
-    >>> answer(ModelLibrary([]), ["lpm", "nat"], "silver-4110")
-    Traceback (most recent call last):
-    slomo.errors.UnknownNameError: unknown machine with models 'silver-4110'
-    hint: there are models for none; profile and train on 'silver-4110' first
+    Throughput is at most the NF's offered load, and `latency` is predicted where it has one. Raises
+    UnsupportedPredictionError for a competitor that lacks a metric the model reads; where `strict`, for every answer
+    that is not supported.
     """
-    options = PredictionOptions(**how)  # type: ignore[arg-type]
-    server = server_of(library, workloads, machine, setting)
-    if offered_mpps is not None:
-        server = server.with_load(0, offered_mpps)
-    return answer_on(server, options, strict=strict)
-
-
-def answer_on(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
-    """Answer about the first NF of a server with resolved names, shared ports included."""
     narrow = behind_ports(server, how)
     prediction = answers_of(narrow, how).prediction(0)
     if strict:
@@ -116,8 +61,12 @@ def solve_server(
         Trained models.
     workloads : sequence of Workload or str
         One per NF instance, in any order.
-    machine, setting, **how
-        As for :func:`answer`.
+    machine : str, optional
+        Needed if the library has models of several machines.
+    setting : ServerSetting, optional
+        Ways, throttles, cores, weights, memory nodes and sockets of all NFs in that order, and a shared port.
+    **how
+        As in `slomo.prediction.options.PredictionOptions`.
 
     Returns
     -------
@@ -127,7 +76,7 @@ def solve_server(
     Raises
     ------
     UnknownNameError, InvalidValueError, UnsupportedPredictionError
-        As :func:`answer`.
+        As `slomo.predict`.
 
     Examples
     --------

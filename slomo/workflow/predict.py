@@ -94,7 +94,9 @@ def predict(
         Where no prediction can be made; with `strict`, where none is supported.
     """
     from slomo.models.library import opened
+    from slomo.prediction.options import PredictionOptions
     from slomo.prediction.question import answer
+    from slomo.prediction.tenants import server_of
 
     if offered_mpps is not None:
         positive_number("offered_mpps", offered_mpps, "Mpps")
@@ -109,21 +111,12 @@ def predict(
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)
-    return answer(
-        models,
-        mix,
-        modelled(models, machine),
-        setting=setting,
-        offered_mpps=offered_mpps,
-        strict=strict,
-        method=method,
-        model=model,
-        compat=compat,
-        coverage=coverage,
-        explain=explain,
-        window_s=window_s,
-        prove=prove,
-    )
+    where = modelled(models, machine)
+    options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)  # type: ignore[arg-type]
+    server = server_of(models, mix, where, setting)
+    if offered_mpps is not None:
+        server = server.with_load(0, offered_mpps)
+    return answer(server, options, strict=strict)
 
 
 def predict_vector(

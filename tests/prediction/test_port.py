@@ -9,8 +9,9 @@ import pytest
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.question import answer, solve_server
+from slomo.prediction.question import solve_server
 from slomo.vocabulary.server_setting import ServerSetting
+from slomo.workflow.predict import predict
 
 from .conftest import MACHINE
 from .test_question import respond
@@ -21,8 +22,8 @@ PORT = 1.68
 
 def test_a_port_divides_among_those_who_could_serve_more(library) -> None:
     """Two saturated NFs get half each; the slowdown contains it, and the answer says why."""
-    plain = answer(library, ("lpm", "nat"), MACHINE)
-    narrow = answer(library, ("lpm", "nat"), MACHINE, setting=ServerSetting(port_gbps=PORT))
+    plain = predict("lpm", "nat", library, machine=MACHINE)
+    narrow = predict("lpm", "nat", library, machine=MACHINE, setting=ServerSetting(port_gbps=PORT))
 
     assert narrow.throughput_mpps == pytest.approx(min(1.25, plain.throughput_mpps))
     assert narrow.solo_mpps == plain.solo_mpps
@@ -38,7 +39,7 @@ def test_a_wide_port_is_no_port(library) -> None:
         library, names, MACHINE
     )
     with pytest.raises(InvalidValueError, match="shared port is -1"):
-        answer(library, names, MACHINE, setting=ServerSetting(port_gbps=-1.0))
+        predict(names[0], names[1:], library, machine=MACHINE, setting=ServerSetting(port_gbps=-1.0))
 
 
 def with_ports(library, gbps):
@@ -55,9 +56,9 @@ def with_ports(library, gbps):
 def test_the_ports_of_the_machine_are_shared_where_no_port_is_told(library) -> None:
     """A machine of one narrow port answers as where that port is told, alone and in a batch."""
     stated = with_ports(library, PORT)
-    told = answer(library, ("lpm", "nat"), MACHINE, setting=ServerSetting(port_gbps=PORT))
+    told = predict("lpm", "nat", library, machine=MACHINE, setting=ServerSetting(port_gbps=PORT))
 
-    plain = answer(stated, ("lpm", "nat"), MACHINE)
+    plain = predict("lpm", "nat", stated, machine=MACHINE)
 
     assert Predictor(stated, MACHINE).predict("lpm", ["nat"]) == plain
     assert plain.throughput_mpps == told.throughput_mpps
@@ -77,7 +78,7 @@ def test_the_service_divides_the_ports_of_the_machine_too(library) -> None:
         [dataclasses.replace(respond(each), accelerator=None) for each in with_ports(library, PORT).values()]
     )
     mixes = {"lpm": ["nat"], "nat": ["lpm", "stats"], "stats": []}
-    own = [answer(stated, (target, *mix), MACHINE) for target, mix in mixes.items()]
+    own = [predict(target, mix, stated, machine=MACHINE) for target, mix in mixes.items()]
     asked = ServiceAnswers(stated, "these")
     columns = asked.columns(Questions(list(mixes), list(mixes.values())))
     names = ("throughput_mpps", "low_mpps", "high_mpps")
@@ -97,14 +98,14 @@ def test_the_service_divides_the_ports_of_the_machine_too(library) -> None:
 
 def test_what_a_slow_function_leaves_of_a_port_others_get(library) -> None:
     """Beside a function that serves a seventh of its part the other gets the rest, not half."""
-    rest = answer(library, ("lpm", "snort"), MACHINE, setting=ServerSetting(port_gbps=PORT))
+    rest = predict("lpm", "snort", library, machine=MACHINE, setting=ServerSetting(port_gbps=PORT))
 
     assert 1.8 <= rest.throughput_mpps <= 2.5 - 0.9 * 0.4
 
 
 def test_a_part_of_a_port_is_as_uncertain_as_what_others_leave(library) -> None:
     """Who takes what another leaves has an interval, since the other's throughput has one (law 12)."""
-    rest = answer(library, ("lpm", "snort"), MACHINE, setting=ServerSetting(port_gbps=PORT))
+    rest = predict("lpm", "snort", library, machine=MACHINE, setting=ServerSetting(port_gbps=PORT))
     assert rest.interval[0] < rest.throughput_mpps < rest.interval[1]
 
 

@@ -13,12 +13,12 @@ from slomo.errors import SlomoError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.question import answer
 from slomo.records.dataset import ProfileDataset
 from slomo.training.training import train
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic, Workload
+from slomo.workflow.predict import predict
 
 MACHINE = "e5-2620v4"
 FAMILIES = ["slomo-xgb", "mean", "none"]
@@ -81,7 +81,7 @@ def test_absurd_rows_catch_nobody(toy_library, toy_profile, toy_mixes):
 def test_what_was_never_measured_is_never_supported(toy_library, mix, setting):
     """A throttle, ways, another node or socket, other traffic, a name that nobody profiled: refused, or said so."""
     try:
-        verdict = answer(toy_library, mix, MACHINE, setting=setting).verdict
+        verdict = predict(mix[0], mix[1:], toy_library, machine=MACHINE, setting=setting).verdict
     except SlomoError:
         return  # refused
     assert verdict is not Verdict.SUPPORTED

@@ -13,12 +13,12 @@ from slomo.models.evidence import DOUBTS
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.question import answer
 from slomo.prediction.result import Prediction
 from slomo.training.calibration import mix_rows
 from slomo.training.server_response_fit import contradictions
 from slomo.training.training import train
 from slomo.vocabulary.server_setting import ServerSetting
+from slomo.workflow.predict import predict
 from tests.allocations import allocation
 
 MACHINE = "e5-2620v4"
@@ -44,13 +44,13 @@ def test_a_constant_in_place_of_a_model_is_no_evidence(toy_library, family):
 def test_too_few_held_out_errors_are_said(toy_library):
     """Eight errors say nothing about nine in ten; a strict question gets an error, alone it is a measurement."""
     few = _with_response(toy_library, "lpm", calibration=ConformalCalibration(np.linspace(-1, 1, 8), "mixes"))
-    prediction = answer(few, ("lpm", "nat"), MACHINE)
+    prediction = predict("lpm", "nat", few, machine=MACHINE)
     assert prediction.verdict is Verdict.UNKNOWN
     assert "8 held-out errors" in prediction.reasons[0]
     assert "needs 9" in prediction.reasons[0]
     with pytest.raises(UnsupportedPredictionError, match="cannot be judged"):
-        answer(few, ("lpm", "nat"), MACHINE, strict=True)
-    assert answer(few, ("lpm",), MACHINE).verdict is Verdict.SUPPORTED
+        predict("lpm", "nat", few, machine=MACHINE, strict=True)
+    assert predict("lpm", (), few, machine=MACHINE).verdict is Verdict.SUPPORTED
 
 
 def test_arrays_give_the_same_verdict(toy_library):
@@ -60,7 +60,8 @@ def test_arrays_give_the_same_verdict(toy_library):
     members = np.array([[0, 1, -1], [1, 0, -1], [0, -1, -1]])
     codes = codes_of_first(models, members, solve_joint(models, members), 0.9)
     asked = [(("lpm", "nat"), 0), (("nat", "lpm"), 1), (("lpm",), 2)]
-    assert [VERDICTS[codes[row]] for _, row in asked] == [answer(few, names, MACHINE).verdict for names, _ in asked]
+    one_by_one = [predict(names[0], names[1:], few, machine=MACHINE).verdict for names, _ in asked]
+    assert [VERDICTS[codes[row]] for _, row in asked] == one_by_one
 
 
 def test_measured_mixes_may_contradict_a_width(toy_library):
@@ -69,7 +70,7 @@ def test_measured_mixes_may_contradict_a_width(toy_library):
     told = {DOUBTS: {"equilibrium": "intervals of 90 % hold 2 of 9"}}
     others = [other for other in toy_library.values() if other is not model]
     library = ModelLibrary([*others, replace(model, manifest={**model.manifest, **told})])
-    prediction = answer(library, ("lpm", "nat"), MACHINE)
+    prediction = predict("lpm", "nat", library, machine=MACHINE)
     assert prediction.verdict is Verdict.UNKNOWN
     assert "hold 2 of 9" in prediction.reasons[0]
 
@@ -81,7 +82,7 @@ def test_a_part_along_an_axis_never_profiled_is_unknown(toy_library):
     model = toy_library.find("lpm", MACHINE)
     library = ModelLibrary([replace(model, allocation=bare)])
     verdicts = [
-        answer(library, ("lpm",), MACHINE, setting=setting).verdict
+        predict("lpm", (), library, machine=MACHINE, setting=setting).verdict
         for setting in (
             ServerSetting(ways=[0xFF]),
             ServerSetting(bandwidth_percent=[50.0]),
@@ -90,7 +91,7 @@ def test_a_part_along_an_axis_never_profiled_is_unknown(toy_library):
     ]
     assert verdicts == [Verdict.SUPPORTED, Verdict.UNKNOWN, Verdict.UNKNOWN]
     few = ModelLibrary([replace(model, allocation=replace(ways, errors=(0.01,), shared_errors=(0.01,)))])
-    assert answer(few, ("lpm",), MACHINE, setting=ServerSetting(ways=[0xFF])).verdict is Verdict.UNKNOWN
+    assert predict("lpm", (), few, machine=MACHINE, setting=ServerSetting(ways=[0xFF])).verdict is Verdict.UNKNOWN
 
 
 def test_a_solo_run_beyond_the_profile_is_used(toy_library):
@@ -99,17 +100,17 @@ def test_a_solo_run_beyond_the_profile_is_used(toy_library):
     far = model.workload.with_traffic(replace(model.workload.traffic, flow_count=110_000))
     alone = replace(model, workload=far, solo_mpps=4.5, response=None, sensitivity={"none": model.sensitivity["none"]})
     library = ModelLibrary([*toy_library.values(), alone])
-    assert answer(library, (far,), MACHINE).throughput_mpps == pytest.approx(4.5)
-    beside = answer(library, (far, "nat"), MACHINE)
+    assert predict(far, (), library, machine=MACHINE).throughput_mpps == pytest.approx(4.5)
+    beside = predict(far, "nat", library, machine=MACHINE)
     assert beside.solo_mpps == pytest.approx(4.5)
     assert "solo throughput as measured" in beside.reasons
-    without = answer(toy_library, (far, "nat"), MACHINE)
+    without = predict(far, "nat", toy_library, machine=MACHINE)
     assert without.throughput_mpps - beside.throughput_mpps == pytest.approx(model.solo_mpps - 4.5, abs=0.05)
 
 
 def test_at_part_load_measurements_stray_as_they_did_where_little_was_lost(toy_library, toy_profile):
     """Without mixes at reduced load the interval of an NF that loses nothing has the noise of the profile (0.5 %)."""
-    prediction = answer(toy_library, ("lpm", "ids"), MACHINE, offered_mpps=2.0)
+    prediction = predict("lpm", "ids", toy_library, machine=MACHINE, offered_mpps=2.0)
     low, high = prediction.interval
     assert 0.002 < (high - low) / 2.0 / 2.0 < 0.04
 
@@ -131,7 +132,7 @@ def test_few_mixes_contradict_a_profile(toy_profile, toy_mixes):
 
 def test_evidence_is_told(toy_library):
     """An explained answer says who answered, by how many errors, how large, and how far the question lies."""
-    prediction = answer(toy_library, ("lpm", "nat"), MACHINE)
+    prediction = predict("lpm", "nat", toy_library, machine=MACHINE)
     evidence = prediction.evidence
     assert evidence is not None
     assert evidence.model == "equilibrium"
@@ -139,4 +140,4 @@ def test_evidence_is_told(toy_library):
     assert 0.0 < evidence.error < 0.2
     assert 0.0 < evidence.distance <= 1.5
     assert Prediction.from_dict(prediction.to_dict()) == prediction
-    assert answer(toy_library, ("lpm",), MACHINE).evidence.source == "measured"
+    assert predict("lpm", (), toy_library, machine=MACHINE).evidence.source == "measured"

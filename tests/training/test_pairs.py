@@ -9,11 +9,11 @@ import pytest
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.question import answer
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.named import import_pairs
 from slomo.training.remarks import remarks
 from slomo.training.training import train
+from slomo.workflow.predict import predict
 
 MACHINE = "rack"
 NAMES = [f"app{number}" for number in range(14)]
@@ -71,7 +71,7 @@ def test_hidden_pairs_are_told_and_their_intervals_hold(library, hidden):
 def test_a_measured_pair_is_answered_as_measured(library, hidden):
     """Whoever is in the file has what the file says, and is supported."""
     one, other = next(pair for pair in itertools.combinations(range(14), 2) if pair not in hidden)
-    prediction = answer(library, (NAMES[one], NAMES[other]), MACHINE)
+    prediction = predict(NAMES[one], NAMES[other], library, machine=MACHINE)
     assert prediction.model == "pairs"
     assert prediction.verdict is Verdict.SUPPORTED
     assert prediction.throughput_mpps == pytest.approx(kept(one, other), rel=1e-9)
@@ -80,8 +80,8 @@ def test_a_measured_pair_is_answered_as_measured(library, hidden):
 def test_groups_are_composed_and_say_so(library):
     """Three neighbours add up, in any order to the last bit, in arrays as in one question; none was measured."""
     three = ["app1", "app2", "app3"]
-    prediction = answer(library, ("app0", *three), MACHINE)
-    turned = answer(library, ("app0", *three[::-1]), MACHINE)
+    prediction = predict("app0", three, library, machine=MACHINE)
+    turned = predict("app0", three[::-1], library, machine=MACHINE)
     assert prediction.throughput_mpps == turned.throughput_mpps
     batch = Predictor(library, MACHINE).predict_batch(["app0", "app4"], [three, ["app1"]])
     assert batch.throughput_mpps[0] == prediction.throughput_mpps
@@ -95,7 +95,7 @@ def test_it_says_what_to_measure_next_and_survives_saving(library, tmp_path):
     assert all("pair to measure next" in " ".join(remarks(model)) for model in library.values())
     library.save(tmp_path / "models")
     again = ModelLibrary.load(tmp_path / "models")
-    mpps = [answer(each, ("app0", "app5"), MACHINE).throughput_mpps for each in (again, library)]
+    mpps = [predict("app0", "app5", each, machine=MACHINE).throughput_mpps for each in (again, library)]
     assert mpps[0] == mpps[1]
 
 
@@ -106,8 +106,8 @@ def test_rates_of_one_and_without_runs_alone(tmp_path):
     kept_rows = [row for row in rows if draw.random() < 0.7]
     pd.DataFrame(kept_rows, columns=["target", "beside", "share"]).to_csv(tmp_path / "shares.csv", index=False)
     library = train(import_pairs(tmp_path / "shares.csv", MACHINE))
-    known = answer(library, ("app0", "app9"), MACHINE)
+    known = predict("app0", "app9", library, machine=MACHINE)
     assert known.slowdown == pytest.approx(1.0 - np.exp(-SUFFERS[0] * PRESSES[9]), abs=0.03)
-    unknown = answer(library, ("app9", "app0"), MACHINE)
+    unknown = predict("app9", "app0", library, machine=MACHINE)
     assert unknown.verdict is Verdict.UNKNOWN
     assert "never measured beside another function" in unknown.reasons[0]
