@@ -7,7 +7,10 @@ throughput served of throughput promised (ANAT), less an outage per move.
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 ...
     python benchmarks/placement/moves.py DIR --seed 11 --json moves.json
     python benchmarks/placement/moves.py --seed 31 --draws 3 --share 0.05 --churn 0.05 --tenants 150 --hours 1.5 --batch
-        three functions made by hand; a twentieth of the tenants leaves per tick, as many come and are placed together
+        three functions made by hand; a twentieth of the tenants leaves per tick, as many come and are placed together;
+        with --together in place of --batch they are planned together with the moves
+
+"bound": fewest servers that any plan with so many moves reaches from where the cluster stands, averaged like servers.
 """
 
 import argparse
@@ -42,6 +45,7 @@ def main() -> int:
     parser.add_argument("--stay-h", type=float, default=1.0, help="mean time a tenant stays")
     parser.add_argument("--churn", type=float, help="share of the tenants that leaves and comes per tick, not --stay-h")
     parser.add_argument("--batch", action="store_true", help="place those who come in one tick together")
+    parser.add_argument("--together", action="store_true", help="plan those who come together with the moves")
     parser.add_argument("--every-s", type=float, default=600.0)
     parser.add_argument("--outage-s", type=float, default=1.0, help="for which a moved tenant serves nothing")
     parser.add_argument("--share", type=float, action="append", help="budget of a tick, repeatable; many by default")
@@ -56,12 +60,17 @@ def main() -> int:
     lines = [("admit only" if share == 0.0 else "plan afresh" if share is None else f"{share:.0%} a tick", share, 0.0)
              for share in given.share or BUDGETS]  # fmt: skip
     lines += [] if given.share else [(f"{cost:g} servers a move", None, cost) for cost in COSTS]
-    print(f"{'budget':20}{'servers':>9}{'afresh':>8}{'over':>8}{'moved/h':>9}{'outage':>9}{'broken':>8}", flush=True)
+    print(
+        f"{'budget':20}{'servers':>9}{'afresh':>8}{'bound':>8}{'over':>8}{'moved/h':>9}{'outage':>9}{'broken':>8}",
+        flush=True,
+    )
     rows = []
     for name, share, cost in lines:
         row = {"budget": name, **averaged([played(library, events, given, share, cost) for events in draws])}
         over = f"{100 * row['over']:7.1f}%{100 * row['moved_per_hour']:8.1f}%{100 * row['outage']:8.3f}%"
-        print(f"{name:20}{row['servers']:9.1f}{row['afresh']:8.1f}{over}{row['broken']:>8}", flush=True)
+        print(
+            f"{name:20}{row['servers']:9.1f}{row['afresh']:8.1f}{row['bound']:8.1f}{over}{row['broken']:>8}", flush=True
+        )
         rows.append(row)
     if given.json:
         given.json.write_text(json.dumps({"seed": given.seed, "rows": rows}, indent=1) + "\n")
@@ -110,14 +119,16 @@ def played(
     """Play one budget; servers are averaged over the ticks of the second half, when the cluster is full."""
     machine, end = library.machines[0], 3600.0 * given.hours
     placer, again = (Placer(library, Cluster.uniform(machine, given.tenants)) for _ in range(2))
-    used, fresh, moved, present, placed_s = [], [], 0, [], 0.0
+    used, fresh, bounds, moved, present, placed_s = [], [], [], 0, [], 0.0
     tick, queue = given.every_s, [event for event in events if event.time_s <= end]
     while tick <= end:
         due, queue = [e for e in queue if e.time_s <= tick], [e for e in queue if e.time_s > tick]
-        happen(placer, due, batch=given.batch)
+        come = happen(placer, due, batch=given.batch, together=given.together)
+        reached = None
         if share != 0.0:
-            most = None if share is None else int(share * len(placer.requests))
-            moved += len(reoptimise(placer, 0.0, max_moves=most, cost_per_move=cost).moves)
+            most = None if share is None else int(share * (len(placer.requests) + len(come)))
+            done = reoptimise(placer, 0.0, max_moves=most, cost_per_move=cost, max_share=1.0, arriving=come)
+            moved, reached = moved + len(done.moves), done.lower_bound
         present.append(len(placer.requests))
         placed_s += len(placer.requests) * given.every_s
         if tick > end / 2:
@@ -126,29 +137,34 @@ def played(
             again.place_all(placer.requests)
             used.append(placer.servers_used)
             fresh.append(again.servers_used)
+            bounds.append(placer.servers_used if reached is None else reached)  # None: nothing to gain by moves
         tick += given.every_s
     broken = "-"
     if given.check:
         judged = make_judge().judge(placer)
         broken = f"{len({item.request for item in judged.violations})}/{judged.placed}"
     return {
-        "servers": float(np.mean(used)), "afresh": float(np.mean(fresh)),
+        "servers": float(np.mean(used)), "afresh": float(np.mean(fresh)), "bound": float(np.mean(bounds)),
         "moved_per_hour": moved / float(np.mean(present)) / given.hours,
         "outage": moved * given.outage_s / placed_s, "broken": broken,
     }  # fmt: skip
 
 
-def happen(placer: Placer, events: list[Event], *, batch: bool) -> None:
-    """Let tenants go and come, in order; with `batch`, those who come are placed together after the others went."""
+def happen(placer: Placer, events: list[Event], *, batch: bool, together: bool) -> list[Request]:
+    """Let tenants go and come, in order; return those who wait for a common plan.
+
+    With `batch`, those who come are placed together after the others went; with `together`, they wait.
+    """
     for event in events:
         if not event.arrives and event.request.id in {request.id for request in placer.requests}:
             placer.remove(event.request.id)
-        elif event.arrives and not batch:
+        elif event.arrives and not batch and not together:
             placer.admit(event.request)
     gone = {event.request.id for event in events if not event.arrives}
     come = [event.request for event in events if event.arrives and event.request.id not in gone]
     if batch and come:
         placer.place_all(come)
+    return come if together else []
 
 
 if __name__ == "__main__":

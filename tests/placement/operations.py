@@ -133,7 +133,9 @@ class RandomOperations:
             "preempt": lambda: life.preempt(replace(self._request(), priority=9)),
             "rebalance": lambda: placer.rebalance(int(self._generator.integers(0, 8))),
             "restore": self._restore,
-            "reoptimise": lambda: reoptimise(placer, 0.0, max_moves=6),
+            "reoptimise": lambda: reoptimise(
+                placer, 0.0, max_moves=6, arriving=[self._request()] * (self._generator.random() < 0.5)
+            ),
             "add_server": self._join,
             "fail_domain": lambda: self._lose(life.fail_domain("rack", self._pick(["r0", "r1", "r2"]))),
             "fail": lambda: self._lose(life.fail(self._server())),

@@ -237,6 +237,10 @@ def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
     servers = {piece["server"] for item in json.loads(path.read_text())["placed"] for piece in item["pieces"]}
     assert "rack-1" not in servers
     assert changed("at-risk") == 0
+    newcomer = folder / "newcomer.yaml"
+    newcomer.write_text("requests: [{id: newcomer, chain: [lpm], slo: {min_share: 0.5}}]\n")
+    assert changed("reoptimise", str(newcomer)) == 0
+    assert "newcomer" in [item["request"]["id"] for item in json.loads(path.read_text())["placed"]]
     assert changed("cordon", "rack-9") == 2
     assert "unknown server 'rack-9'" in capsys.readouterr().err
 

@@ -189,6 +189,87 @@ def test_moves_that_cost_more_than_they_save_are_not_made(worn) -> None:
     assert reoptimisation.servers_before - reoptimisation.servers_after > 0.1 * len(reoptimisation.moves)
 
 
+def fewest(placer, arriving, moves):
+    """Return the fewest servers that any assignment with so many moves takes, by trying all of them."""
+    core = placer._core
+    host, names = core.state.hosts[0], sorted({server.name for server in placer.cluster.servers})
+    here = {r.id: placer.decision(r.id).assignments[0].server for r in placer.requests}
+    everyone = [*placer.requests, *arriving]
+    numbers = [core.pieces.number(core.cuts(request, [])[0][host][0]) for request in everyone]
+    best = len(names) + 1
+    layouts = [((), {}, 0)]
+    for request, number in zip(everyone, numbers, strict=True):
+        grown = []
+        for chosen, filled, moved in layouts:
+            for name in names:
+                cost = moved + (here.get(request.id, name) != name)
+                mix = tuple(sorted((*filled.get(name, ()), number)))
+                if cost <= moves and core.policy.oracle.verdict(host, mix).ok:
+                    grown.append(((*chosen, name), {**filled, name: mix}, cost))
+        layouts = grown
+    return min((len(filled) for _, filled, _ in layouts), default=best)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_newcomers_and_moves_are_planned_together(library, seed) -> None:
+    """On cases small enough to try every assignment, none takes fewer servers, and none is below the bound."""
+    generator = np.random.default_rng([seed, 7])
+    slos = [SLO(min_share=float(share)) for share in generator.choice([0.7, 0.8, 0.9], 16)]
+    nfs = generator.choice(["lpm", "stats"], 16).tolist()
+    drawn = [Request(f"r{i}", (nf,), slo) for i, (nf, slo) in enumerate(zip(nfs, slos, strict=True))]
+    placer = Placer(library, Cluster.uniform(MACHINE, 4))
+    placer.place_all(drawn[:10])
+    for name in generator.choice([f"r{i}" for i in range(10)], 5, replace=False):
+        placer.remove(str(name))
+    arriving, before = drawn[10:12], {r.id: placer.decision(r.id).assignments[0].server for r in placer.requests}
+    best = {moves: fewest(placer, arriving, moves) for moves in (0, 1, 2)}
+    document = placer.snapshot()
+    for moves, servers in best.items():
+        placer.restore(document)
+        done = reoptimise(placer, 0.0, max_moves=moves, max_share=1.0, arriving=arriving)
+        after = {r.id: placer.decision(r.id).assignments[0].server for r in placer.requests}
+
+        assert [decision.accepted for decision in done.decisions] == [True, True]
+        assert set(after) == {*before, "r10", "r11"}
+        assert sum(after[name] != server for name, server in before.items()) == len(done.moves) <= moves
+        assert placer.servers_used == servers
+        assert done.lower_bound is None or done.lower_bound <= servers
+        assert all(item.low_mpps >= item.needed_mpps for items in placer.layout().values() for item in items)
+
+
+def test_who_is_bound_stays_and_is_placed_all_the_same(library, ask) -> None:
+    """A tenant whose disruption budget is 0 keeps its server; a newcomer with a constraint finds its place."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 8))
+    placer.place_all(ask(f"r{i}") for i in range(12))
+    placer.admit(ask("guarded", "firewall", max_disrupted=0))
+    home = placer.decision("guarded").assignments[0].server
+    for name in ("r1", "r2", "r4", "r5", "r7", "r8", "r10", "r11"):
+        placer.remove(name)
+    done = reoptimise(
+        placer, 0.0, max_moves=4, max_share=1.0, arriving=[ask("new"), ask("apart", anti_affinity=("new",))]
+    )
+    servers = {name: placer.decision(name).assignments[0].server for name in ("new", "apart")}
+
+    assert [decision.accepted for decision in done.decisions] == [True, True]
+    assert servers["new"] != servers["apart"]
+    assert len(done.moves) <= 4
+    assert placer.decision("guarded").assignments[0].server == home
+    assert done.migrated
+    assert placer.servers_used == done.servers_after < done.servers_before
+
+
+def test_a_newcomer_that_is_refused_is_told_and_the_others_are_placed(library, ask) -> None:
+    """On one full server nothing moves; the refusal is among the decisions, and the state is that of `place_all`."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 1))
+    placer.place_all(ask(f"r{i}") for i in range(2))
+    done = reoptimise(placer, 0.0, arriving=[ask("a"), ask("b")])
+
+    assert [decision.accepted for decision in done.decisions] == [True, False]
+    assert [request.id for request in placer.requests] == ["r0", "r1", "a"]
+    with pytest.raises(InvalidValueError, match="placed already"):
+        reoptimise(placer, 0.0, arriving=[ask("a")])
+
+
 def test_a_negative_budget_or_cost_is_refused(worn) -> None:
     """Numbers below 0 are errors, and nothing changes."""
     before = worn.snapshot()

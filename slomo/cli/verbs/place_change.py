@@ -1,6 +1,7 @@
 """`slomo place change`: what happens to a placed cluster, on its snapshot: drain, fail, update, use, reoptimise."""
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from slomo.errors import UsageError
 if TYPE_CHECKING:
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.online.placer import Placer
+    from slomo.placement.problem.request import Request
 
 _ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove", "taint")
 _FROM_FILES = ("add", "update", "preempt")
@@ -59,8 +61,9 @@ def change(
     """Change the cluster of SNAPSHOT (from `slomo place --snapshot`), and write it back where that was done.
 
     ACTION takes a server (drain, fail, cordon, uncordon, remove, taint), a label's value (fail rack=r3), a file (add: a
-    cluster's servers; update and preempt: requests), a directory of other models (use), or nothing (at-risk,
-    reoptimise). Exit code 5 where it cannot be done, and nothing is changed.
+    cluster's servers; update and preempt: requests), a directory of other models (use), nothing (at-risk), or nothing
+    or a file of requests to be placed in the same plan (reoptimise). Exit code 5 where it cannot be done, and nothing
+    is changed.
     """
     placer = _restored(snapshot, models, profiles)
     if action not in _ON_ALL and subject is None:
@@ -131,18 +134,20 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
     if action == "use":
         return [life.use(load_library(subject), **how)]
     if action == "reoptimise":
-        return [_reoptimised(placer, flags)]
+        return [_reoptimised(placer, read_requests(subject) if subject else (), flags)]
     return [ClusterChange("at risk", True, at_risk=life.at_risk())]
 
 
-def _reoptimised(placer: "Placer", flags: dict[str, Any]) -> "ClusterChange":
+def _reoptimised(placer: "Placer", arriving: "Sequence[Request]", flags: dict[str, Any]) -> "ClusterChange":
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.over_time.reoptimise import reoptimise
 
     reoptimisation = reoptimise(
-        placer, flags["threshold"], max_moves=flags["max_moves"], cost_per_move=flags["cost_per_move"]
-    )
-    return ClusterChange(f"re-optimise ({reoptimisation.text})", True, moves=reoptimisation.moves)
+        placer, flags["threshold"], max_moves=flags["max_moves"], cost_per_move=flags["cost_per_move"],
+        arriving=arriving,
+    )  # fmt: skip
+    refused = tuple(decision for decision in reoptimisation.decisions if not decision.accepted)
+    return ClusterChange(f"re-optimise ({reoptimisation.text})", True, moves=reoptimisation.moves, refused=refused)
 
 
 def _show(changes: "list[ClusterChange]") -> None:

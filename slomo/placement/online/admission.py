@@ -307,7 +307,7 @@ class Admission:
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
         """Place the part of a batch that the policy plans; return the rest, in order of admission."""
         one_by_one = self.state.limited or any(host.port_gbps for host in self.state.hosts)
-        plain = [] if one_by_one else [r for r in requests if self._is_plain(r)]
+        plain = [] if one_by_one else [r for r in requests if self.is_plain(r)]
         filled = self._in_gaps(plain)
         plain = [request for request in plain if request.id not in filled]
         if len(requests) == 1:  # nothing to plan: it has an empty server to itself
@@ -370,7 +370,7 @@ class Admission:
             taken |= seat_mixes(self.state, self.policy, kind.host, sockets, queues)
         return taken
 
-    def _is_plain(self, request: Request) -> bool:
+    def is_plain(self, request: Request) -> bool:
         """Return whether only its SLO limits where a request may go."""
         bound = (request.affinity, request.anti_affinity, request.spread, request.max_per_host, request.prefer)
         free = not any(bound) and request.min_replicas == 1 and request.survives is None

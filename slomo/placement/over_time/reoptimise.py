@@ -2,12 +2,13 @@
 
 ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves anything; a near-optimal schedule is computed
 periodically, and network functions migrate to it only if it saves more servers than a threshold, as migrations are
-expensive and disruptive. With a budget of moves, the part of the placement is planned anew that saves most for them.
+expensive and disruptive. With a budget of moves, the change is carried out that saves most for them; newcomers may be
+planned together with it.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,9 +21,11 @@ from slomo.placement.online.persistence import snapshot
 from slomo.placement.online.placer import Placer
 from slomo.placement.online.state import ClusterState
 from slomo.placement.over_time.repack import MoveBudget, emptiest, pieces_on, repacked, steps
+from slomo.placement.over_time.together import planned_together
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.request import Request
+from slomo.placement.problem.decision import Decision
+from slomo.placement.problem.request import Request, unique_requests
 
 #: One piece of a request on a socket of a server: request, workloads.
 _Part = tuple[str, tuple[str, ...]]
@@ -37,7 +40,7 @@ _STAY = 2
 class Reoptimisation(Stored, derived=("gap",)):
     """Result of planning anew, and the action taken."""
 
-    #: Servers in use.
+    #: Servers in use, with newcomers placed where nothing moves.
     servers_before: int
     #: Servers of the new plan; None if it could not place everything.
     servers_planned: int | None
@@ -49,6 +52,11 @@ class Reoptimisation(Stored, derived=("gap",)):
     moves: tuple[Move, ...] = ()
     #: Servers in use afterwards; None if nothing moved. More than planned if moves were limited.
     servers_after: int | None = None
+    #: No plan with so many moves takes fewer servers, for mixes of which every part holds and while requests that a
+    #: constraint binds, and their neighbours, stay; None if that was not computed.
+    lower_bound: int | None = None
+    #: Decisions about newcomers, in the order given.
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -86,6 +94,7 @@ def reoptimise(
     max_moves: int | None = None,
     cost_per_move: float = 0.0,
     max_share: float = 0.05,
+    arriving: Iterable[Request] = (),
 ) -> Reoptimisation:
     """Plan the whole placement anew; migrate if that saves more than `threshold` of servers.
 
@@ -109,13 +118,15 @@ def reoptimise(
         Cost of a move, in servers.
     max_share : float
         Share of all pieces that may move where `max_moves` is not given; 1 for all.
+    arriving : iterable of Request
+        Newcomers, placed in the same plan. Who is refused where nothing moves stays refused.
 
     Raises
     ------
     InvalidValueError
-        For a threshold that is no number from 0, or a negative budget or cost.
+        For a threshold that is no number from 0, a negative budget or cost, or a newcomer that is placed already.
     UnknownNameError
-        For a policy there is none of.
+        For a policy there is none of, or an unknown request in a newcomer's affinity.
 
     Examples
     --------
@@ -127,10 +138,10 @@ def reoptimise(
         raise InvalidValueError(
             f"threshold of re-optimisation is {threshold}, needed a number from 0", hint="0.1: migrate to save 10 %"
         )
-    budget = MoveBudget(max_moves, cost_per_move, max_share=max_share)
+    budget, batch = MoveBudget(max_moves, cost_per_move, max_share=max_share), unique_requests(arriving)
     for hold in (nullcontext(), nullcontext(), placer._lock):  # what changes meanwhile is planned again, at last alone
         with hold:
-            reoptimisation = _planned(placer, threshold, planner, budget)
+            reoptimisation = _planned(placer, threshold, planner, budget, batch)
         if reoptimisation is not None:
             return reoptimisation
     raise AssertionError("BUG: the state changed under its own lock")
@@ -146,29 +157,46 @@ class _Option:
 
 
 def _planned(
-    placer: Placer, threshold: float, planner: str | type[Policy] | None, budget: MoveBudget
+    placer: Placer,
+    threshold: float,
+    planner: str | type[Policy] | None,
+    budget: MoveBudget,
+    arriving: Sequence[Request],
 ) -> Reoptimisation | None:
     """Plan without a lock, which may take minutes, and migrate; None if the state changed meanwhile."""
     with placer._lock:
-        before, requests, used = placer.snapshot(), placer.requests, placer.servers_used
-        core, state = placer._core, placer._core.state.copy()
+        placer._check_new(arriving)
+        now, core = placer.snapshot(), placer._core
+        running = core.with_state(core.state.copy())
+    unmoved = core.with_state(running.state.copy())
+    decisions = placer._placed(unmoved, arriving)
+    placed = [request for request, decision in zip(arriving, decisions, strict=True) if decision.accepted]
+    before, state = snapshot(unmoved) if placed else now, unmoved.state
+    requests, used = tuple(state.requests.values()), state.servers_used
     budget = replace(budget, max_moves=budget.most(sum(map(len, state.spots.values()))))
     plan = _afresh(placer, planner)
     whole = all(decision.accepted for decision in plan.placed_again(requests))
-    reoptimisation = Reoptimisation(used, plan.servers_used if whole else None, threshold)
+    reoptimisation = Reoptimisation(used, plan.servers_used if whole else None, threshold, decisions=decisions)
     options: list[_Option] = []
     if reoptimisation.gap > threshold:
         options.append(_Option(plan.servers_used, *aligned(before, plan.snapshot(), placer.cluster)))
         if budget.limited:
             options += _parts_anew(core, state, before, budget)
+            joint = planned_together(running, placed, budget)
+            if joint is not None:
+                options.append(_Option(joint.core.state.servers_used, snapshot(joint.core), joint.moves))
+                reoptimisation = replace(reoptimisation, lower_bound=joint.lower_bound)
     best = _best([each for each in options if _keeps_budgets(requests, each.moves)], used, budget)
     with placer._lock:
-        if placer.snapshot() != before:
+        if placer.snapshot() != now:
             return None
-        if best is None:
-            return reoptimisation
-        placer.restore(best.document, keep_at_risk=True)
-        return replace(reoptimisation, migrated=True, moves=best.moves, servers_after=best.servers)
+        if best is not None:
+            placer.restore(best.document, keep_at_risk=True)
+            reoptimisation = replace(reoptimisation, migrated=True, moves=best.moves, servers_after=best.servers)
+        elif placed:
+            placer._core = unmoved
+        told = tuple(placer.decision(each.request) if each.accepted else each for each in decisions)
+        return replace(reoptimisation, decisions=told)
 
 
 def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:

@@ -102,6 +102,12 @@ class SharedPricing:
         row = int(np.argmax(values)) if len(values) else -1
         return self._column(row) if row >= 0 and values[row] > 0.0 else None
 
+    def best(self, prices: Floats, left: Counts, most: int) -> list[Column]:
+        """Return the most valuable mixes within the remaining demand, best first."""
+        values = self._values(prices, left)
+        rows = np.argsort(-values, kind="stable")[:most].tolist()
+        return [self._column(row) for row in rows if values[row] > 0.0]
+
     def _values(self, prices: Floats, left: Counts) -> Floats:
         total = np.zeros(len(self._cells))
         for number, kind in enumerate(self._kinds):

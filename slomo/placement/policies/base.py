@@ -12,6 +12,7 @@ from slomo.placement.feasibility.latency import each_mpps
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
 from slomo.placement.feasibility.oracle import Oracle
 from slomo.placement.planning.columns import Column, Pricing
+from slomo.placement.planning.shared_pricing import SharedPricing
 from slomo.placement.problem.cluster import Server
 from slomo.placement.problem.request import Request
 
@@ -157,6 +158,11 @@ class Policy:
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
         """Return feasible mixes of one kind of socket and their pricing, for a plan over several kinds; or None."""
+        del host, demand
+        return None
+
+    def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
+        """Return the pricing of mixes of pieces that stay and of pieces that come, each class twice; or None."""
         del host, demand
         return None
 

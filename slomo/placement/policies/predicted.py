@@ -9,6 +9,7 @@ demand, which finds good combinations. The better plan is taken.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.planning.columns import Column, Pricing
 from slomo.placement.planning.packing import pack
 from slomo.placement.planning.rounding import fill_by_value
-from slomo.placement.planning.shared_pricing import SharedPricing, classes_of
+from slomo.placement.planning.shared_pricing import Demanded, SharedPricing, classes_of
 from slomo.placement.policies.base import Demand, Policy, in_order
 from slomo.placement.problem.request import Request
 
@@ -102,8 +103,16 @@ class PredictedBestFit(Policy):
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
         """Return the pricing of a batch's mixes, at most `most`; None for chains."""
-        classes = classes_of(self.pieces, self.cutting(host).splits, demand)
-        if classes is None:
+        return self._priced(host, classes_of(self.pieces, self.cutting(host).splits, demand), most)
+
+    def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
+        """Return the pricing of mixes of pieces that stay and of pieces that come, each class twice."""
+        stay = classes_of(self.pieces, {}, demand) or []
+        come = [replace(each, klass=each.klass + len(stay)) for each in stay]
+        return self._priced(host, [*stay, *come], _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
+
+    def _priced(self, host: Host, classes: list[Demanded] | None, most: int) -> SharedPricing | None:
+        if not classes:
             return None
         floors: dict[str, float] = {}
         for item in classes:

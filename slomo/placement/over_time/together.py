@@ -1,0 +1,151 @@
+"""Plan newcomers and moves together: where a newcomer goes best depends on who may move.
+
+Placed first, newcomers open servers that no few moves empty again. Requests that a constraint binds, have several
+pieces, or a disruption budget stay, and so does whoever shares a socket with them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slomo.placement.feasibility.mixes import Host
+from slomo.placement.online.admission import Admission
+from slomo.placement.online.checker import Before, worsened
+from slomo.placement.online.moves import Move
+from slomo.placement.online.sockets import Spot
+from slomo.placement.over_time.repack import MoveBudget
+from slomo.placement.planning.refilling import Content, Refill, refilled
+from slomo.placement.problem.request import Request
+
+
+@dataclass(frozen=True)
+class Together:
+    """A placement of newcomers and of those that moved for them."""
+
+    core: Admission
+    moves: tuple[Move, ...]
+    #: As in `Reoptimisation`; None for servers of several sockets.
+    lower_bound: int | None
+
+
+def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveBudget) -> Together | None:
+    """Return the placement on the fewest sockets that a budget of moves reaches; None where nothing is planned so.
+
+    Works on a copy of the state, for clusters of one kind of server. Newcomers that are bound themselves come last.
+    """
+    state = core.state
+    if len(state.hosts) != 1 or state.limited or state.hosts[0].port_gbps is not None:
+        return None
+    host = state.hosts[0]
+    newcomers = {request.id: piece for request in arriving if (piece := _piece(core, request, host)) is not None}
+    free, bound = _sockets(core, host)
+    demand = Counter([*(piece for at in free for piece in state.sockets[at].signature), *newcomers.values()])
+    pieces = sorted(demand)
+    pricing = core.policy.refilling(host, {piece: demand[piece] for piece in pieces})
+    if pricing is None:
+        return None
+    contents = {at: _content(state.sockets[at].signature, pieces) for at in free}
+    counts, empty = np.array([demand[piece] for piece in pieces], dtype=np.int64), state.empty_sockets(host)
+    may_move = len(state.spots) if budget.max_moves is None else budget.max_moves
+    plan = refilled(
+        Counter(contents.values()), len(empty), counts, len(newcomers) + may_move, pricing,
+        cost_per_move=budget.cost_per_move,
+    )  # fmt: skip
+    if plan is None:
+        return None
+    made = core.with_state(state.copy())
+    before = Before(dict(state.requests), dict(state.spots))
+    requests = [(request, newcomers[request.id]) for request in arriving if request.id in newcomers]
+    moves = _carried_out(made, plan, pieces, contents, empty, requests)
+    if made.place([request for request in arriving if request.id not in newcomers]) or worsened(made, before):
+        return None
+    single = all(len(server.nics) == 1 for server in state.servers)
+    lower = plan.lower_bound + len({state.sockets[at].server for at in bound}) if single else None
+    return Together(made, moves, lower)
+
+
+def _piece(core: Admission, request: Request, host: Host) -> int | None:
+    """Return the piece of a request of one instance that nothing but its SLO binds; None for others."""
+    if not core.is_plain(request) or request.max_disrupted is not None:
+        return None
+    first = next((cuts[host] for cuts in core.cuts(request, []) if host in cuts), ())
+    numbers = [core.pieces.number(piece) for piece in first]
+    return numbers[0] if len(numbers) == 1 and _is_simple(core, numbers[0]) else None
+
+
+def _is_simple(core: Admission, number: int) -> bool:
+    """Return whether a piece is one instance of one network function, promised a throughput in the shared cache."""
+    piece = core.pieces[number]
+    alone = len(piece.workloads) == piece.replicas == 1 and not piece.exclusive
+    return alone and not piece.ways and piece.needed_mpps > 0.0
+
+
+def _sockets(core: Admission, host: Host) -> tuple[list[int], list[int]]:
+    """Return sockets in use of which every piece may move, and the others in use."""
+    state = core.state
+    stay = {
+        name
+        for name, request in state.requests.items()
+        if len(state.spots[name]) > 1 or request.max_disrupted is not None or not core.is_plain(request)
+    }
+    free: list[int] = []
+    bound: list[int] = []
+    for number, place in enumerate(state.sockets):
+        if place.signature:
+            may = place.host == host and place.server not in state.closed
+            may = may and all(owner not in stay and _is_simple(core, piece) for owner, piece, _ in place.cores.values())
+            (free if may else bound).append(number)
+    return free, bound
+
+
+def _content(signature: Iterable[int], pieces: Sequence[int]) -> Content:
+    count = Counter(signature)
+    return tuple(count[piece] for piece in pieces)
+
+
+def _carried_out(
+    made: Admission,
+    plan: Refill,
+    pieces: Sequence[int],
+    contents: dict[int, Content],
+    empty: Sequence[int],
+    arriving: Sequence[tuple[Request, int]],
+) -> tuple[Move, ...]:
+    """Move and place by a plan; return the moves."""
+    state = made.state
+    by_content: dict[Content, list[int]] = {(0,) * len(pieces): list(reversed(empty))}
+    for number in sorted(contents, reverse=True):
+        by_content.setdefault(contents[number], []).append(number)
+    become = [(by_content[before].pop(), after) for before, after, _ in plan.changes]
+    become += [(at, (0,) * len(pieces)) for content, rest in by_content.items() if any(content) for at in rest]
+    waiting: dict[int, list[tuple[Request, Spot | None]]] = {piece: [] for piece in pieces}
+    for request, piece in reversed(arriving):
+        waiting[piece].append((request, None))
+    for number, after in become:
+        surplus = Counter(state.sockets[number].signature)
+        surplus.subtract(dict(zip(pieces, after, strict=True)))
+        for _, (owner, piece, _) in sorted(state.sockets[number].cores.items(), reverse=True):
+            if surplus[piece] > 0:
+                surplus[piece] -= 1
+                waiting[piece].append((state.requests[owner], (number, piece)))
+    for requests in waiting.values():
+        for request, spot in requests:
+            if spot is not None:
+                state.take(request, spot)
+    moves: list[Move] = []
+    for number, after in become:
+        short = Counter(dict(zip(pieces, after, strict=True)))
+        short.subtract(state.sockets[number].signature)
+        for piece in (+short).elements():
+            request, spot = waiting[piece].pop()
+            state.put(request, (number, piece))
+            if spot is None:
+                state.keep(request, [(number, piece)])
+                continue
+            state.settle(request.id, [(number, piece)])
+            names = (state.servers[state.sockets[at].server].name for at in (spot[0], number))
+            moves.append(Move(request.id, *names))
+    assert not any(waiting.values()), "BUG: a plan that serves all left someone out"
+    return tuple(moves)
