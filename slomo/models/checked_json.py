@@ -1,17 +1,13 @@
-"""Read untrusted JSON: bounded size, no NaN, every field of its type.
+"""Read model files, which are not trusted: bounded size, plain names, JSON without NaN.
 
 Model files are exchanged between people and orchestrators. Loading one may fail, but must never run code, exhaust
-memory or put an invalid number into a model.
+memory or put an invalid number into a model. `slomo.files.documents.convert` checks the fields.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files import opening
@@ -67,68 +63,6 @@ def parse_object(content: str, label: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigurationError(f"{label} holds a {type(data).__name__}, needed an object", hint=HINT)
     return data
-
-
-def field(data: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
-    """Return ``data[name]`` after checking its type."""
-    value = data.get(name)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        expected = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-        raise ConfigurationError(f"field '{name}' is {type(value).__name__}, needed {expected}", hint=HINT)
-    return value
-
-
-def mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a field that is an object."""
-    json_object: dict[str, Any] = field(data, name, dict)
-    return json_object
-
-
-def text(data: Mapping[str, Any], name: str) -> str:
-    """Return a field that is a text."""
-    return str(field(data, name, str))
-
-
-def texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a field that is a list of texts."""
-    values = field(data, name, list)
-    if not all(isinstance(value, str) for value in values):
-        raise ConfigurationError(f"field '{name}' must list texts", hint=HINT)
-    return tuple(values)
-
-
-def finite(data: Mapping[str, Any], name: str) -> float:
-    """Return a field that is a finite number.
-
-    Examples
-    --------
-    >>> finite({"slope": -2}, "slope")
-    -2.0
-    """
-    value = float(field(data, name, (int, float)))
-    if not math.isfinite(value):
-        raise ConfigurationError(f"field '{name}' is {value}, needed a finite number", hint=HINT)
-    return value
-
-
-def array(data: Mapping[str, Any], name: str, dimensions: int) -> NDArray[np.float64]:
-    """Return a field that is a rectangular nested list of finite numbers.
-
-    Examples
-    --------
-    >>> array({"low": [0.0, 1.0]}, "low", 1).shape
-    (2,)
-    """
-    values = field(data, name, list)
-    try:
-        result = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ConfigurationError(f"field '{name}' is no rectangle of numbers", hint=HINT) from None
-    if result.ndim != dimensions and result.size:
-        raise ConfigurationError(f"field '{name}' has {result.ndim} dimensions, needed {dimensions}", hint=HINT)
-    if not np.isfinite(result).all():
-        raise ConfigurationError(f"field '{name}' holds numbers that are not finite", hint=HINT)
-    return result
 
 
 def check_version(data: Mapping[str, Any], version: int, label: str) -> None:

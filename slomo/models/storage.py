@@ -14,20 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from slomo.errors import ConfigurationError, SlomoError, StoreError
+from slomo.files.documents import convert
 from slomo.files.durable import DRAFT, turn_taking, write_durably
 from slomo.models.base import SensitivityModel
-from slomo.models.checked_json import (
-    HINT,
-    check_version,
-    field,
-    mapping,
-    parse_object,
-    plain_name,
-    read_text,
-    text,
-    texts,
-)
+from slomo.models.checked_json import HINT, check_version, parse_object, plain_name, read_text
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.vocabulary.identity import require_same
@@ -52,6 +45,22 @@ class Entry:
     machine: str
     workload: str
     machine_fingerprint: str = ""
+
+
+class _Row(Struct):
+    """A model in the index, or in the manifest of its folder."""
+
+    machine: str
+    workload: str
+    folder: str = ""
+    machine_fingerprint: str = ""
+
+
+class _Leaving(Struct):
+    """Folders that the next save removes."""
+
+    superseded: list[str]
+    unfinished: list[str]
 
 
 def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
@@ -121,7 +130,8 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
             manifest = parse_object(read_text(path), str(path))
-            entry = Entry(path.parent, text(manifest, "machine"), text(manifest, "workload"))
+            told = convert(manifest, _Row, str(path), HINT)
+            entry = Entry(path.parent, told.machine, told.workload)
             model = read_model(entry)
         except ConfigurationError as unread:
             warnings.warn(f"{path.parent} stays where it is, in no index: {unread.message}", stacklevel=5)
@@ -160,7 +170,8 @@ def _sweep(directory: Path, names_kept: Collection[str], *, is_whole: bool) -> N
     with suppress(ConfigurationError):
         noted = parse_object(read_text(directory / LEAVING), LEAVING)
         if noted.get("digest") == _digest(noted):
-            names = {*texts(noted, "unfinished"), *(texts(noted, "superseded") if is_whole else ())}
+            told = convert(noted, _Leaving, LEAVING)
+            names = {*told.unfinished, *(told.superseded if is_whole else ())}
     for folder in (directory / name for name in names - {*names_kept} if _VERSION.fullmatch(name)):
         if _is_of_another_version(folder):
             continue
@@ -188,7 +199,7 @@ def _index(directory: Path) -> dict[str, Any]:
     content = read_text(path, hint="check the folder given with --models")
     try:
         data = parse_object(content, str(path))
-        field(data, "models", list)
+        convert(data.get("models"), list[dict[str, Any]], "models")
     except ConfigurationError as damage:
         hint = f"write it anew: slomo train PROFILE --models {directory}; whole models of others are kept"
         raise ConfigurationError(f"{path}: {damage.message.removeprefix(f'{path} ')}", hint=hint) from None
@@ -200,8 +211,6 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
     check_version(data, SCHEMA_VERSION, str(path))
     entries = []
     for row in data["models"]:
-        if not isinstance(row, dict):
-            raise ConfigurationError(f"{path} lists something that is no model", hint=HINT)
         if "digest" in row and row["digest"] != _digest(row):
             warnings.warn(
                 f"{path}: the entry of {str(row.get('workload'))[:80]!r} on {str(row.get('machine'))[:80]!r} is "
@@ -209,9 +218,9 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
                 stacklevel=5,
             )
             continue
-        folder = directory / plain_name(text(row, "folder"), path)
-        fingerprint = text(row, "machine_fingerprint") if "machine_fingerprint" in row else ""
-        entries.append(Entry(folder, text(row, "machine"), text(row, "workload"), fingerprint))
+        told = convert(row, _Row, str(path), HINT)
+        folder = directory / plain_name(told.folder, path)
+        entries.append(Entry(folder, told.machine, told.workload, told.machine_fingerprint))
     return entries
 
 
@@ -225,7 +234,10 @@ def read_model(entry: Entry) -> NFModel:
     manifest = parse_object(written, str(path))
     check_version(manifest, SCHEMA_VERSION, str(path))
     try:
-        files = {plain_name(name, path): str(digest) for name, digest in mapping(manifest, "files").items()}
+        files = {
+            plain_name(name, path): digest
+            for name, digest in convert(manifest.get("files"), dict[str, str], str(path), HINT).items()
+        }
         if MODEL not in files:
             raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
         contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
@@ -371,7 +383,7 @@ def _assemble(
     folder: Path, data: Mapping[str, Any], contents: Mapping[str, str], manifest: Mapping[str, Any]
 ) -> NFModel:
     descriptions, skipped = {}, {}
-    for name, description in mapping(data, "sensitivity").items():
+    for name, description in convert(data.get("sensitivity"), dict[str, dict[str, Any]], "sensitivity", HINT).items():
         if isinstance(kind := description.get("kind"), str) and not is_known_kind(kind):
             skipped[name] = kind
             continue

@@ -5,14 +5,64 @@ Neither format needs the library that grew the trees. xgboost's format: doc/mode
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from slomo.errors import ConfigurationError
-from slomo.models.checked_json import HINT, array, field, finite, mapping, parse_object, text
+from slomo.files.documents import convert
+from slomo.models.base import Floats
+from slomo.models.checked_json import HINT, parse_object
 from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, TreeEnsemble, TreeNode, grow
+
+
+class _PlainTrees(Struct):
+    """slomo's form: one row per tree, complete trees level by level."""
+
+    feature: Floats
+    threshold: Floats
+    leaf: Floats
+    start: float
+
+
+class _Tree(Struct):
+    """A tree as xgboost writes it, node by node."""
+
+    left_children: list[int]
+    right_children: list[int]
+    split_indices: list[int]
+    split_conditions: Floats
+    default_left: list[int | bool]
+    categories: list[Any] = []
+
+
+class _Objective(Struct):
+    name: str
+
+
+class _Forest(Struct):
+    trees: list[_Tree]
+
+
+class _Booster(Struct):
+    name: str
+    model: _Forest
+
+
+class _Parameters(Struct):
+    num_feature: str
+    base_score: str
+
+
+class _Learner(Struct):
+    gradient_booster: _Booster
+    objective: _Objective
+    learner_model_param: _Parameters
+
+
+class _XgboostFile(Struct):
+    learner: _Learner
 
 
 def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
@@ -39,9 +89,10 @@ def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
 
     Raises ConfigurationError for arrays whose shapes do not match, or columns out of range.
     """
-    if not isinstance(data, Mapping):
-        raise ConfigurationError("a tree model without trees", hint=HINT)
-    feature, threshold, leaf = array(data, "feature", 2), array(data, "threshold", 2), array(data, "leaf", 2)
+    told = convert(data, _PlainTrees, "trees", HINT)
+    feature, threshold, leaf = told.feature, told.threshold, told.leaf
+    if any(each.size and each.ndim != 2 for each in (feature, threshold, leaf)):
+        raise ConfigurationError("trees are no tables of one row each", hint=HINT)
     trees = len(feature)
     splits = feature.shape[1] if trees else 0
     # the number of splits of a complete tree plus one is the number of leaves, a power of two
@@ -68,7 +119,7 @@ def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
         cut,
         np.ones(shape, dtype=bool),
         leaf.reshape(trees, splits + 1),
-        finite(data, "start"),
+        told.start,
         n_features,
     )
 
@@ -79,23 +130,22 @@ def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
     Raises ConfigurationError for anything but a regression by plain trees, damaged trees, or another number of
     features.
     """
-    learner = mapping(parse_object(content, "xgboost model"), "learner")
-    booster = mapping(learner, "gradient_booster")
-    objective = text(mapping(learner, "objective"), "name")
-    if text(booster, "name") != "gbtree" or objective != "reg:squarederror":
+    learner = convert(parse_object(content, "xgboost model"), _XgboostFile, "xgboost model", HINT).learner
+    booster, objective = learner.gradient_booster, learner.objective.name
+    if booster.name != "gbtree" or objective != "reg:squarederror":
         raise ConfigurationError(
-            f"xgboost model '{booster['name']}' for {objective}, needed gbtree for reg:squarederror", hint=HINT
+            f"xgboost model '{booster.name}' for {objective}, needed gbtree for reg:squarederror", hint=HINT
         )
-    parameters = mapping(learner, "learner_model_param")
-    if text(parameters, "num_feature") != str(n_features):
+    if (read := learner.learner_model_param.num_feature) != str(n_features):
         raise ConfigurationError(
-            f"xgboost model reads {parameters['num_feature'][:20]} features, its manifest names {n_features}", hint=HINT
+            f"xgboost model reads {read[:20]} features, its manifest names {n_features}", hint=HINT
         )
-    trees = field(mapping(booster, "model"), "trees", list)
+    trees = booster.model.trees
     if len(trees) > MAX_TREES:
         raise ConfigurationError(f"xgboost model has {len(trees)} trees, needed at most {MAX_TREES}", hint=HINT)
     nodes = [_xgboost_tree(number, tree) for number, tree in enumerate(trees)]
-    return grow(nodes, start=_base_score(text(parameters, "base_score")), n_features=n_features, dtype=np.float32)
+    start = _base_score(learner.learner_model_param.base_score)
+    return grow(nodes, start=start, n_features=n_features, dtype=np.float32)
 
 
 def _base_score(value: str) -> float:
@@ -109,30 +159,16 @@ def _base_score(value: str) -> float:
     return number
 
 
-def _xgboost_tree(number: int, tree: object) -> TreeNode:
-    if not isinstance(tree, dict):
-        raise ConfigurationError(f"tree {number} of the xgboost model is no object", hint=HINT)
-    if tree.get("categories"):
+def _xgboost_tree(number: int, tree: _Tree) -> TreeNode:
+    if tree.categories:
         raise ConfigurationError(f"tree {number} of the xgboost model splits on categories, needed numbers", hint=HINT)
-    left, right = (_integers(tree, name) for name in ("left_children", "right_children"))
     with np.errstate(over="ignore"):  # what overflows is infinite, and refused as such
-        condition = array(tree, "split_conditions", 1).astype(np.float32)
-    if not np.isfinite(condition).all():
+        condition = tree.split_conditions.astype(np.float32)
+    if condition.ndim != 1 or not np.isfinite(condition).all():
         raise ConfigurationError(f"tree {number} of the xgboost model holds a number beyond float32", hint=HINT)
     # xgboost goes left if x < c; for float32 that is x <= the next smaller number
     below = np.nextafter(condition, np.float32(-np.inf))
+    default_left = [bool(value) for value in tree.default_left]
     return TreeNode(
-        left,
-        right,
-        _integers(tree, "split_indices"),
-        below.tolist(),
-        condition.tolist(),
-        [bool(value) for value in _integers(tree, "default_left")],
+        tree.left_children, tree.right_children, tree.split_indices, below.tolist(), condition.tolist(), default_left
     )
-
-
-def _integers(tree: Mapping[str, Any], name: str) -> list[int]:
-    values = field(tree, name, list)
-    if not all(isinstance(value, int) for value in values):
-        raise ConfigurationError(f"field '{name}' of an xgboost tree must list whole numbers", hint=HINT)
-    return [int(value) for value in values]

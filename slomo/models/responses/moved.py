@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from slomo.files.documents import convert
 from slomo.models.applicability import SLACK
 from slomo.models.base import Floats
-from slomo.models.checked_json import finite
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class MostMoved:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "MostMoved":
         """Rebuild from :meth:`to_dict`'s mapping."""
-        names = ["+".join(amount.metrics) for amount in MOVED]
-        return cls(tuple(finite(data, name) if name in data else np.inf for name in names))
+        told = convert(data, dict[str, float], "most moved")
+        return cls(tuple(told.get("+".join(amount.metrics), np.inf) for amount in MOVED))
 
 
 def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
+from msgspec import Struct
 
 from slomo.errors import ConfigurationError
+from slomo.files.documents import convert
 from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.checked_json import finite, text, texts
+from slomo.models.checked_json import HINT
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.plane import PlaneSensitivity
@@ -192,21 +194,22 @@ def is_known_kind(kind: object) -> TypeGuard[str]:
     return isinstance(kind, str) and (kind == "trees" or kind in _READERS or kind in plugins(GROUP))
 
 
+class _StoredTrees(Struct):
+    """A tree ensemble in its file; xgboost's trees are in a file of their own."""
+
+    name: str
+    feature_names: tuple[str, ...]
+    composition: Literal["pressure", "solo", "none"]
+    response: Response
+    solo_mpps: float
+    trees: Any = None
+
+
 def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
-    names, response = texts(data, "feature_names"), text(data, "response")
-    if response not in ("throughput", "relative throughput"):
-        raise ConfigurationError(f"model '{data.get('name')}': unknown response '{response}'")
-    ensemble = plain_from_dict(data["trees"], len(names)) if source is None else xgboost_from_json(source, len(names))
-    checked_response: Response = response  # type: ignore[assignment]
-    solo = finite(data, "solo_mpps")
-    return TreeSensitivity(text(data, "name"), names, _composition(data), ensemble, checked_response, solo, source)
-
-
-def _composition(data: Mapping[str, Any]) -> CompositionKind:
-    value = text(data, "composition")
-    if value not in ("pressure", "solo", "none"):
-        raise ConfigurationError(f"model '{data.get('name')}': unknown composition '{value}'")
-    return value  # type: ignore[return-value]
+    told = convert(data, _StoredTrees, "tree model", HINT)
+    names = told.feature_names
+    ensemble = plain_from_dict(told.trees, len(names)) if source is None else xgboost_from_json(source, len(names))
+    return TreeSensitivity(told.name, names, told.composition, ensemble, told.response, told.solo_mpps, source)
 
 
 _KINDS = (LinearSensitivity, CurveSensitivity, ConstantSensitivity, SmoothSensitivity, MonotoneSensitivity,
