@@ -1,12 +1,17 @@
 """How fast the simulator is: its cache kernel beside pycachesim on one trace, the whole of it, its error of scale.
 
 Run ``python benchmarks/simulator_speed.py``; add ``scale`` for the table of docs/concepts/simulator.md (minutes, as
-scale 1 is large). Speeds are per processor time, best of five, so that other work on the machine counts less.
+scale 1 is large). Speeds are per processor time, best of five, so that other work on the machine counts less. With
+``against CHECKOUT ...`` whole simulations of other checkouts, such as of an earlier commit, run in turns with this one.
 """
 
+import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +88,46 @@ def engine_speed() -> None:
         print(f"{name:32} {speed:5.1f} M accesses/s, {1e3 * seconds:4.0f} ms, spread over seeds {spread:.2f} %")
 
 
+def in_turns(checkouts: list[str], rounds: int = 7) -> None:
+    """Print the speed of whole simulations by several checkouts [M accesses/s], and how many times the first's it is.
+
+    One process for each plays all mixes, then waits for the next round; best of the rounds, median of the ratios.
+    """
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, "rounds"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": checkout},
+            text=True,
+        )
+        for checkout in checkouts
+    ]
+    speeds = np.empty((rounds, len(processes), len(MIXES)))
+    for number in range(rounds):
+        for place, process in enumerate(processes):
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            speeds[number, place] = json.loads(process.stdout.readline())
+    for process in processes:
+        process.communicate()
+    times = np.median(speeds / speeds[:, :1], axis=0)
+    for name, best, ratios in zip(MIXES, speeds.max(axis=0).T, times.T, strict=True):
+        shown = [f"{speed:5.1f} ({ratio:.2f})" for speed, ratio in zip(best, ratios, strict=True)]
+        print(f"{name:32} {'  '.join(shown)}")
+
+
+def play_rounds() -> None:
+    """Play all mixes for every line read, and print their speeds."""
+    for tenants in MIXES.values():
+        simulate(MACHINE, tenants, seed=0)
+    for _ in sys.stdin:
+        runs = [timed(lambda tenants=tenants: simulate(MACHINE, tenants, seed=0), 2) for tenants in MIXES.values()]
+        print(json.dumps([result.accesses / seconds / 1e6 for seconds, result in runs]), flush=True)
+
+
 def errors() -> None:
     """Print how far scaled-down sizes and coarser interleaving are from scale 1 and from the finest interleaving."""
     for name, tenants in MIXES.items():
@@ -110,8 +155,13 @@ def errors() -> None:
 
 
 if __name__ == "__main__":
-    kernel_speed(20_480, 16, 2_000_000)
-    kernel_speed(1_024, 20, 2_000_000)
-    engine_speed()
+    if sys.argv[1:2] == ["rounds"]:
+        play_rounds()
+    elif sys.argv[1:2] == ["against"]:
+        in_turns([*sys.argv[2:], str(Path(__file__).resolve().parents[1])])
+    else:
+        kernel_speed(20_480, 16, 2_000_000)
+        kernel_speed(1_024, 20, 2_000_000)
+        engine_speed()
     if "scale" in sys.argv[1:]:
         errors()

@@ -25,58 +25,40 @@ DRIFT_DEVIATIONS = 2.6
 PERCENTILE_PACKETS = 5000
 #: Parts of a run that may be discarded as warm-up.
 _LEFT_OUT = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
-#: Latencies stored per tenant and batch.
-_KEPT_LATENCIES = 4096
+#: Number of batches between two looks at whether they suffice.
+_BETWEEN_LOOKS = 4
 #: Largest lag-one autocorrelation that is corrected for; above it batches are made longer.
 _LARGEST_LAG_ONE = 0.9
-
-
-class Batch(NamedTuple):
-    """Counts of one batch: sums, and the mean number of lines held."""
-
-    span_ns: float
-    counters: s.Ints  # (tenants, C_COLUMNS)
-    sums: s.Floats  # (tenants, A_COLUMNS)
-    busy_ns: s.Floats  # (channels,)
-    packets: s.Floats  # (tenants,) with fractions
-    own_ns: s.Floats  # (tenants,) by each core's own clock
-    held: s.Floats  # (2 * tenants,) LLC lines: packet buffers, data
-    in_ddio: s.Floats  # (tenants,)
-    latency_ns: tuple[s.Floats, ...]  # (tenants,) samples of each
-    accesses: int
 
 
 @dataclass(frozen=True)
 class Measured:
     """The measured batches, the scale factor of sizes, the discarded part, and which tenants converged."""
 
-    batches: list[Batch]
+    batches: s.Batches
     scale: int
     warm_up_ns: float
     accesses: int
     converged: s.Bools
 
 
-def join(first: Batch, second: Batch) -> Batch:
-    """Return two successive batches as one."""
-    span = first.span_ns + second.span_ns
-    early, late = first.span_ns / span, second.span_ns / span
-    return Batch(
-        span,
-        first.counters + second.counters,
-        first.sums + second.sums,
-        first.busy_ns + second.busy_ns,
-        first.packets + second.packets,
-        first.own_ns + second.own_ns,
-        early * first.held + late * second.held,
-        early * first.in_ddio + late * second.in_ddio,
-        tuple(_thinned(np.concatenate(both)) for both in zip(first.latency_ns, second.latency_ns, strict=True)),
-        first.accesses + second.accesses,
-    )
-
-
-def _thinned(samples: s.Floats) -> s.Floats:
-    return samples[:: 1 + (samples.size - 1) // _KEPT_LATENCIES] if samples.size else samples
+def join(batches: s.Batches) -> None:
+    """Join batches in pairs: the first half of the rows, but for the last one, then has what all of them had."""
+    rows = len(batches.span_ns) - 1
+    early, late = (batches.part(slice(begin, rows, 2)) for begin in (0, 1))
+    for row in range(rows // 2):
+        for tenant in range(batches.samples.shape[1]):
+            parts = [each.latency_ns[row, tenant, : each.samples[row, tenant]] for each in (early, late)]
+            joined = np.concatenate(parts)
+            thinned = joined[:: 1 + max(joined.size - 1, 0) // s.LATENCY_SAMPLES]
+            batches.latency_ns[row, tenant, : thinned.size] = thinned
+            batches.samples[row, tenant] = thinned.size
+    spans = early.span_ns + late.span_ns
+    for name in ("held", "in_ddio"):
+        first, second = ((each.span_ns / spans)[:, None] * getattr(each, name) for each in (early, late))
+        getattr(batches, name)[: rows // 2] = first + second
+    for name in ("span_ns", "accesses", "counters", "sums", "busy_ns", "packets", "own_ns"):
+        getattr(batches, name)[: rows // 2] = getattr(early, name) + getattr(late, name)
 
 
 class Estimate(NamedTuple):
@@ -154,7 +136,9 @@ class Series:
     """The batches of one run, with the tests on them; with `timed`, percentiles are waited for as well."""
 
     def __init__(self, state: s.State, timed: s.Bools, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
-        self.batches: list[Batch] = []
+        #: Room for the largest number, and a last row for sums; and how many of them there are.
+        self.batches = s.no_batches(MOST_BATCHES + 1, len(state.clock), len(state.channels))
+        self.count = 0
         self._tolerance, self._least_warm_up_ns = tolerance, least_warm_up_ns
         self._saturated = state.tenants[:, s.T_SATURATED] != 0
         self._timed = timed & ~self._saturated
@@ -162,25 +146,32 @@ class Series:
         ways = np.array([int(mask).bit_count() for mask in state.tenants[:, s.T_WAY_MASK]])
         self._room = ways * float(state.machine[s.M_LLC_SETS])
 
-    def add(self, batch: Batch) -> bool:
-        """Append a batch; return whether batches were joined, after which the next must be twice as long."""
-        self.batches.append(batch)
-        if len(self.batches) < MOST_BATCHES:
+    @property
+    def until_next_look(self) -> int:
+        """How many batches there will be when it is decided next whether they suffice."""
+        return max(LEAST_BATCHES, self.count + _BETWEEN_LOOKS - self.count % _BETWEEN_LOOKS)
+
+    def is_at(self, count: int) -> bool:
+        """Take note of the number of batches; return whether they were joined, and the next must be twice as long."""
+        self.count = count
+        if count < MOST_BATCHES:
             return False
-        self.batches = [join(*pair) for pair in zip(self.batches[::2], self.batches[1::2], strict=True)]
+        join(self.batches)
+        self.count = count // 2
         return True
 
-    def rates(self, batches: list[Batch]) -> tuple[s.Floats, s.Floats]:
+    def _after(self, first: int) -> s.Batches:
+        return self.batches.part(slice(first, self.count))
+
+    def rates(self, batches: s.Batches) -> tuple[s.Floats, s.Floats]:
         """Return numerator and denominator of each tenant's rate, shapes ``(batches, tenants)``.
 
         At saturation they are packets and time; with an offered load, `served` and expected packets.
         """
-        packets = np.array([batch.packets for batch in batches])
-        spans = np.array([[batch.span_ns] for batch in batches])
+        packets, spans = batches.packets, batches.span_ns[:, None]
         if self._saturated.all():
             return packets, np.broadcast_to(spans, packets.shape)
-        arrived = np.array([batch.counters[:, s.C_ARRIVED] for batch in batches], dtype=np.float64)
-        expected = np.array([batch.own_ns for batch in batches]) * self._per_ns
+        arrived, expected = batches.counters[:, :, s.C_ARRIVED].astype(np.float64), batches.own_ns * self._per_ns
         loaded = served(packets, arrived, expected)
         return np.where(self._saturated, packets, loaded), np.where(self._saturated, spans, expected)
 
@@ -189,9 +180,8 @@ class Series:
 
         `accesses`: line accesses that must follow at least.
         """
-        count = len(self.batches)
-        for first in dict.fromkeys(max(1, int(count * part)) for part in _LEFT_OUT):
-            if count - first < LEAST_BATCHES or self.accesses(first) < accesses:
+        for first in dict.fromkeys(max(1, int(self.count * part)) for part in _LEFT_OUT):
+            if self.count - first < LEAST_BATCHES or self.accesses(first) < accesses:
                 return None
             if self._turned_over(first).all() and self._carried(first) and self._warm(first).all():
                 return first
@@ -199,33 +189,31 @@ class Series:
 
     def _carried(self, first: int) -> bool:
         """Return whether the ports carried the load from batch `first` on: at first, queued frames arrive early."""
-        wire_ns = sum(float(batch.busy_ns[-1]) for batch in self.batches[first:])
-        span_ns = sum(batch.span_ns for batch in self.batches[first:])
+        after = self._after(first)
+        wire_ns, span_ns = (float(sum(each.tolist())) for each in (after.busy_ns[:, -1], after.span_ns))
         return wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance)
 
     def _turned_over(self, first: int) -> s.Bools:
         """Return which tenants had replaced their lines often enough at batch `first`."""
-        if sum(batch.span_ns for batch in self.batches[:first]) < self._least_warm_up_ns:
+        if self.warm_up_ns(first) < self._least_warm_up_ns:
             return np.zeros(self._saturated.size, dtype=bool)
-        counters = np.sum([batch.counters for batch in self.batches[:first]], axis=0)
-        fetched = (
-            counters[:, s.C_L3_HIT] + counters[:, s.C_L3_MISS] + counters[:, s.C_RX_HIT] + counters[:, s.C_RX_MISS]
-        )
-        return np.asarray(fetched >= TURNOVERS * self._held(first).sum(axis=0) / (len(self.batches) - first))
+        counted = self.batches.counters[:first, :, s.C_L3_HIT : s.C_RX_MISS + 1].sum(axis=0)
+        fetched = counted[:, [0, 1, s.C_RX_HIT - s.C_L3_HIT, -1]].sum(axis=1)
+        held = self._held(self._after(first)).sum(axis=0)
+        return np.asarray(fetched >= TURNOVERS * held / (self.count - first))
 
-    def _held(self, first: int) -> s.Floats:
-        """Return the LLC lines that each tenant holds at the end of each batch from `first` on."""
-        held = np.array([batch.held for batch in self.batches[first:]])
-        return np.asarray(held[:, ::2] + held[:, 1::2])
+    def _held(self, batches: s.Batches) -> s.Floats:
+        """Return the LLC lines that each tenant holds at the end of each batch."""
+        return np.asarray(batches.held[:, ::2] + batches.held[:, 1::2])
 
     def _warm(self, first: int) -> s.Bools:
         """Return which tenants were warm at batch `first` and did not drift after it."""
-        after = self.batches[first:]
-        held = self._held(first)
+        after = self._after(first)
+        held = self._held(after)
         packets, wholes = self.rates(after)
-        busy = np.array([batch.span_ns - batch.sums[:, s.A_IDLE] for batch in after])
+        busy = after.span_ns[:, None] - after.sums[:, :, s.A_IDLE]
         slack = 0.5 * self._tolerance
-        done = np.array([batch.packets for batch in after])
+        done = after.packets
         rate, work = packets.sum(axis=0) / wholes.sum(axis=0), busy.sum(axis=0) / np.maximum(1e-9, done.sum(axis=0))
         moves = drifts(
             np.concatenate((packets, busy, held), axis=1),
@@ -236,17 +224,20 @@ class Series:
 
     def precise(self, first: int) -> s.Bools:
         """Return which tenants' rates are known to the tolerance from batch `first` on."""
-        packets, wholes = self.rates(self.batches[first:])
+        packets, wholes = self.rates(self._after(first))
         estimate = ratio(packets, wholes)
         enough = ~self._timed | (packets.sum(axis=0) >= PERCENTILE_PACKETS)
         return np.asarray((DEVIATIONS * estimate.error <= self._tolerance * estimate.value) & enough)
 
     def accesses(self, first: int = 0) -> int:
         """Return the simulated line accesses from batch `first` on."""
-        return sum(batch.accesses for batch in self.batches[first:])
+        return int(self.batches.accesses[first : self.count].sum())
+
+    def warm_up_ns(self, first: int) -> float:
+        """Return the simulated time before batch `first` [ns]."""
+        return float(sum(self.batches.span_ns[:first].tolist()))
 
     def measured(self, first: int, scale: int) -> Measured:
         """Return the measurement from batch `first` on, of a machine scaled down by `scale`."""
-        warm_up_ns = sum(batch.span_ns for batch in self.batches[:first])
         converged = self._warm(first) & self.precise(first) & self._carried(first)
-        return Measured(self.batches[first:], scale, warm_up_ns, self.accesses(), converged)
+        return Measured(self._after(first), scale, self.warm_up_ns(first), self.accesses(), converged)

@@ -13,7 +13,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.convergence import LEAST_BATCHES, Batch, Measured, Series
+from slomo.simulator.convergence import LEAST_BATCHES, Measured, Series
 from slomo.simulator.programs.layout import SLACK_NS, Seat, build
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
@@ -176,98 +176,23 @@ def _kernels() -> Any:
 
 def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
     """Run until every tenant is warm and its rate precise, or the budget is spent; return the batches to discard."""
-    kernel = _kernels()
-    kernel.run_until(state, _PILOT_NS)
+    play, batches, first = _kernels().play, series.batches, None
+    now, _ = play(state, batches, 0, 1, 0.0, _PILOT_NS, _LONGEST_NS)
     step = max(_PILOT_NS, _PILOT_NS * accesses / max(1, s.accesses(state.counters)) / LEAST_BATCHES)
-    now, meter = _PILOT_NS, _Meter(state)
-    first = None
     while now < _LONGEST_NS:
-        now += step
-        kernel.run_until(state, now)
-        if series.add(meter.batch(step)):
+        now, count = play(state, batches, series.count, series.until_next_look, now, step, _LONGEST_NS)
+        if series.is_at(count):
             step *= 2.0
-        if len(series.batches) % 4 or len(series.batches) < LEAST_BATCHES:
+        if series.count % 4 or series.count < LEAST_BATCHES:
             continue
         spent = series.accesses() >= budget
         first = series.warm_up(0 if spent else accesses)
         if spent or (first is not None and series.precise(first).all()):
             break
-    return len(series.batches) // 2 if first is None else first
-
-
-class _Meter:
-    """Reads the counts of one batch after another."""
-
-    def __init__(self, state: s.State) -> None:
-        self._state = state
-        ddio = int(state.machine[s.M_DDIO_MASK])
-        self._owners = state.llc_owner.reshape(-1, 1 << state.machine[s.M_LLC_SHIFT])[
-            :, ddio.bit_length() - ddio.bit_count() : ddio.bit_length()
-        ]
-        # for each tenant, the accesses of a packet up to the end of each operation
-        self._accesses = [
-            np.cumsum(
-                np.append(
-                    row[s.T_TOUCHED_LINES] + 1.0,
-                    state.demand[row[s.T_FIRST_STRUCTURE] : row[s.T_LAST_STRUCTURE], s.D_ACCESSES],
-                )
-            ).tolist()
-            for row in state.tenants
-        ]
-        self._before = self._look()
-
-    def batch(self, span_ns: float) -> Batch:
-        """Return the counts since the last call."""
-        state, after = self._state, self._look()
-        change: Any = [late - early for early, late in zip(self._before, after, strict=True)]
-        counters, sums, busy, own, packets, noted = change
-        latest = tuple(_latest(*row) for row in zip(state.latency, after[-1].tolist(), noted.tolist(), strict=True))
-        self._before = after
-        held = state.occupancy.astype(np.float64)
-        played = s.accesses(counters)
-        return Batch(span_ns, counters, sums, busy, packets, own, held, self._ddio_lines(), latest, played)
-
-    def _look(self) -> tuple[s.Ints, s.Floats, s.Floats, s.Floats, s.Floats, s.Ints]:
-        """Return the values whose differences make a batch: counters, sums, clocks, packets, latencies."""
-        state = self._state
-        return (
-            state.counters.copy(),
-            state.sums.copy(),
-            state.channels[:, s.H_BUSY_TOTAL].copy(),
-            state.clock.copy(),
-            state.counters[:, s.C_PACKETS] + self._progress(),
-            state.tenants[:, s.T_SAMPLES].copy(),
-        )
-
-    def _progress(self) -> s.Floats:
-        """Return the finished share of each tenant's current packet."""
-        at = self._state.tenants[:, [s.T_OPERATION, s.T_REMAINING]].tolist()
-        done = [
-            (up_to[operation] - remaining) / up_to[-1] if operation >= 0 else 0.0
-            for up_to, (operation, remaining) in zip(self._accesses, at, strict=True)
-        ]
-        return np.array([min(1.0, max(0.0, share)) for share in done])
-
-    def _ddio_lines(self) -> s.Floats:
-        """Count, per tenant, the packet-buffer lines in the DDIO ways."""
-        count = 2 * self._state.clock.size
-        owners = (self._owners >> 1).ravel() + 1  # no line, then buffers and data in turns
-        lines = np.bincount(owners, minlength=count + 1)
-        return lines[1:count:2].astype(float)
-
-
-def _latest(ring: s.Floats, end: int, count: int) -> s.Floats:
-    """Return the last `count` numbers of a ring, at most its length; `end` numbers were written in all."""
-    last = end % ring.size
-    count = min(count, ring.size)
-    if count <= last:
-        return ring[last - count : last].copy()
-    return np.concatenate((ring[last - count :], ring[:last]))
+    return series.count // 2 if first is None else first
 
 
 def _nobody(machine: Machine) -> SimulationResult:
     """Return the result for an idle machine: every rate is 0, ratios are missing."""
-    channels = np.zeros(machine.sockets + 2)
-    none, rows = np.zeros(0), np.zeros((0, s.A_COLUMNS))
-    batch = Batch(1e3, np.zeros((0, s.C_COLUMNS), dtype=np.int64), rows, channels, none, none, none, none, (), 0)
-    return assemble(machine, [], Measured([batch, batch], 1, 0.0, 0, np.zeros(0, dtype=bool)))
+    batches = s.no_batches(2, 0, machine.sockets + 2)._replace(span_ns=np.full(2, 1e3))
+    return assemble(machine, [], Measured(batches, 1, 0.0, 0, np.zeros(0, dtype=bool)))

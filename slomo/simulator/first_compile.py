@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from slomo.simulator.kernel import run_until
+from slomo.simulator.kernel import play
 
 Listener = Callable[[str], None]
 
@@ -28,7 +28,7 @@ def on_first_compile(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def is_compiled(kernel: Any = run_until) -> bool:
+def is_compiled(kernel: Any = play) -> bool:
     """Return whether a kernel's machine code is ready, in this process or on disk.
 
     Examples
@@ -44,7 +44,7 @@ def is_compiled(kernel: Any = run_until) -> bool:
         return False
 
 
-def announce(kernel: Any = run_until) -> None:
+def announce(kernel: Any = play) -> None:
     """Tell the listeners, once per process, that a slow compilation is about to start."""
     if _announced or is_compiled(kernel):
         return

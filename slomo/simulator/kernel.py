@@ -15,6 +15,11 @@ from slomo.simulator.hardware.lanes import natural
 from slomo.simulator.programs.traffic import begin_packet, end_packet
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.state import (
+    C_L2_HIT,
+    C_L2_MISS,
+    C_PACKETS,
+    C_RX_HIT,
+    C_TX_MISS,
     D_ACCESS_CREDIT,
     D_ACCESSES,
     D_MLP,
@@ -27,6 +32,10 @@ from slomo.simulator.state import (
     F_SLOTS_SINCE,
     F_SLOTS_USED,
     F_THROTTLE,
+    H_BUSY_TOTAL,
+    LATENCY_SAMPLES,
+    M_DDIO_MASK,
+    M_LLC_SHIFT,
     S_BASE,
     S_CURSOR,
     S_LINES,
@@ -39,6 +48,7 @@ from slomo.simulator.state import (
     T_OPERATION,
     T_PENDING,
     T_REMAINING,
+    T_SAMPLES,
     T_SIBLING,
     T_TOUCHED_LINES,
     T_WRITES_LEFT,
@@ -47,6 +57,8 @@ from slomo.simulator.state import (
     X_WINDOW,
     ZIPF,
     ZIPF_PIECES,
+    Batches,
+    Floats,
     State,
 )
 
@@ -158,7 +170,7 @@ def advance(state: State, tenant: int, until: float) -> None:
             work(state, tenant, row[T_FIRST_STRUCTURE] + operation - 1 if operation > 0 else -1, until)
 
 
-@kernel
+@inner
 def run_until(state: State, end: float) -> None:
     """Run all cores, earliest first, until every clock has reached `end` [ns]."""
     clock = state.clock
@@ -176,3 +188,80 @@ def run_until(state: State, end: float) -> None:
         if earliest >= end:
             return
         advance(state, natural(tenant), min(second + slack, end))
+
+
+@compiled
+def packets_done(state: State, tenant: int) -> float:
+    """Return a tenant's processed packets, with the finished share of the current one."""
+    row, done = state.tenants[tenant], state.counters[tenant, C_PACKETS]
+    total, finished = row[T_TOUCHED_LINES] + 1.0, 0.0
+    if row[T_OPERATION] < 0:
+        return done + 0.0
+    finished = total
+    for structure in range(row[T_FIRST_STRUCTURE], row[T_LAST_STRUCTURE]):
+        total += state.demand[structure, D_ACCESSES]
+        if structure < row[T_FIRST_STRUCTURE] + row[T_OPERATION]:
+            finished = total
+    return done + min(1.0, max(0.0, (finished - row[T_REMAINING]) / total))
+
+
+@inner
+def count_ddio_lines(state: State, lines: Floats) -> None:
+    """Count each tenant's packet-buffer lines in the DDIO ways."""
+    lines[:] = 0.0
+    ways = 1 << state.machine[M_LLC_SHIFT]
+    for way in range(ways):
+        if (state.machine[M_DDIO_MASK] >> way) & 1:
+            for slot in range(way, state.llc_owner.size, ways):
+                owner = state.llc_owner[slot] >> 1
+                if owner >= 0 and owner & 1 == 0:
+                    lines[owner >> 1] += 1.0
+
+
+@inner
+def note(state: State, batches: Batches, row: int) -> None:
+    """Write what was counted since the last batch into a row, and what was counted from the start into the last row."""
+    batches.accesses[row] = 0
+    for tenant in range(state.clock.size):
+        for column in range(state.counters.shape[1]):
+            now = state.counters[tenant, column]
+            counted = now - batches.counters[-1, tenant, column]
+            batches.counters[-1, tenant, column] = now
+            batches.counters[row, tenant, column] = counted
+            if C_L2_HIT <= column <= C_L2_MISS or C_RX_HIT <= column <= C_TX_MISS:
+                batches.accesses[row] += counted
+        for column in range(state.sums.shape[1]):
+            batches.sums[row, tenant, column] = state.sums[tenant, column] - batches.sums[-1, tenant, column]
+            batches.sums[-1, tenant, column] = state.sums[tenant, column]
+        packets, clock, samples = packets_done(state, tenant), state.clock[tenant], state.tenants[tenant, T_SAMPLES]
+        batches.packets[row, tenant] = packets - batches.packets[-1, tenant]
+        batches.own_ns[row, tenant] = clock - batches.own_ns[-1, tenant]
+        fresh = min(samples - batches.samples[-1, tenant], LATENCY_SAMPLES)
+        batches.packets[-1, tenant], batches.own_ns[-1, tenant], batches.samples[-1, tenant] = packets, clock, samples
+        batches.samples[row, tenant] = fresh
+        for place in range(fresh):
+            batches.latency_ns[row, tenant, place] = state.latency[tenant, (samples - fresh + place) % LATENCY_SAMPLES]
+        for kind in range(2):
+            batches.held[row, 2 * tenant + kind] = state.occupancy[2 * tenant + kind]
+    for channel in range(len(state.channels)):
+        batches.busy_ns[row, channel] = state.channels[channel, H_BUSY_TOTAL] - batches.busy_ns[-1, channel]
+        batches.busy_ns[-1, channel] = state.channels[channel, H_BUSY_TOTAL]
+    count_ddio_lines(state, batches.in_ddio[row])
+
+
+@kernel
+def play(
+    state: State, batches: Batches, first: int, last: int, now: float, step: float, end: float
+) -> tuple[float, int]:
+    """Play batches of length `step` from time `now` on, and note them in rows `first` to `last`, less one.
+
+    Returned are the time and the row after the last, the former not before `end` if there are fewer.
+    """
+    row = first
+    while row < last and now < end:
+        now += step
+        run_until(state, now)
+        note(state, batches, row)
+        batches.span_ns[row] = step
+        row += 1
+    return now, row

@@ -3,7 +3,7 @@
 The counters are those of Intel PCM (metrics table of SLOMO, SIGCOMM'20, section 5); everything is free of noise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -20,6 +20,7 @@ from slomo.vocabulary.vector import MetricVector
 
 #: Tolerated excess of requests over a channel's capacity: its queue at the end, and rounding.
 QUEUED_NS, POSSIBLE_ROUNDING = 5000.0, 0.005
+_PERCENTILES = np.array([0.5, 0.95, 0.99])
 
 
 @dataclass(frozen=True)
@@ -105,17 +106,20 @@ class Readings:
     def __init__(self, measured: Measured) -> None:
         batches = measured.batches
         self.scale = measured.scale
-        self.span_ns = _whole_first(np.array([batch.span_ns for batch in batches]))
-        self.counters = _whole_first(np.array([batch.counters for batch in batches], dtype=np.float64))
-        self.sums = _whole_first(np.array([batch.sums for batch in batches]))
-        self.busy_ns = _whole_first(np.array([batch.busy_ns for batch in batches]))
-        self.packets = _whole_first(np.array([batch.packets for batch in batches]))
+        self.span_ns = _whole_first(batches.span_ns)
+        self.counters = _whole_first(batches.counters.astype(np.float64))
+        self.sums = _whole_first(batches.sums)
+        self.busy_ns = _whole_first(batches.busy_ns)
+        self.packets = _whole_first(batches.packets)
         # clocks run slightly past the end; scale every tenant's packets to the common time span
-        self.own_ns = np.array([batch.own_ns for batch in batches])
+        self.own_ns = batches.own_ns
         self.packets[0] *= self.span_ns[0] / np.maximum(1.0, self.own_ns.sum(axis=0))
-        self.held = self._mean(np.array([batch.held for batch in batches]))
-        self.in_ddio = self._mean(np.array([batch.in_ddio for batch in batches]))
-        self.latency_ns = [[batch.latency_ns[i] for batch in batches] for i in range(self.packets.shape[1])]
+        self.held = self._mean(batches.held)
+        self.in_ddio = self._mean(batches.in_ddio)
+        self.latency_ns = [
+            [row[:count] for row, count in zip(batches.latency_ns[:, i], counts, strict=True)]
+            for i, counts in enumerate(batches.samples.T.tolist())
+        ]
 
     def _mean(self, values: s.Floats) -> s.Floats:
         share = self.span_ns[1:, None] / self.span_ns[0]
@@ -151,14 +155,19 @@ def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: 
     )
 
 
-def vector(
-    machine: Machine, scope: Scope, counts: Totals, *, span_ns: s.Floats, cores: int, link: s.Floats | None = None
-) -> tuple[MetricVector, dict[str, float]]:
-    """Convert counts to metrics with standard errors; a ratio without events is left out."""
+def vectors(
+    machine: Machine, whose: Sequence[tuple[Scope, Totals, int]], span_ns: s.Floats, link: s.Floats | None
+) -> list[tuple[MetricVector, dict[str, float]]]:
+    """Convert counts to metrics with standard errors; a ratio without events is left out.
+
+    `whose`: scope, counts and number of cores of each vector. `link`: use of the link between sockets, which cores do
+    not report.
+    """
     per_us = 1e3 / span_ns  # counts per microsecond are millions per second
     to_gb_s = LINE_B / span_ns
     to_mib_s = to_gb_s * 1e9 / 2**20
-    nominal = span_ns * machine.frequency_ghz * cores
+    counts = Totals(*(np.array(each) for each in zip(*(vars(each).values() for _, each, _ in whose), strict=True)))
+    nominal = span_ns * machine.frequency_ghz * np.array([[cores] for _, _, cores in whose])
     reads, references = counts.l2_hit + counts.l2_miss, counts.l3_hit + counts.l3_miss
     quotients = {
         "IPC": (counts.instructions, counts.cycles),
@@ -168,9 +177,8 @@ def vector(
         "L3HIT": (counts.l3_hit, references),
         "L2MPI": (counts.l2_miss, counts.instructions),
         "L2HIT": (counts.l2_hit, reads),
+        "LLCMISSLAT": (counts.latency_ns, counts.l3_miss),
     }
-    if scope is Scope.SOCKET:
-        quotients["LLCMISSLAT"] = (counts.latency_ns, counts.l3_miss)
     levels = {
         "INST": counts.instructions * per_us,
         "L3MISS": counts.l3_miss * per_us,
@@ -185,18 +193,38 @@ def vector(
         "PCIEMISS": counts.pcie_miss * per_us,
     }
     if link is not None:
-        levels["UPI"] = link
-    values: dict[str, float] = {"AFREQ": 1.0} if counts.cycles[0] else {}
-    errors = dict.fromkeys(values, 0.0)
-    known = {name: pair for name, pair in quotients.items() if pair[1][0] > 0.0}
-    if known:
-        parts, wholes = (np.array(columns).T for columns in zip(*known.values(), strict=True))
-        errors |= zip(known, ratio(parts[1:], wholes[1:]).error.tolist(), strict=True)
-        values |= zip(known, (parts[0] / wholes[0]).tolist(), strict=True)
-    within = standard_error(np.array([level[1:] for level in levels.values()]).T)
-    for (name, level), error in zip(levels.items(), within, strict=True):
-        values[name], errors[name] = float(level[0]), float(error)
-    return MetricVector(values, scope=scope), errors
+        levels["UPI"] = np.broadcast_to(link, counts.cycles.shape)
+    parts, wholes = (_by_batch(each) for each in zip(*quotients.values(), strict=True))
+    level_of = _by_batch(levels.values())
+    shape = (-1, len(whose))
+    known = (wholes[0] > 0.0).reshape(shape).T.tolist()
+    values = (parts[0] / np.where(wholes[0] > 0.0, wholes[0], 1.0)).reshape(shape).T.tolist()
+    errors = ratio(parts[1:], wholes[1:]).error.reshape(shape).T.tolist()
+    level_values = level_of[0].reshape(shape).T.tolist()
+    level_errors = standard_error(level_of[1:]).reshape(shape).T.tolist()
+    found = []
+    for i, (scope, each, _) in enumerate(whose):
+        told = [*zip(quotients, known[i], values[i], errors[i], strict=True)][: None if scope is Scope.SOCKET else -1]
+        rows = [("AFREQ", 1.0, 0.0)] if each.cycles[0] else []
+        rows += [(name, value, error) for name, is_known, value, error in told if is_known]
+        rows += [
+            row
+            for row in zip(levels, level_values[i], level_errors[i], strict=True)
+            if scope is not Scope.CORE or row[0] != "UPI"
+        ]
+        found.append(
+            (
+                MetricVector({name: value for name, value, _ in rows}, scope=scope),
+                {name: error for name, _, error in rows},
+            )
+        )
+    return found
+
+
+def _by_batch(counts: Iterable[s.Floats]) -> s.Floats:
+    """Return counts of shape (vectors, 1 + batches) as columns; each is adjacent in memory, so they add up in pairs."""
+    rows = np.array([*counts])
+    return rows.reshape(-1, rows.shape[-1]).T
 
 
 def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> SimulationResult:
@@ -211,23 +239,23 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
     _require_counted(seats, readings)
     each = [totals(machine, seats, readings, tenant) for tenant in range(len(seats))]
     nothing = Totals(*(np.zeros(readings.span_ns.size) for _ in fields(Totals)))
-    span_ns, sockets, everything = readings.span_ns, [], nothing
+    span_ns, sockets = readings.span_ns, []
     link = np.minimum(1.0, readings.busy_ns[:, machine.sockets] / span_ns) if machine.sockets > 1 else None
     for socket in range(machine.sockets):
         inside = [counts for counts, seat in zip(each, seats, strict=True) if machine.socket_of(seat.core) == socket]
-        summed = sum(inside, nothing)
-        everything += summed
-        sockets.append(
-            vector(machine, Scope.SOCKET, summed, span_ns=span_ns, cores=machine.cores_per_socket, link=link)
-        )
+        sockets.append(sum(inside, nothing))
+    whose = [(Scope.CORE, counts, 1) for counts in each]
+    whose += [(Scope.SOCKET, counts, machine.cores_per_socket) for counts in sockets]
+    told = vectors(machine, [*whose, (Scope.SYSTEM, sum(sockets, nothing), machine.cores)], span_ns, link)
+    of_sockets = told[len(seats) : -1]
     return SimulationResult(
         tenants=tuple(
-            _tenant(machine, seats[i], readings, each[i], i, converged=bool(measured.converged[i]))
+            _tenant(machine, seats[i], readings, each[i], i, told[i], converged=bool(measured.converged[i]))
             for i in range(len(seats))
         ),
-        sockets=tuple(values for values, _ in sockets),
-        system=vector(machine, Scope.SYSTEM, everything, span_ns=span_ns, cores=machine.cores, link=link)[0],
-        socket_errors=tuple(errors for _, errors in sockets),
+        sockets=tuple(values for values, _ in of_sockets),
+        system=told[-1][0],
+        socket_errors=tuple(errors for _, errors in of_sockets),
         duration_us=float(span_ns[0]) / 1e3,
         warm_up_us=measured.warm_up_ns / 1e3,
         accesses=measured.accesses,
@@ -268,10 +296,17 @@ def _require_counted(seats: Sequence[Seat], readings: Readings) -> None:
 
 
 def _tenant(
-    machine: Machine, seat: Seat, readings: Readings, counts: Totals, tenant: int, *, converged: bool
+    machine: Machine,
+    seat: Seat,
+    readings: Readings,
+    counts: Totals,
+    tenant: int,
+    told: tuple[MetricVector, dict[str, float]],
+    *,
+    converged: bool,
 ) -> TenantResult:
     packets = readings.packets[:, tenant]
-    values, errors = vector(machine, Scope.CORE, counts, span_ns=readings.span_ns, cores=1)
+    values, errors = told
     arrived = arrival_mpps(machine, seat.program)
     if seat.program.offered_mpps is None:
         throughput = float(packets[0]) * 1e3 / float(readings.span_ns[0])
@@ -324,22 +359,22 @@ def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, f
     samples = np.concatenate([*batches, np.zeros(0)])
     if samples.size < PERCENTILE_PACKETS:
         return {}, {}, 0.0
-    names = ("p50", "p95", "p99")
-    each = np.array([_percentiles(batch) for batch in batches if batch.size]) / 1e3
-    means = np.array([batch.mean() for batch in batches if batch.size])
+    names, batches = ("p50", "p95", "p99"), [batch for batch in batches if batch.size]
+    means = np.array([np.add.reduce(batch) / batch.size for batch in batches])
+    each = np.array([_percentiles(batch) for batch in batches]) / 1e3
     spread = float(standard_error(means))
     effective = samples.size if spread == 0.0 else min(samples.size, float(samples.var()) / spread**2)
     values = _percentiles(samples) / 1e3
     return (
-        dict(zip(names, map(float, values), strict=True)),
-        dict(zip(names, map(float, standard_error(each)), strict=True)),
+        dict(zip(names, values.tolist(), strict=True)),
+        dict(zip(names, standard_error(each).tolist(), strict=True)),
         float(effective),
     )
 
 
 def _percentiles(samples: s.Floats) -> s.Floats:
     """Return the 50th, 95th and 99th percentile, interpolated like numpy's default."""
-    position = (samples.size - 1) * np.array([0.5, 0.95, 0.99])
+    position = (samples.size - 1) * _PERCENTILES
     below = position.astype(np.int64)
     ordered = np.sort(samples)
     low, high = ordered[below], ordered[np.minimum(below + 1, samples.size - 1)]

@@ -59,6 +59,43 @@ class State(NamedTuple):
     line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 none; (0,) likewise
 
 
+class Batches(NamedTuple):
+    """Counts per batch, a row each; the last row has the sums from the start to the latest batch."""
+
+    span_ns: Floats  # (rows,)
+    accesses: Ints  # (rows,)
+    counters: Ints  # (rows, tenants, C_COLUMNS)
+    sums: Floats  # (rows, tenants, A_COLUMNS)
+    busy_ns: Floats  # (rows, channels)
+    packets: Floats  # (rows, tenants) with fractions
+    own_ns: Floats  # (rows, tenants) by each core's own clock
+    samples: Ints  # (rows, tenants) latencies noted
+    held: Floats  # (rows, 2 * tenants) LLC lines: packet buffers, data
+    in_ddio: Floats  # (rows, tenants) packet-buffer lines in the DDIO ways
+    latency_ns: Floats  # (rows, tenants, LATENCY_SAMPLES) the last of them
+
+    def part(self, rows: slice) -> "Batches":
+        """Return some of the batches."""
+        return Batches._make(each[rows] for each in self)
+
+
+def no_batches(rows: int, tenants: int, channels: int) -> Batches:
+    """Return room for batches."""
+    return Batches(
+        np.zeros(rows),
+        np.zeros(rows, dtype=np.int64),
+        np.zeros((rows, tenants, C_COLUMNS), dtype=np.int64),
+        np.zeros((rows, tenants, A_COLUMNS)),
+        np.zeros((rows, channels)),
+        np.zeros((rows, tenants)),
+        np.zeros((rows, tenants)),
+        np.zeros((rows, tenants), dtype=np.int64),
+        np.zeros((rows, 2 * tenants)),
+        np.zeros((rows, tenants)),
+        np.empty((rows, tenants, LATENCY_SAMPLES)),
+    )
+
+
 def accesses(counters: Ints) -> int:
     """Return the line accesses of cores and devices, from counters of shape ``(tenants, C_COLUMNS)``."""
     return int(counters[:, C_L2_HIT : C_L2_MISS + 1].sum() + counters[:, C_RX_HIT : C_TX_MISS + 1].sum())
