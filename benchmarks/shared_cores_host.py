@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from slomo.compose.resources import core_share_ns
 from slomo.host.marker import new_mark
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
@@ -123,8 +122,7 @@ def by_shares(mix: Mix, policy: str, readings: CoreReadings) -> list[float]:
     times = [reading.time_ns for reading in readings.functions.values()]
     loads = [time_ns * rate if policy == "nfvnice" else 1.0 for time_ns, (_, rate) in zip(times, mix, strict=True)]
     return [
-        min(rate, 1e3 / core_share_ns(time_ns, load / sum(loads)))
-        for time_ns, load, (_, rate) in zip(times, loads, mix, strict=True)
+        min(rate, 1e3 / time_ns * load / sum(loads)) for time_ns, load, (_, rate) in zip(times, loads, mix, strict=True)
     ]
 
 

@@ -1,7 +1,7 @@
 """A core as a shared resource, and chains over several cores.
 
 A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need, and a chain is as fast as its slowest
-core. Times per packet add up (`slomo.compose.resources`).
+core. On a share of a core, a packet takes its time over that share.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.compose.resources import core_share_ns
 from slomo.errors import InvalidValueError
 
 _NS_PER_PACKET_AT_1_MPPS = 1e3
@@ -102,7 +101,7 @@ def _served_mpps(user: CoreUser, share: float) -> float:
     """Return an NF's throughput for its share of a core: exactly its offered load if that is enough."""
     if user.offered_mpps is not None and share == user.demand:
         return user.offered_mpps
-    return _NS_PER_PACKET_AT_1_MPPS / core_share_ns(user.time_ns, share) if share > 0.0 else 0.0
+    return _NS_PER_PACKET_AT_1_MPPS / (user.time_ns / share) if share > 0.0 else 0.0
 
 
 def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.equilibrium.partition import CoreSeat, Part, Parted, bottleneck, solve_partitions
+from slomo.equilibrium.partition import Part, Parted, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.prediction.options import PredictionOptions
@@ -118,9 +118,15 @@ class Situation:
         return [[made[name, chosen[name]] for name in self.responses] for chosen in settings]
 
     def _part(self, name: str, setting: Setting) -> Part:
-        response = self.responses[name]
-        seat = CoreSeat(self.cores.get(name), setting.weight, self.remote_ns if setting.remote else 0.0)
-        return Part(response, setting.mask, setting.bandwidth_percent, self.offered_mpps.get(name), seat)
+        return Part(
+            self.responses[name],
+            setting.mask,
+            setting.bandwidth_percent,
+            self.offered_mpps.get(name),
+            self.cores.get(name),
+            setting.weight,
+            self.remote_ns if setting.remote else 0.0,
+        )
 
     def needed_mpps(self, name: str) -> float:
         """Return a tenant's required throughput: its promise, or its load if that is less."""

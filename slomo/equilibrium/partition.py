@@ -32,48 +32,35 @@ _SETTLED_WAYS = 0.05
 
 
 @dataclass(frozen=True)
-class CoreSeat:
-    """A tenant's core, and its memory node."""
+class Part:
+    """One tenant's partition of a socket."""
 
-    #: Number of a core, shared by all that name the same; None is a core of its own.
+    #: Its response to ways, latency and throttle.
+    response: PartitionResponse
+    #: Ways it may fill.
+    mask: int
+    #: Memory bandwidth throttle [%].
+    bandwidth_percent: float = 100.0
+    #: Its load; None saturates it.
+    offered_mpps: float | None = None
+    #: Number of its core, shared by all that name the same; None is a core of its own.
     core: int | None = None
     #: CPU weight on it.
     weight: float = 1.0
-    #: What its memory's being on another node adds to the latency [ns]; 0 is its own node.
+    #: Latency added by memory on another node [ns]; 0 is its own node.
     remote_ns: float = 0.0
-
-
-@dataclass(frozen=True)
-class Part:
-    """One tenant's partition of a socket.
-
-    Attributes
-    ----------
-    response : PartitionResponse
-        Its response to ways, latency and throttle.
-    mask : int
-        Ways it may fill.
-    bandwidth_percent : float
-        Memory bandwidth throttle [%].
-    offered_mpps : float or None
-        Its load; None saturates it.
-    seat : CoreSeat
-        Its core and its memory's node.
-    """
-
-    response: PartitionResponse
-    mask: int
-    bandwidth_percent: float = 100.0
-    offered_mpps: float | None = None
-    seat: CoreSeat = CoreSeat()
 
     @property
     def key(self) -> tuple[object, ...]:
         """Return the sort key for canonical order of tenants."""
-        core = -1 if self.seat.core is None else self.seat.core
+        core = -1 if self.core is None else self.core
         load = np.inf if self.offered_mpps is None else self.offered_mpps
-        place = (core, self.seat.weight, self.seat.remote_ns)
-        return self.response.workload, self.mask, self.bandwidth_percent, load, *place
+        return self.response.workload, self.mask, self.bandwidth_percent, load, core, self.weight, self.remote_ns
+
+    @property
+    def remote_us(self) -> float:
+        """Time per packet added by packet buffers on another node [us]."""
+        return self.response.remote_us if self.remote_ns > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -191,8 +178,8 @@ class _Board:
     ) -> None:
         self.tables, self.held, self.which = tables, held, which
         self.offered = np.array([[part.offered_mpps or np.inf for part in parts] for parts in settings])
-        self.remote_ns = np.array([[part.seat.remote_ns for part in parts] for parts in settings])
-        self.remote_us = np.array([[_remote_us(part) for part in parts] for parts in settings])
+        self.remote_ns = np.array([[part.remote_ns for part in parts] for parts in settings])
+        self.remote_us = np.array([[part.remote_us for part in parts] for parts in settings])
         self.groups = [_groups(parts) for parts in settings]
         self.is_crowded = np.array([bool(groups) for groups in self.groups])
 
@@ -227,26 +214,17 @@ class _Board:
                 users = [
                     CoreUser(float(ns), load, w) for ns, load, w in zip(times, loads, members.values(), strict=True)
                 ]
-                fresh[row, list(members)] = np.maximum(_with_leftovers(users), 1e-6)
+                fair = core_shares(users)  # and what the others leave unused
+                fresh[row, list(members)] = np.maximum([max(each, 1.0 - sum(fair) + each) for each in fair], 1e-6)
         return fresh
-
-
-def _remote_us(part: Part) -> float:
-    return part.response.remote_us if part.seat.remote_ns > 0.0 else 0.0
-
-
-def _with_leftovers(users: Sequence[CoreUser]) -> list[float]:
-    """Return each tenant's limit on a core: its fair share plus what the others leave unused."""
-    shares = core_shares(users)
-    return [max(share, 1.0 - sum(shares) + share) for share in shares]
 
 
 def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
     """Return places and weights of the tenants of each shared core."""
     cores: dict[int, dict[int, float]] = {}
     for place, part in enumerate(parts):
-        if part.seat.core is not None:
-            cores.setdefault(part.seat.core, {})[place] = part.seat.weight
+        if part.core is not None:
+            cores.setdefault(part.core, {})[place] = part.weight
     return [members for members in cores.values() if len(members) > 1]
 
 
@@ -391,8 +369,8 @@ def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> t
     """
     response, quiet, ways, latency = part.response, memory.latency_ns[0], done.ways[index], done.latency_ns[index]
     throttled = response.mpps(ways, latency, part.bandwidth_percent)
-    away = response.mpps(ways, latency + part.seat.remote_ns, part.bandwidth_percent)
-    away = 1.0 / (1.0 / away + _remote_us(part))
+    away = response.mpps(ways, latency + part.remote_ns, part.bandwidth_percent)
+    away = 1.0 / (1.0 / away + part.remote_us)
     steps = (
         ("cache", response.mpps(ways, quiet)),
         ("memory bandwidth", response.mpps(ways, latency)),

@@ -103,8 +103,8 @@ class ModelLibrary(Mapping[Key, NFModel]):
         """
         for machine in machines:
             if machine in self.machines:
-                stated = stated_fingerprint(environment, machine)
-                require_same(machine, self.fingerprint_of(machine), stated, "the dataset")
+                known = self.fingerprint_of(machine)
+                require_same(machine, known, stated_fingerprint(environment, machine), "the dataset")
 
     def find(self, workload: Workload | str, machine: str | None = None) -> NFModel:
         """Return the model of a workload, given as value, key or NF name.

@@ -4,7 +4,7 @@ An NF without such a profile is not predicted: its response to pressure does not
 `slomo.equilibrium.partition` solves the server, `slomo.models.responses.partition` is the learned response.
 """
 
-from slomo.equilibrium.partition import CoreSeat, Part, Parted, solve_partition
+from slomo.equilibrium.partition import Part, Parted, solve_partition
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.responses.partition import AllocationModel, memory_of
@@ -46,7 +46,9 @@ class Allocated:
             (1 << server.llc_ways) - 1 if setting.ways is None else setting.ways[number],
             100.0 if setting.bandwidth_percent is None else setting.bandwidth_percent[number],
             server.tenants[number].offered_mpps,
-            CoreSeat(core, server.weight(number), model.remote_ns if away else 0.0),
+            core,
+            server.weight(number),
+            model.remote_ns if away else 0.0,
         )
 
     def possible_mpps(self, number: int) -> float:

@@ -2,14 +2,13 @@
 
 import pytest
 
-from slomo.compose.resources import checked_pattern, core_share_ns
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.compose.cores import CoreUser, shared_core_mpps
+from slomo.compose.resources import checked_pattern
+from slomo.errors import UnknownNameError
 
 
 def test_a_smaller_share_takes_more_time():
-    """A quarter of a core takes four times as long; shares above 1 and unknown patterns are refused."""
-    assert core_share_ns(100.0, 0.25) == pytest.approx(400.0)
-    with pytest.raises(InvalidValueError, match=r"1\.5"):
-        core_share_ns(100.0, 1.5)
+    """A quarter of a core serves a quarter; unknown patterns are refused."""
+    assert shared_core_mpps([CoreUser(100.0), CoreUser(100.0, weight=3.0)]) == pytest.approx((2.5, 7.5))
     with pytest.raises(UnknownNameError, match="pipelines"):
         checked_pattern("pipelines")
