@@ -131,7 +131,9 @@ class ControlLoop:
             changes = self._enforce(decision)
         except Exception as problem:
             return self._failed(problem)
-        self._end_alarm()
+        if self._faults >= self.settings.faults and self._on_alarm is not None:
+            self._on_alarm("")
+        self._faults = 0
         if changes or decision.plan is None or decision.plan == self.plan:
             # a decision that could not be applied does not count: the controller is asked again
             self._memory = decision.memory
@@ -184,11 +186,6 @@ class ControlLoop:
             if self._on_alarm is not None:
                 self._on_alarm(reason)
         return Step(None, ControlDecision(), changes, fault=reason, alarm=self._faults >= self.settings.faults)
-
-    def _end_alarm(self) -> None:
-        if self._faults >= self.settings.faults and self._on_alarm is not None:
-            self._on_alarm("")
-        self._faults = 0
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
         """Run rounds until told to stop (SIGTERM, SIGINT) or for a given number; then restore the machine.

@@ -229,11 +229,9 @@ class DriftMonitor:
             again=tuple(dict.fromkeys(again)),
             machine_suspected=watched >= 3 and drifting > watched / 2,
             false_alarm_every=self.false_alarm_every,
-            unjudged=tuple(filter(None, map(self._lacks, self._ratios))) or self._unseen(),
+            unjudged=tuple(filter(None, map(self._lacks, self._ratios)))
+            or (() if self._ratios else (f"0 of {READINGS} readings",)),
         )
-
-    def _unseen(self) -> tuple[str, ...]:
-        return () if self._ratios else (f"0 of {READINGS} readings",)
 
     def _lacks(self, workload: str) -> str | None:
         """Return the missing evidence for an NF's model; None if it suffices."""
@@ -303,7 +301,8 @@ class DriftMonitor:
         change = series.add(ratio)
         watch = self._watches[mix[0], channel]
         if change is not None:
-            watch.change.add(normal_score(_two_sided(change)), ratio, mix)
+            two_sided = math.erfc(abs(change) / math.sqrt(2.0))
+            watch.change.add(normal_score(two_sided), ratio, mix)
         elif len(usual) >= FEWEST:
             watch.level.add(conformal_score(error, usual, self._generator), ratio, mix)
 
@@ -370,11 +369,6 @@ class _Watch:
     @property
     def worst(self) -> _Sum:
         return max(self.level, self.change, key=lambda item: item.evidence)
-
-
-def _two_sided(change: float) -> float:
-    """Return the two-sided probability of a normal deviation."""
-    return math.erfc(abs(change) / math.sqrt(2.0))
 
 
 def _pressures(model: NFModel) -> tuple[str, ...]:

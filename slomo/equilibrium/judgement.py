@@ -123,9 +123,9 @@ class _OfModels:
 @lru_cache(maxsize=16)
 def _of_models(models: tuple[NFModel, ...], coverage: float) -> _OfModels:
     responses = [model.response for model in models]
-    unlimited = (np.inf,) * len(MOVED)
+    nothing, unlimited = (0.0,) * len(MOVED), (np.inf,) * len(MOVED)
     return _OfModels(
-        np.array([*(_own_most(model) for model in models), (0.0,) * len(MOVED)]),
+        np.array([*(nothing if item is None else item.moves_at_most for item in responses), nothing]),
         np.array([unlimited if item is None else item.most_moved.limits for item in responses]),
         np.array([doubted(model, coverage) is not None for model in models], dtype=bool),
         np.array([model.solo_is_carried for model in models], dtype=bool),
@@ -165,7 +165,3 @@ def codes_of_first(
     company |= known.carried[firsts]
     codes[company & known.doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
-
-
-def _own_most(model: NFModel) -> tuple[float, ...]:
-    return (0.0,) * len(MOVED) if model.response is None else model.response.moves_at_most

@@ -34,8 +34,6 @@ from slomo.vocabulary.metrics import METRICS, Rule
 
 #: Number of servers whose throughputs are read together.
 _CHUNK = 32_768
-#: Number of places below which a set finds the distinct NFs faster than sorting.
-_FEW = 64
 _PER_PLACE = ("pressure", "load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
@@ -339,18 +337,12 @@ def _arrivals(
     """Return how far random arrivals may deviate from the offered load over one measurement [Mpps]."""
     spread = np.zeros(members.shape)
     partial = np.isfinite(offered) & (members >= 0)
-    for number in _distinct(np.where(partial, members, -1)):
+    for number in np.unique(members[partial]).tolist():
         here = partial & (members == number)
         spread[here] = arrival_half_width_mpps(
             offered[here], responses[number].arrivals, settings.coverage, settings.window_s
         )
     return spread
-
-
-def _distinct(members: NDArray[np.int64]) -> list[int]:
-    """Return the NFs that occur."""
-    numbers: list[int] = np.unique(members).tolist() if members.size > _FEW else sorted({*members.ravel().tolist()})
-    return [number for number in numbers if number >= 0]
 
 
 def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:

@@ -65,7 +65,8 @@ class SimulatedServer:
     ) -> None:
         self.machine, self.scale, self.accesses = machine, scale, accesses
         self.occupants: dict[str, Occupant] = {}
-        self.knobs: dict[str, str | None] = {"device-ways": f"{_top(machine.ddio_ways, machine):x}"}
+        device_ways = ((1 << machine.ddio_ways) - 1) << (machine.llc_ways - machine.ddio_ways)
+        self.knobs: dict[str, str | None] = {"device-ways": f"{device_ways:x}"}
         self.lock = threading.RLock()
         for occupant in occupants:
             self.add(occupant)
@@ -120,10 +121,6 @@ class SimulatedServer:
             mba_percent=None if bandwidth is None else float(bandwidth),
             memory_socket=None if node is None else int(node),
         )
-
-
-def _top(ways: int, machine: Machine) -> int:
-    return ((1 << ways) - 1) << (machine.llc_ways - ways)
 
 
 class Knobbed(Protocol):
