@@ -1,1 +1,1 @@
-"""Testbeds, on which co-locations run; import its files."""
+"""Testbeds: the machines and simulators on which co-locations run. Import the files of this package directly."""

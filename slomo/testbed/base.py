@@ -13,7 +13,7 @@ from slomo.vocabulary.colocation import Colocation
 
 @runtime_checkable
 class Testbed(Protocol):
-    """Something that can run co-locations.
+    """A machine or simulator that can run co-locations.
 
     Implementations are values or own their resources; `run` may be called from several processes, each with its own
     copy, unless :attr:`exclusive` is true.
@@ -25,7 +25,7 @@ class Testbed(Protocol):
     exclusive: bool
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run both phases and return the record.
+        """Run a co-location's two phases (competitors alone, then beside the target) and return the record.
 
         Raises TestbedError if the experiment cannot run; UnknownNameError or InvalidValueError for an unknown name or
         invalid value in the co-location.

@@ -1,4 +1,4 @@
-"""Resolve an alias to a testbed; an instance is returned unchanged.
+"""Create a testbed from its alias; a testbed instance is returned unchanged.
 
 Every family of plug-ins has one lazy registry (a string alias or an instance, as scikit-learn's scorers).
 """
@@ -26,7 +26,7 @@ def make_testbed(
     network_functions: Iterable[NetworkFunction] = (),
     source: ProfileDataset | Iterable[RunRecord] | str | Path | None = None,
 ) -> Testbed:
-    """Return a testbed.
+    """Return the testbed for an alias, or the given testbed itself.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def make_testbed(
 
 
 def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:
-    """Return the machine for which a testbed's experiments are planned and stored.
+    """Return the machine for which a testbed's experiments are planned and under which they are stored.
 
     `testbed`: as in :func:`make_testbed`. `machine`: the requested machine. `default`: name that stands for "nothing
     was asked for"; on testbed `host` that means the machine we run on, on `champsim` the one that its expected

@@ -21,7 +21,7 @@ _UNKNOWN = TenantSample(float("nan"), MetricVector({}, scope=Scope.CORE))
 
 
 class ReplayTestbed:
-    """Recorded runs as a testbed.
+    """A testbed that returns recorded runs.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class ReplayTestbed:
             self._recorded.setdefault(record.colocation.key, []).append(record)
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Return a recorded run: the one with this seed, else one of its replicates chosen by the seed.
+        """Return the recorded run with this seed, or else one of the co-location's replicates, chosen by the seed.
 
         Raises TestbedError if this co-location was not recorded.
         """
@@ -73,7 +73,7 @@ class ReplayTestbed:
 
     @property
     def colocations(self) -> tuple[Colocation, ...]:
-        """All recorded co-locations, in the order of the recording."""
+        """All recorded co-locations, in the order in which they were recorded."""
         return tuple(records[0].colocation for records in self._recorded.values())
 
     def environment(self) -> Mapping[str, Any]:
@@ -81,12 +81,12 @@ class ReplayTestbed:
         return self._environment
 
     def estimate_s(self, colocation: Colocation) -> float:  # noqa: ARG002
-        """Return next to nothing [s]."""
+        """Return a very small time [s], since nothing is run."""
         return 1e-4
 
 
 def _records(dataset: ProfileDataset) -> Iterator[RunRecord]:
-    """Reassemble runs: the target's row, and those of the competitors that have one."""
+    """Rebuild run records from a dataset: the target's row, and the rows of those competitors that have one."""
     runs: dict[str, dict[int, Mapping[Any, Any]]] = {}
     for row in dataset.frame.to_dict("records"):
         runs.setdefault(row[schema.RUN_KEY], {})[row[schema.TENANT]] = row
@@ -127,7 +127,7 @@ def _vector(row: Mapping[Any, Any], prefix: str, scope: Scope) -> MetricVector:
 
 
 def _together(beside: MetricVector, own: MetricVector) -> MetricVector:
-    """Return the socket's vector as the sum of the others' part and the target's; only amounts add up."""
+    """Return the socket's vector: the competitors' part plus the target's, for metrics that compose by summing."""
     added = {name: value + own.get(name, 0.0) for name, value in beside.items() if METRICS[name].rule is Rule.SUM}  # type: ignore[operator]
     return MetricVector({**dict(beside), **added}, scope=Scope.SOCKET)
 

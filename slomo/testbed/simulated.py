@@ -1,4 +1,4 @@
-"""The built-in simulator as a testbed, for users without a rack.
+"""The built-in simulator as a testbed, for users without a test machine.
 
 Both phases of SLOMO's protocol (SIGCOMM'20, section 4.1) are simulated line by line; competitors keep their cores
 between the phases, as running processes do.
@@ -32,7 +32,7 @@ _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 
 
 class SimulatedTestbed:
-    """A simulated machine.
+    """Runs co-locations on a simulated machine.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class SimulatedTestbed:
             program(seat.network_function, seat.workload)
 
     def environment(self) -> Mapping[str, Any]:
-        """Return machine, simulator settings and the fingerprint of every NF's definition."""
+        """Return the machine, simulator settings and the fingerprint of every NF's definition."""
         names = {*network_function_names(), *self._own}
         return describe_environment(
             self.name,
@@ -120,7 +120,7 @@ class SimulatedTestbed:
         return load_network_function(name)
 
     def _seats(self, colocation: Colocation) -> list[Tenant]:
-        """Give every tenant a core of its socket (by default the NIC's), the target first."""
+        """Give every tenant a core on its socket (by default the NIC's socket), the target first."""
         machine, tenants = self.machine, colocation.tenants
         if colocation.machine != machine.name:
             raise InvalidValueError(
@@ -145,7 +145,7 @@ class SimulatedTestbed:
         return seats
 
     def _sockets(self, colocation: Colocation) -> tuple[int, ...]:
-        """Return the socket of every tenant, checked to exist."""
+        """Return every tenant's socket, after checking that the machine has it."""
         machine = self.machine
         sockets = colocation.sockets or (machine.nic_socket,) * len(colocation.tenants)
         nodes = {*sockets, *(() if colocation.memory_node is None else (colocation.memory_node,))}
@@ -195,7 +195,7 @@ def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
 
 
 def _buffered(workload: Workload, buffers: int | None) -> Workload:
-    """Return a workload with `buffers` packet buffers, or fewer if it has fewer of its own."""
+    """Return the workload with at most `buffers` packet buffers."""
     if buffers is None:
         return workload
     own = workload.configuration.get("packet_buffers", buffers)

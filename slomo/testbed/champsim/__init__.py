@@ -1,1 +1,1 @@
-"""Native code on the ChampSim simulator; import its files."""
+"""Native code on the ChampSim simulator. Import the files of this package directly."""

@@ -44,7 +44,7 @@ _HINT = f"name a folder in {VARIABLE} with, for each number of cores, the binary
 
 @dataclass(frozen=True)
 class Binary:
-    """One ChampSim."""
+    """One ChampSim program, built for a fixed number of cores."""
 
     #: The program.
     path: Path
@@ -55,7 +55,7 @@ class Binary:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of the program."""
+        """First sixteen hexadecimal digits of the program's SHA-256."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
 
 
@@ -102,7 +102,7 @@ def _read(file: Path) -> Mapping[str, Any]:
 def _difference(
     file: Path, configuration: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> tuple[int, ConfigurationError] | None:
-    """Return the number of differing fields, and the first difference as an error."""
+    """Return how many fields of a configuration differ from the expected ones, and the first difference as an error."""
     differing = [(name, _field(configuration, name), value) for name, value in expected.items()]
     differing = [(name, got, value) for name, got, value in differing if got != value]
     if not differing:

@@ -38,7 +38,7 @@ _LINE_B = 64
 
 @dataclass(frozen=True)
 class Instruction:
-    """Registers that one instruction reads and writes, as ChampSim's numbers."""
+    """Registers that one instruction reads and writes, as numbers in ChampSim's trace format."""
 
     #: Registers of the address, read otherwise, written.
     addressing: tuple[int, ...]

@@ -36,7 +36,7 @@ class _Accesses(Struct):
 
 
 class _ChannelRows(Struct):
-    """Traffic of one memory channel."""
+    """Row-buffer hits and misses of one memory channel."""
 
     read_hit: _Amount = field(name="RQ ROW_BUFFER_HIT")
     read_miss: _Amount = field(name="RQ ROW_BUFFER_MISS")
@@ -46,7 +46,7 @@ class _ChannelRows(Struct):
 
 @dataclass(frozen=True, eq=False)
 class Execution(Stored):
-    """Report of one ChampSim run on its measured phase."""
+    """Report of the measured phase of one ChampSim run."""
 
     #: Records each core had retired when the phase began.
     start: tuple[int, ...]
@@ -157,7 +157,10 @@ def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
 
 
 def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, Any]:
-    """Return the measured phase's counters; they list cores in reverse order, caches' counts do not."""
+    """Return the measured phase's counters, after checking that each list has one entry per core.
+
+    ChampSim lists cores in reverse order, but the counts of a cache in ascending order.
+    """
     try:
         if len(phase["cores"]) != cores:
             raise ConfigurationError(f"{file}: field 'cores' has {len(phase['cores'])} entries, needed {cores}")
@@ -180,11 +183,11 @@ def _strange(file: str, error: Exception) -> ConfigurationError:
 
 
 def counted(execution: Execution, cache: str, core: int, kinds: Sequence[str], what: str) -> int:
-    """Return a core's number of accesses of some kinds to a cache, ``"hit"`` or ``"miss"``."""
+    """Return a core's number of accesses to a cache with the given outcome, ``"hit"`` or ``"miss"``."""
     return int(sum(execution.counters[cache][kind][what][core] for kind in kinds))
 
 
 def memory_lines(execution: Execution, queue: str) -> int:
-    """Return the number of lines that memory read (``"RQ"``) or wrote (``"WQ"``)."""
+    """Return the number of cache lines read from memory (``"RQ"``) or written to it (``"WQ"``)."""
     channels = execution.counters["DRAM"]
     return int(sum(item[f"{queue} ROW_BUFFER_HIT"] + item[f"{queue} ROW_BUFFER_MISS"] for item in channels))

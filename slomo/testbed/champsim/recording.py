@@ -26,7 +26,7 @@ _LINE_B = 64
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Instructions in order of execution, and their data references."""
+    """Instructions of a program in order of execution, and their data references."""
 
     #: Address and length of each instruction [B], shape (instructions,).
     ip: NDArray[np.uint64]
@@ -143,7 +143,7 @@ def parse(
 
 
 def _read(stream: BinaryIO, mark: bytes, skipped_calls: int, instructions: int) -> tuple[bytes, bytes]:
-    """Return the text from the marker's first call to the recording's start, and the recording's text."""
+    """Return lackey's output from the marker's first call up to the recording, and the recording's own output."""
     parts, rest, calls = [], b"", 0
     while calls <= skipped_calls:
         chunk = stream.read(_CHUNK_B)
@@ -172,13 +172,13 @@ def _read(stream: BinaryIO, mark: bytes, skipped_calls: int, instructions: int) 
 
 
 def _last_lines(text: bytes) -> NDArray[np.uint64]:
-    """Return the cache lines of a text's data references, in order of last use."""
+    """Return the cache lines that some lackey output references, in order of last use."""
     addresses = [int(line[3:].partition(b",")[0], 16) for line in text.split(b"\n") if line[:2] in _KINDS]
     return in_order_of_last_use(np.array(addresses, dtype=np.uint64) // np.uint64(_LINE_B))
 
 
 def in_order_of_last_use(lines: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return every line once, the one used last at the end.
+    """Return every cache line once; the line used last comes last.
 
     Examples
     --------

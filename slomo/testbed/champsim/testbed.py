@@ -1,4 +1,4 @@
-"""ChampSim as a testbed: slomo's native network functions, traced, on an independent and widely used simulator.
+"""ChampSim as a testbed: traces of slomo's native network functions run on an independent, widely used simulator.
 
 ChampSim (Gober et al., arXiv 2210.14324) simulates out-of-order cores, private caches, a shared LLC and DRAM; it is no
 part of slomo. Both phases of SLOMO's protocol are simulated; the competitors' phase is run once for all targets.
@@ -43,7 +43,7 @@ def champsim_machine() -> Machine:
 
 
 class ChampSimTestbed:
-    """Co-locations of up to four network functions on ChampSim.
+    """Runs co-locations of up to four network functions on ChampSim.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class ChampSimTestbed:
             self._definition(workload.nf).configured(workload)
 
     def environment(self) -> Mapping[str, Any]:
-        """Return configuration, binaries, window and the fingerprint of every NF's definition."""
+        """Return the configuration, binaries, window and the fingerprint of every NF's definition."""
         return describe_environment(
             self.name,
             self._settings(),
@@ -157,7 +157,7 @@ class ChampSimTestbed:
         return host_definition(self._own.get(nf, nf))
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
-        """Simulate some tenants, or read the stored result."""
+        """Simulate some tenants, or read the stored result of the same simulation."""
         made = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
         seats = sorted(range(len(made)), key=lambda seat: tenants[seat].key)  # one run for all targets
         traces = [made[seat] for seat in seats]
@@ -172,7 +172,7 @@ class ChampSimTestbed:
         return Phase(samples, together, None, cores[0].cycles / (self.machine.frequency_ghz * 1e9))
 
     def _execution(self, traces: list[Trace], part: str) -> Execution:
-        """Return one run of ChampSim, stored under a key of all its inputs."""
+        """Return the report of one ChampSim run; runs are stored under a key made from all their inputs."""
         files = [getattr(trace, part) for trace in traces]
         cores = len(files)
         stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]

@@ -1,4 +1,4 @@
-"""Traces of workloads, made once and stored: recorded, converted, and cut to equal duration in a solo run.
+"""Record, convert and store traces of workloads, each cut to the same duration of a solo run.
 
 A trace begins with one load for each line used last before the recording (caches start empty), followed by the code. A
 solo run of the trace gives its progress over cycles: performance beside others is compared over the same part.
@@ -41,7 +41,7 @@ _MOST_PER_CYCLE = 3.6  # records per cycle: an upper bound; surplus records are 
 
 @dataclass(frozen=True)
 class TraceWindow:
-    """Measured window of a run, in cycles of a solo run."""
+    """Lengths of a run's settling time and measured window, in cycles of a solo run."""
 
     #: From the warm-up's end to the window's begin: neighbours must fill the shared cache once.
     settle_cycles: int = 90_000
@@ -58,7 +58,7 @@ class TraceWindow:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One workload's trace."""
+    """The trace of one workload, with the progress of its solo run."""
 
     #: The trace up to the window's end, and up to its begin.
     whole: Path
@@ -72,12 +72,12 @@ class Trace:
     working_set: NDArray[np.float64]
 
     def cycles_alone(self, start: float, end: float) -> float:
-        """Return the cycles of a part of the trace in the solo run."""
+        """Return how many cycles a part of the trace takes in the solo run."""
         return float(np.diff(np.interp((start, end), self.alone[:, 0], self.alone[:, 1]))[0])
 
     @property
     def alone_records_per_cycle(self) -> float:
-        """Speed alone over the window."""
+        """Records per cycle that the workload retires alone, over the measured window."""
         begin, end = (path.stat().st_size // RECORD_B for path in (self.settling, self.whole))
         return (end - begin) / self.cycles_alone(begin, end)
 
@@ -120,7 +120,7 @@ class TraceStore:
             return self._made(self.folder / name, workload, definition)
 
     def _made(self, place: Path, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return the trace of a folder, made first if missing; concurrent runs wait for each other."""
+        """Return the trace in a folder; make it first if it is missing. Concurrent processes wait for each other."""
         if not (place / "trace.json").exists():
             with tempfile.TemporaryDirectory() as folder:
                 self._make(workload, definition, Path(folder), place)
@@ -177,14 +177,14 @@ class TraceStore:
         return np.concatenate([resident_set(recording, self.lines), records]), stated
 
     def _cycles_alone(self, records: NDArray[Any], folder: Path) -> int:
-        """Return the cycles of a solo run of the trace after its warm-up."""
+        """Return how many cycles the trace takes in a solo run, without its warm-up."""
         file = folder / "whole.trace"
         records.tofile(file)
         return execute(self.binary, [file], self.lines, folder).cycles
 
 
 class _TraceDescription(Struct, forbid_unknown_fields=True):
-    """`trace.json`."""
+    """Content of a trace's description file, `trace.json`."""
 
     packets_per_record: float
     instructions_per_record: float

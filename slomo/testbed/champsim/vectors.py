@@ -25,7 +25,7 @@ LINE_B = 64
 
 @dataclass(frozen=True)
 class TenantWindow:
-    """Counts of one core in the window."""
+    """Counts of one core over the measured window."""
 
     #: Retired, and how long it took.
     records: int
@@ -37,7 +37,10 @@ class TenantWindow:
 
 
 def windows(settling: Execution, whole: Execution) -> list[TenantWindow]:
-    """Return each core's counts between the end of one run and that of a longer one with the same beginning."""
+    """Return each core's counts in the measured window.
+
+    The window is what a long run has beyond a shorter run with the same beginning.
+    """
     result = []
     for core in range(len(whole.records)):
         first, last = _counts(settling, core), _counts(whole, core)
@@ -95,7 +98,7 @@ def _vector(
     threads: int,
     scope: Scope,
 ) -> MetricVector:
-    """Return the metrics of some cores together."""
+    """Return the metric vector of some cores taken together."""
     total = {name: sum(core.counts[name] for core in cores) for name in cores[0].counts}
     instructions = sum(core.records * trace.instructions_per_record for core, trace in zip(cores, traces, strict=True))
     cycles = sum(core.cycles for core in cores)
@@ -129,7 +132,11 @@ def _share(amounts: Sequence[int]) -> list[float]:
 
 
 def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], lines: int) -> list[float]:
-    """Return each tenant's number of lines: those of the time in which all tenants together reference `lines`."""
+    """Estimate how many lines of the shared cache each tenant occupies.
+
+    A tenant's estimate is its working set over a time span; the span is chosen so that the working sets of all tenants
+    together fill the cache of `lines` lines.
+    """
 
     def held(cycles: float) -> list[float]:
         return [
@@ -151,7 +158,10 @@ def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], line
 
 
 def throughput_mpps(core: TenantWindow, trace: Trace, machine: Machine) -> float:
-    """Return the throughput [Mpps]: the solo speed times solo cycles of the same part of the trace over cycles taken.
+    """Return a tenant's throughput [Mpps]: its solo throughput times its relative speed in this run.
+
+    The relative speed is the number of cycles that the same part of the trace takes alone, divided by the cycles it
+    took here.
 
     The cost of a packet varies along a trace; comparing the same part removes that.
     """

@@ -1,4 +1,4 @@
-"""slomo's own network functions as a program: found, or compiled on demand into the user's cache.
+"""Find slomo's own network functions as a program, or compile them on demand into the user's cache.
 
 The portable build needs only a C compiler; the DPDK build is made by meson if libdpdk is installed.
 """
@@ -21,7 +21,7 @@ _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
 
 
 def slomo_nf_binary(build: str = "portable") -> Path:
-    """Return the path of `slomo-nf`, compiled first if these sources are new.
+    """Return the path of `slomo-nf`, and compile it first if there is no binary of these sources.
 
     Raises TestbedError, with the compiler's last output, if it cannot be compiled here.
 
@@ -56,7 +56,7 @@ def build_traceable() -> Path:
 
 
 def _put(path: Path, compile_into: Callable[[Path], None]) -> None:
-    """Compile a program into its final path; two concurrent compilations give the same result."""
+    """Compile a program and write it to its final path in one step, so that concurrent compilations do no harm."""
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, path.name)
         compile_into(draft)

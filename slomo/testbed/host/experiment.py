@@ -1,4 +1,4 @@
-"""One experiment: competitors alone, then beside the target; all processes are ended in any case.
+"""Run one experiment: the competitors alone, then beside the target; at the end all processes are stopped in any case.
 
 The order is SLOMO's (SIGCOMM'20, section 4.1). The target's slowdown is measured inside one process of each tenant, and
 stated as throughput relative to solo runs of the same campaign, because throughput drifts between two starts of the
@@ -32,7 +32,7 @@ _ALONE_WINDOWS = 3
 
 @dataclass(frozen=True)
 class Bench:
-    """Resources shared by the experiments of one testbed."""
+    """Resources that all experiments of one testbed share."""
 
     #: CPUs in use, the target's first.
     cores: tuple[int, ...]
@@ -64,7 +64,7 @@ class Experiment:
         self._alone_mpps: list[float] = []
 
     def phases(self) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
-        """Run both phases.
+        """Run both phases: the competitors alone, then beside the target.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class Experiment:
     def _members(
         self, competitors: Sequence[HostTenant], socket: MetricVector | None = None
     ) -> tuple[MetricVector, ...]:
-        """Return each competitor's own vector if it was ever measured as the only one; else unknown."""
+        """Return each competitor's own vector; unknown unless a probe has measured that competitor alone."""
         if self._bench.reader is not None:
             return tuple(NOTHING_CORE for _ in competitors)
         if socket is not None and len(competitors) == 1:
@@ -121,7 +121,7 @@ class Experiment:
         return tuple(NOTHING_CORE if reading is None else as_core(reading[0]) for reading in readings)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
-        """Return the target's contentiousness: the probe's reading with it as the only competitor.
+        """Return the target's contentiousness: the pressure that the probe measures beside the target alone.
 
         Solo runs measure it again after some time; other runs take the known value.
         """
@@ -159,7 +159,11 @@ class Experiment:
         return statistics.median(pairs.beside_mpps)
 
     def _others(self, pairs: Paired, competitors: Sequence[HostTenant]) -> list[float]:
-        """Return the competitors' throughput; for a single one, if possible, as a ratio within one process."""
+        """Return the competitors' throughput [Mpps].
+
+        A single competitor's throughput is, if possible, its measured ratio to running alone times its reference solo
+        throughput, since a ratio within one process is more precise.
+        """
         rates = [statistics.median(column) for column in zip(*pairs.competitors_mpps, strict=True)]
         reference = self._bench.solo_mpps.get(competitors[0].workload.key)
         if self.settings.interleaved and reference is not None and pairs.competitor_ratio is not None:
@@ -186,7 +190,7 @@ class Experiment:
     def _watched(
         self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
     ) -> tuple[list[Window], ObservedPressure]:
-        """Return the windows that `watch` takes, with counter readings of the same time if there are any."""
+        """Return the windows that `watch` takes, with counter readings of the same time if there is a reader."""
         if self._bench.reader is None:
             return watch(), ObservedPressure(tuple(NOTHING_CORE for _ in tenants))
         return observe_counters(self._bench.reader, tenants, watch)
@@ -204,7 +208,7 @@ class Experiment:
         return Phase(samples, seen.socket, seen.system, duration_s)
 
     def _steady(self, tenants: Sequence[HostTenant]) -> None:
-        """Wait until all are steady; list those that were not in time in the provenance."""
+        """Wait until all tenants' throughput is steady; record in the provenance which exceeded the time limit."""
         for tenant in tenants:
             definition = tenant.definition
             steady = wait_steady(tenant.readings, definition.steadiness, lambda: _require_alive(tenants))

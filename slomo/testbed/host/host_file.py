@@ -1,4 +1,4 @@
-"""A file that describes a real testbed: cores, counters, traffic generator and settings of a campaign.
+"""Read a file that describes a real testbed: cores, counters, traffic generator and settings of a campaign.
 
 It holds the arguments of `HostTestbed` for command-line use; a rack is described once, beside its machine file.
 """
@@ -21,14 +21,14 @@ from slomo.vocabulary.network_function import NetworkFunction
 
 
 class GeneratorSection(Struct):
-    """A traffic generator, with the settings of its class."""
+    """The traffic generator of a host file, with the settings of the generator's class."""
 
     name: Annotated[Literal[*sorted(GENERATORS)], Meta(description="which")]  # type: ignore[valid-type]
     place: Annotated[str, Meta(description="USER@HOST where it runs; this host if not given")] | UnsetType = UNSET
 
 
 class HostFile(Struct, forbid_unknown_fields=True):
-    """A host as testbed."""
+    """Description of a host as a testbed."""
 
     cores: (
         Annotated[
@@ -59,7 +59,7 @@ class HostFile(Struct, forbid_unknown_fields=True):
 def load_host(
     path: str | Path, machine: str | Machine | None = None, network_functions: Iterable[NetworkFunction] = ()
 ) -> HostTestbed:
-    r"""Return the testbed a file describes.
+    r"""Return the testbed that a host file describes.
 
     Raises ConfigurationError, with file, line and field, for an unreadable file or a wrong field; InvalidValueError,
     UnknownNameError or TestbedError for values that this host or the generator does not accept.

@@ -1,4 +1,4 @@
-"""Alternate windows with and without competitors, inside one process of each.
+"""Measure alternately with and without competitors inside the same processes, by pausing and resuming them.
 
 Throughput drifts by 3 to 8 % between two starts of the same NF, so a slowdown is measured within one: the competitors
 are paused and resumed, neighbouring windows are paired, and the order within pairs alternates so that a linear drift
@@ -18,7 +18,7 @@ from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 
 @dataclass(frozen=True)
 class Paired:
-    """What alternation found."""
+    """Throughput measured alternately with competitors paused and running."""
 
     #: Throughput of the target with the competitors paused and running [Mpps], pair by pair.
     solo_mpps: tuple[float, ...]
@@ -36,24 +36,24 @@ class Paired:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Throughput beside competitors over solo throughput, pair by pair."""
+        """Throughput beside competitors divided by solo throughput, one ratio per pair of windows."""
         return tuple(beside / solo for solo, beside in zip(self.solo_mpps, self.beside_mpps, strict=True) if solo > 0.0)
 
     @property
     def ratio(self) -> Summary:
-        """Median ratio with its dispersion; raises an error if the target served nothing alone."""
+        """Median ratio with its precision; raises an error if the target had no throughput alone."""
         require_served(self.solo_mpps)
         return summarise(self.ratios)
 
     @property
     def competitor_ratio(self) -> Summary | None:
-        """Median ratio of a single competitor with its dispersion; None without solo windows."""
+        """Median ratio of a single competitor with its precision; None if the competitor was not measured alone."""
         pairs = zip(self.others_solo_mpps, self.competitors_mpps, strict=False)
         ratios = [beside[0] / solo for solo, beside in pairs if solo > 0.0]
         return summarise(ratios) if ratios else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values for the provenance."""
+        """Return the values to store in the provenance."""
         ratio, other = self.ratio, self.competitor_ratio
         mutual = {} if other is None else {
             "competitor_ratio": other.median,
@@ -73,7 +73,7 @@ class Paired:
 
 @dataclass
 class WindowTaker:
-    """Takes windows, and repeats those in which an NF did not get its cores."""
+    """Measures windows, and repeats those in which an NF did not get enough CPU time."""
 
     #: Minimum share and attempts.
     settings: HostSettings
@@ -121,7 +121,7 @@ class WindowTaker:
 
 
 def require_served(solo_mpps: Sequence[float]) -> None:
-    """Raise an error if a target served nothing while it ran alone [Mpps].
+    """Raise an error if the target's solo throughput [Mpps] is zero.
 
     The MeasurementError lists possible causes.
 
@@ -161,7 +161,7 @@ def alternate(
 def one_more(
     pairs: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
 ) -> Paired:
-    """Return the result with one more pair of windows; the order within pairs alternates."""
+    """Return the measurements with one more pair of windows; pairs alternate in whether the solo window comes first."""
     solo_mpps, together = 0.0, pairs.latest
     for alone in (True, False) if len(pairs.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)

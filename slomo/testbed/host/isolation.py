@@ -1,4 +1,4 @@
-"""Cache ways and memory bandwidth of a run's tenants, enforced while it runs and given back at its end.
+"""Give a run's tenants their cache ways and memory bandwidth while the run lasts, and restore the machine afterwards.
 
 Intel CAT and MBA are used as in ResQ (NSDI'18, section 3). The changes are in the machine's journal (design law 9), so
 that the next campaign gives back what a killed one left.
@@ -27,7 +27,7 @@ CAMPAIGN = "slomo's campaign"
 
 @contextlib.contextmanager
 def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backend: Backend) -> Iterator[None]:
-    """Give every tenant's cores its part of cache and memory bandwidth; raises as `slomo.enforce.apply`.
+    """Limit every tenant's cores to their cache ways and memory bandwidth; raises as `slomo.enforce.apply`.
 
     `cores`, `parts`: of each tenant; a part without any limit leaves its cores as they are.
     """
@@ -51,7 +51,7 @@ def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backe
 
 
 def undo_killed_campaigns(tree: ResctrlTree | None = None) -> tuple[str, ...]:
-    """Undo killed campaigns' changes of cache classes, and remove their monitoring groups; return the names.
+    """Undo changes of cache classes by killed campaigns, and remove their monitoring groups; return the names of both.
 
     Examples
     --------

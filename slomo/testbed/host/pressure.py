@@ -1,4 +1,4 @@
-"""Readings of a phase: vectors of its tenants and of the socket, from counters read during the windows.
+"""Read counters during a phase's windows and convert them to vectors of the tenants and of the socket.
 
 Counters and probes give the same two readings: the pressure of a competition on the socket, and that of one NF.
 """
@@ -20,7 +20,7 @@ NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
 
 @dataclass(frozen=True)
 class ObservedPressure:
-    """Vectors of one phase."""
+    """Vectors of the tenants and of the socket in one phase."""
 
     #: Core-level vectors, one per tenant in order; empty if unknown.
     own: tuple[MetricVector, ...]
@@ -35,7 +35,7 @@ class ObservedPressure:
 def observe_counters(
     reader: CounterReader, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
 ) -> tuple[list[Window], ObservedPressure]:
-    """Count while `watch()` takes windows, for the first tenant's socket.
+    """Read counters while `watch()` takes windows; the socket's vector is that of the first tenant's socket.
 
     Raises TestbedError if the counters cannot be started, or vanish.
     """
@@ -56,12 +56,12 @@ def observe_counters(
 
 
 def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:
-    """Return a tenant's vector: its core's; unknown if it has several, whose ratios cannot be added."""
+    """Return the vector of a tenant's core; unknown if the tenant has several cores, whose ratios cannot be added."""
     if len(tenant.where.cores) != 1:
         return NOTHING_CORE
     return sample.cores.get(tenant.where.cores[0], NOTHING_CORE)
 
 
 def as_core(vector: MetricVector) -> MetricVector:
-    """Return one NF's effect on a socket as its core-level vector."""
+    """Return the pressure that a single NF causes on its socket as that NF's core-level vector."""
     return MetricVector(dict(vector), scope=Scope.CORE)

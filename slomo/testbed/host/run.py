@@ -1,4 +1,4 @@
-"""Resources of one run: mark, directory and processes. All are removed when the run ends, for whatever reason.
+"""Own the mark, directory and processes of one run, and remove all of them when the run ends for whatever reason.
 
 Everything that a run creates carries its mark, so that the next run finds what a killed one left.
 """
@@ -85,7 +85,7 @@ class Run:
         self.tenants.remove(tenant)
 
     def command_of(self, tenant: HostTenant) -> list[str]:
-        """Return a tenant's command without parts that differ only between runs or users."""
+        """Return a tenant's command without the parts that differ only between runs or users."""
         places = ((str(self.directory), "RUN"), (self.mark.text, "RUN"), (str(cache_directory()), "CACHE"))
         words = list(tenant.process.words)
         for place, stands_for in places:

@@ -18,7 +18,7 @@ _Positive = Annotated[float, Meta(gt=0.0, le=3600.0)]
 
 @dataclass(frozen=True)
 class HostSettings(Stored):
-    """Measurement settings.
+    """Durations, repetitions and limits of measurements on a real machine.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Criteria of a steady throughput, and the precision of a median of windows.
+"""Decide whether throughput is steady, and estimate the precision of a median of windows.
 
 Real runs climb for up to half a minute and dip every few seconds; medians of two successive stretches detect the climb
 and ignore the dips. Dispersion is the scaled median absolute deviation, which is robust against one bad window.
@@ -20,7 +20,7 @@ _MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean, for 
 
 
 def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
-    """Return whether the medians of two successive stretches agree.
+    """Return whether the median throughputs of two successive stretches of time agree.
 
     `before`, `after`: throughput in each stretch; fewer than two values do not count as steady. `tolerance`: largest
     relative difference of the medians.
@@ -70,7 +70,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Summarise repeated values.
+    """Return the median of repeated values and its precision.
 
     Examples
     --------

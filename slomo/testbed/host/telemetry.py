@@ -1,4 +1,4 @@
-"""DPDK's telemetry socket: statistics of any running DPDK process.
+"""Query DPDK's telemetry socket for statistics of any running DPDK process.
 
 AF_UNIX, SOCK_SEQPACKET, ``/var/run/dpdk/<file-prefix>/dpdk_telemetry.v2`` (DPDK 22.11, guides/howto/telemetry);
 exists with ``--in-memory`` too.
@@ -19,7 +19,7 @@ _MOST_B = 1 << 20
 
 
 def socket_path(file_prefix: str) -> Path:
-    """Return the socket's path for a DPDK process with this `--file-prefix`.
+    """Return the telemetry socket's path for the DPDK process with this `--file-prefix`.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def socket_path(file_prefix: str) -> Path:
 
 
 class TelemetrySocket:
-    """A client that connects on first use and after a failure.
+    """A telemetry client that connects on first use, and again after a failure.
 
     `where`: DPDK's `--file-prefix` of the process, or the socket's path.
     """
@@ -41,7 +41,7 @@ class TelemetrySocket:
         self._socket: socket.socket | None = None
 
     def ask(self, query: str) -> dict[str, Any]:
-        """Return the answer to a query such as ``/ethdev/stats,0``; TestbedError without a JSON answer."""
+        """Return the answer to a query such as ``/ethdev/stats,0``; TestbedError if no JSON answer comes."""
         try:
             if self._socket is None:
                 self._connect()

@@ -1,4 +1,4 @@
-"""One tenant of a run: its process, its throughput source, and its windows.
+"""One tenant of a run: its process, the source of its throughput, and its measured windows.
 
 A window is valid only if its NF got its CPU time, because a starved NF says nothing about contention.
 """
@@ -34,7 +34,7 @@ class Window:
 
 
 class HostTenant:
-    """A running NF.
+    """A running NF on this machine.
 
     Raises TestbedError if it cannot be started, or a needed port is in use.
 
@@ -83,16 +83,16 @@ class HostTenant:
 
     @property
     def readings(self) -> FunctionReadings:
-        """Packets served so far."""
+        """Counts of the packets served so far."""
         assert self._readout is not None
         return self._readout.readings
 
     def wait_ready(self) -> None:
-        """Return once it serves."""
+        """Return once the NF serves packets."""
         self._watch.wait()
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """Stop the NF's process and the reading of its throughput."""
         try:
             self.process.stop(self.definition.stop_signal, self.definition.stop_limit_s)
         finally:
@@ -113,7 +113,7 @@ class HostTenant:
 
 
 def needs_port(definition: HostDefinition) -> bool:
-    """Return whether a definition asks for a free port."""
+    """Return whether an NF's definition asks for a free TCP port."""
     texts = [
         *definition.command,
         *definition.environment.values(),
@@ -124,12 +124,12 @@ def needs_port(definition: HostDefinition) -> bool:
 
 
 def needs_pcap(definition: HostDefinition) -> bool:
-    """Return whether a definition asks for a capture."""
+    """Return whether an NF's definition asks for a capture to replay."""
     return "pcap" in placeholders([*definition.command, *definition.environment.values()])
 
 
 def take_windows(tenants: Sequence[HostTenant], duration_s: float) -> list[Window]:
-    """Watch tenants for one window.
+    """Measure all tenants over one window of time.
 
     Raises TestbedError if one ends meanwhile; MeasurementError if one does not report its throughput.
     """
@@ -155,7 +155,7 @@ def _latency(readings: FunctionReadings, start_s: float, end_s: float) -> dict[s
 
 
 def paused(tenants: Sequence[HostTenant], pause: bool) -> None:
-    """Pause or resume those tenants that are in the other state."""
+    """Pause tenants, or resume them; tenants already in that state are left alone."""
     for tenant in tenants:
         if tenant.process.paused is not pause:
             (tenant.process.pause if pause else tenant.process.resume)()

@@ -42,7 +42,7 @@ _REPORTERS = 4
 
 
 class HostTools(TypedDict, total=False):
-    """Equipment of a host's testbed beside its cores and counters."""
+    """Equipment of a host testbed other than its cores and counters."""
 
     #: Calibration of the reporter probes; by default loaded, or made once per machine.
     calibration: Calibration | None
@@ -120,17 +120,17 @@ class HostTestbed:
         self.close()
 
     def close(self) -> None:
-        """Stop programs kept for the whole campaign, and release this host."""
+        """Stop the programs kept for the whole campaign, and release the lock on this host."""
         self.probe.close()
         self._lock.release()
 
     @property
     def source(self) -> str:
-        """Source of vectors: a counter reader's name, or ``"probe"``."""
+        """Source of the vectors: a counter reader's name, or ``"probe"``."""
         return PROBE if self.reader is None else self.reader.name
 
     def definition(self, nf: str) -> HostDefinition:
-        """Return an NF's description on this host.
+        """Return the definition by which an NF runs on this host.
 
         Raises UnknownNameError, ConfigurationError or TestbedError if it is missing, invalid, or has no `host:`
         section.
@@ -140,7 +140,7 @@ class HostTestbed:
         return self._definitions[nf]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run both phases; see `Testbed.run`; UnstableMeasurementError if the measurement does not settle."""
+        """Run both phases (see `Testbed.run`); UnstableMeasurementError if the measurement does not settle."""
         cores = self._assigned(colocation)
         with self._running:
             self._open()
@@ -153,7 +153,7 @@ class HostTestbed:
     def _steadily(
         self, colocation: Colocation, definitions: tuple[HostDefinition, ...], cores: Sequence[tuple[int, ...]]
     ) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
-        """Run both phases, again if the machine itself changed meanwhile; counters detect such a change themselves."""
+        """Run both phases; with probes instead of counters, repeat them if the machine's speed changed meanwhile."""
         if self.reader is not None:
             return Experiment(colocation, definitions, cores, self._bench).phases()
         probe = self.probe()
@@ -169,7 +169,7 @@ class HostTestbed:
         return alone, beside, {**details, "drift": drift}
 
     def environment(self) -> Mapping[str, Any]:
-        """Return the properties that make two runs comparable; calibrates the probes if they measure V."""
+        """Return the properties that make two runs comparable; calibrate the probes if they measure the vectors."""
         names = sorted({*self._definitions, *self._own, *runnable_names()})
         nfs = {name: self.definition(name).fingerprint for name in names if self._runs_here(name)}
         return describe_environment(
@@ -190,7 +190,7 @@ class HostTestbed:
         return (_START_S + _STEADY_S) * len(colocation.tenants) + pairs + probing
 
     def _calibrated(self) -> dict[str, Any]:
-        """Return the calibration behind the vectors; vectors of two calibrations cannot be compared."""
+        """Return the calibration of the probes; vectors measured under different calibrations cannot be compared."""
         if self.reader is not None:
             return {}
         calibration = self.probe.calibration
@@ -207,7 +207,7 @@ class HostTestbed:
             undo_killed_campaigns()
 
     def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:
-        """Check everything that can be checked before anything runs."""
+        """Check the co-location before anything runs, and return each tenant's cores."""
         if not colocation.tenants:
             raise InvalidValueError("a run on a real machine needs a target or competitors, got neither")
         if colocation.machine != self.machine:
@@ -255,7 +255,7 @@ class HostTestbed:
     def _isolated(
         self, colocation: Colocation, cores: Sequence[tuple[int, ...]]
     ) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which tenants have their parts of the cache, given back at its end."""
+        """Return a context in which each tenant is limited to its cache ways; they are restored when it ends."""
         if colocation.isolation is None or self._backend is None:
             return contextlib.nullcontext()
         return isolated(cores, colocation.isolation, self._backend)

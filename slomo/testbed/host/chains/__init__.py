@@ -1,1 +1,1 @@
-"""Chains of network functions on this machine: processes, rings between them, control groups over them."""
+"""Run chains of network functions on this machine: processes, the rings between them, and their control groups."""

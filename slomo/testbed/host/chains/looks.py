@@ -1,4 +1,4 @@
-"""Output of the native manager about its chains, one JSON object per line.
+"""Read the output of the native chain manager, one JSON object per line.
 
 It reports every ten milliseconds if anything moved, and at the end the counters since warm-up.
 """
@@ -15,7 +15,7 @@ from slomo.testbed.host.chains.moves import MoveOutcome
 
 
 class StageLook(NamedTuple):
-    """One stage at one moment."""
+    """State of one stage at one moment."""
 
     #: Arrivals per second, smoothed over 100 ms, including packets dropped before it.
     arrivals: float
@@ -29,7 +29,7 @@ class StageLook(NamedTuple):
 
 
 class ChainLook(NamedTuple):
-    """State of all stages at one moment in the plan's order, with their cores; time since the first packet [s]."""
+    """State and core of every stage, in the order of the plan, at a time since the first packet [s]."""
 
     time_s: float
     stages: tuple[StageLook, ...]
@@ -41,7 +41,7 @@ class ChainLook(NamedTuple):
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """Result of one stage over the measured time; see the fields' names."""
+    """Counts and times of one stage over the measured time."""
 
     name: str
     arrived: int
@@ -59,7 +59,7 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class TcpOutcome:
-    """What the kernel's TCP made of its chain over the measured time."""
+    """Counts of the kernel's TCP connection through a chain, over the measured time."""
 
     #: Bytes that the receiver's program read [Gbit/s].
     goodput_gbps: float
@@ -116,7 +116,7 @@ class HostChainResult:
     series: tuple[ChainLook, ...] = ()
 
     def rates(self) -> tuple[tuple[float, tuple[float, ...]], ...]:
-        """Return the chains' throughput [Mpps] between each two states of the series, and when [s]."""
+        """Return the chains' throughput [Mpps] between successive states of the series, each with its time [s]."""
         return tuple(
             (
                 (before.time_s + after.time_s) / 2,
@@ -130,19 +130,19 @@ class HostChainResult:
 
     @property
     def delivered_mpps(self) -> float:
-        """All chains together [Mpps]."""
+        """Throughput of all chains together [Mpps]."""
         return sum(chain.delivered_mpps for chain in self.chains)
 
     @property
     def wasted(self) -> float:
-        """Share of processed packets that were lost afterwards."""
+        """Share of the packets processed by any stage that a later stage lost."""
         lost = sum(chain.lost_behind for chain in self.chains)
         worked = lost + sum(chain.delivered_mpps for chain in self.chains) * self.seconds * 1e6
         return lost / worked if worked else 0.0
 
     @property
     def fairness(self) -> float:
-        """Jain's index of the chains' output over input; 1 if all get equal shares of their loads."""
+        """Jain's index of the chains' ratios of output to offered load; 1 if all ratios are equal."""
         shares = [chain.delivered_mpps / chain.offered_mpps for chain in self.chains if chain.offered_mpps]
         squares = sum(share**2 for share in shares)
         return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
@@ -150,7 +150,7 @@ class HostChainResult:
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Raise an error for a line of the manager that lacks a field."""
+    """Convert the error of a manager's line that lacks a field to a TestbedError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
@@ -161,7 +161,7 @@ def understood() -> Iterator[None]:
 
 
 def parse_line(text: str) -> dict[str, Any] | None:
-    """Parse a line of the manager; return None for other output."""
+    """Parse one line of the manager's output; return None for a line that is no JSON report."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
@@ -171,7 +171,7 @@ def parse_line(text: str) -> dict[str, Any] | None:
 
 @understood()
 def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
-    """Return the chains' state from its line.
+    """Return the chains' state that a parsed line reports.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
 
 @understood()
 def result_of(line: dict[str, Any]) -> HostChainResult:
-    """Return the result from the last line; TestbedError if nothing was measured."""
+    """Return the result that the manager's last line reports; TestbedError if nothing was measured."""
     seconds = float(line["seconds"])
     if seconds <= 0.0:
         raise TestbedError("the chains ended before anything was measured", hint="run them longer: --seconds 2")

@@ -1,4 +1,4 @@
-"""Stages that move to another CPU and memory node while their chains run, make before break.
+"""Move stages to another CPU and memory node while their chains run; the successor starts before the old process ends.
 
 NUMASFP (COMSNETS'22) migrates network functions this way. The successor starts beside the stage's present process,
 builds its tables on its node, and takes over the rings between two bursts; state of flows is lost.
@@ -20,7 +20,7 @@ _PAGES = re.compile(r"\bN(\d+)=(\d+)")
 
 @dataclass(frozen=True)
 class StageMove:
-    """A stage that moves."""
+    """A requested move of one stage to another CPU."""
 
     #: Its name.
     stage: str
@@ -34,7 +34,7 @@ class StageMove:
 
 @dataclass(frozen=True)
 class MoveOutcome:
-    """A move that was made."""
+    """Times and memory pages of a move that was carried out."""
 
     #: Which stage.
     stage: str
@@ -51,7 +51,7 @@ class MoveOutcome:
 
 
 def parse_move(text: str) -> StageMove:
-    """Parse a move; InvalidValueError for another text.
+    """Parse a move from text; InvalidValueError if the text is no move.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def parse_move(text: str) -> StageMove:
 
 
 def require_movable(moves: tuple[StageMove, ...], stages: Sequence[ChainStage]) -> None:
-    """Raise InvalidValueError, naming the move, for unknown stages or CPUs, and for stages whose cost changes."""
+    """Raise InvalidValueError for moves of unknown stages, to unavailable CPUs, or of a stage with `cycles_from`."""
     cores, named = available_cores(), {stage.name: stage for stage in stages}
     for move in moves:
         if move.stage not in named:

@@ -1,4 +1,4 @@
-"""Settings of a run, and the plan file that the native manager reads, one statement per line.
+"""Settings of a chain run, and the plan file that the native manager reads, one statement per line.
 
 `synthetic_nf/src/chain_plan.h` defines the statements; this module refuses chains that cannot run on a host.
 """
@@ -29,7 +29,7 @@ _REWRITE = ("nat", "maglev", "ipsec")
 
 @dataclass(frozen=True)
 class ChainRunSettings:
-    """How chains are run."""
+    """Scheduler, back-pressure, durations and reports of a run of chains."""
 
     #: Scheduler of the stages; one of 'normal', 'batch', 'rr'.
     scheduler: Scheduler = "normal"
@@ -73,7 +73,7 @@ def render_plan(
     parent: Path | None = None,
     groups: Mapping[str, Path] | None = None,
 ) -> str:
-    r"""Return the plan of a run.
+    r"""Return the text of the plan file for a run.
 
     Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses, with small packets
     or with times, for a directory with spaces, and for a stage that moves and changes its cost.
@@ -154,7 +154,7 @@ def offered_mpps(chain: ServiceChain, system: ChainSystem) -> float:
 
 
 def manager_core(system: ChainSystem) -> int:
-    """Return the lowest CPU without a stage, or the lowest of all."""
+    """Return the CPU for the manager: the lowest one without a stage, or the lowest of all."""
     cores, taken = available_cores(), {stage.core for stage in system.stages}
     return next((core for core in cores if core not in taken), cores[0])
 

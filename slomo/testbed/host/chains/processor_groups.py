@@ -1,4 +1,4 @@
-"""Control groups of a chain's stages: one per stage, inside one per run, inside this process's own group.
+"""Make a control group for each stage of a chain, inside one group of the run and this process's own group.
 
 Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent matter.
 The native program, whose watchdog survives a kill of the others, makes and removes the groups; this module names, finds
@@ -19,7 +19,7 @@ from slomo.host.marker import RunMark
 
 @dataclass(frozen=True)
 class ProcessorTree:
-    """Place in which processor control groups can be made."""
+    """A cgroup hierarchy (version 1 or 2) in which groups with CPU weights can be made."""
 
     #: Group of this process.
     root: Path
@@ -28,16 +28,16 @@ class ProcessorTree:
 
     @property
     def file(self) -> str:
-        """Name of the file with a group's weight."""
+        """Name of the file that holds a group's CPU weight."""
         return WEIGHTS[self.version][0]
 
     @property
     def most(self) -> int:
-        """Largest weight a group takes."""
+        """Largest CPU weight that the kernel accepts."""
         return WEIGHTS[self.version][2]
 
     def weight_of(self, shares: int) -> int:
-        """Return the weight equivalent to some ``cpu.shares``; version 2's default is 100, version 1's 1024.
+        """Convert ``cpu.shares`` to a weight of this cgroup version (default: 100 in version 2, 1024 in version 1).
 
         Examples
         --------
@@ -48,7 +48,7 @@ class ProcessorTree:
         return shares if self.version == 1 else min(max(round(shares * default / WEIGHTS[1][3]), least), most)
 
     def paths(self, mark: RunMark, stages: Iterable[str]) -> tuple[Path, dict[str, Path]]:
-        """Return the run's own group, and the groups of its stages."""
+        """Return the run's own group, and the groups of the run's stages."""
         parent = self.root / mark.text
         return parent, {name: parent / name for name in stages}
 
@@ -72,7 +72,7 @@ class ProcessorTree:
 
 
 def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> ProcessorTree:
-    """Find the tree of the processor controller; version 1 if there are both.
+    """Find the cgroup hierarchy with the CPU controller; prefer version 1 if both versions have the controller.
 
     `root`: mount point of control groups. `membership`: groups of this process. Raises TestbedError, with the right to
     grant, if there is none or this user may make no groups in it.
@@ -109,7 +109,7 @@ def _find(root: Path, membership: Path) -> ProcessorTree | None:
 
 
 class GroupWeights:
-    """Writes stages' weights through files kept open.
+    """Writes the CPU weights of stages through files that stay open.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class GroupWeights:
             self._files[name] = os.open(path / tree.file, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, name: str, weight: int) -> bool:
-        """Set a stage's weight; return whether that worked, which it does not after its group's removal."""
+        """Set a stage's weight; return False if the kernel refuses, as after the group was removed."""
         if self._written.get(name) == weight:
             return False
         try:
@@ -142,7 +142,7 @@ class GroupWeights:
         return True
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the weight files."""
         while self._files:
             os.close(self._files.popitem()[1])
 

@@ -36,7 +36,7 @@ _USAGE = 2
 
 
 def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
-    """Run chains for a while.
+    """Run chains on this machine for a set time and return the result.
 
     Raises TestbedError if the program cannot be built or started, or a stage ends early; InvalidValueError for chains
     that a host cannot run.
@@ -81,7 +81,7 @@ def _failure(process: ManagedProcess) -> Exception:
 
 
 def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, ...]]:
-    """Return the place for groups; None under a real-time scheduler, which ignores weights."""
+    """Return the cgroup hierarchy for CPU weights; None under a real-time scheduler, which ignores weights."""
     if settings.scheduler == "rr":
         return None, ()
     try:
@@ -93,7 +93,7 @@ def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, 
 
 
 def _clean(mark: RunMark, parent: Path | None) -> None:
-    """Wait for the watchdog to remove the groups; afterwards nothing has this run's mark."""
+    """Wait until the watchdog has removed the groups, then kill and delete whatever carries this run's mark."""
     deadline = time.monotonic() + _END_LIMIT_S
     while parent is not None and parent.exists() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -126,7 +126,10 @@ class _Run:
         self.problem: BaseException | None = None
 
     def take(self, _: float, text: str) -> None:
-        """Process a line; called by the reading thread, which an error must not end."""
+        """Process a line of output.
+
+        The reading thread calls this, so every error is stored for the main thread instead of raised.
+        """
         if self._watch is None and not self._settings.series_ms and '"observe"' in text[:20]:
             return
         line = parse_line(text)
@@ -175,7 +178,7 @@ class _Run:
         self._begun_s = time.process_time()
 
     def wait(self, process: ManagedProcess) -> None:
-        """Wait for the end, or for a failure."""
+        """Wait until the run ends or fails."""
         limit_s = _START_LIMIT_S + self._settings.warm_up_ms / 1e3 + self._settings.seconds
         deadline = time.monotonic() + limit_s
         while not self._done.wait(0.2):
@@ -188,7 +191,7 @@ class _Run:
             raise self.problem
 
     def result(self) -> HostChainResult:
-        """Return the result."""
+        """Return the result of the finished run."""
         assert self.last is not None
         chain_result = result_of(self.last)
         whole_s = chain_result.seconds + self._settings.warm_up_ms / 1e3
@@ -203,7 +206,7 @@ class _Run:
         )
 
     def close(self) -> None:
-        """Let the groups' files go."""
+        """Close the files of the groups' weights."""
         if self._weights is not None:
             self._weights.close()
 
@@ -219,7 +222,7 @@ def ecn_notes(result: HostChainResult) -> tuple[str, ...]:
 
 
 def scheduler_notes(stage: dict[str, Any], scheduler: str) -> Sequence[str]:
-    """Return the right to grant if the kernel refused a stage its scheduler.
+    """Return a note for a stage to which the kernel refused the scheduler; it names the privilege to grant.
 
     Examples
     --------

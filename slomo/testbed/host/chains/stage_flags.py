@@ -1,4 +1,4 @@
-"""Start-up flags of a stage of the native program, from the network function's description.
+"""Build a stage's command line for the native program from the network function's description.
 
 Only slomo's own functions can be stages, since a stage reads packets from slomo's ring.
 """
@@ -16,7 +16,7 @@ _DECIDED = ("--cores", "--pcap", "--rate-mpps", "--interval-s", "--packet-size-b
 
 
 def stage_flags(stage: ChainStage) -> tuple[str, ...]:
-    """Return a stage's command-line words.
+    """Return the command-line arguments of a stage.
 
     Raises UnknownNameError for an unknown network function; ConfigurationError for one that is another program.
 

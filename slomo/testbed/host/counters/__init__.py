@@ -1,1 +1,1 @@
-"""Sources of contentiousness vectors on a real machine, one reader each."""
+"""Readers of hardware counters on a real machine; each yields contentiousness vectors from one source."""

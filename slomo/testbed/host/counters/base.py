@@ -1,4 +1,4 @@
-"""The contract of every counter reader: start, stop, and report whether it works here.
+"""The interface of counter readers: start, stop, and report whether the reader works on this host.
 
 SLOMO (SIGCOMM'20, section 5) reads PCM; PerfSpect and `pcm` also fall back from one source to another. A metric that a
 reader cannot read is missing from its vectors, never zero.
@@ -13,7 +13,7 @@ from slomo.vocabulary.vector import MetricVector
 
 @dataclass(frozen=True)
 class CounterSample:
-    """Readings between start and stop."""
+    """Counter readings between `start` and `stop`, by core and socket."""
 
     #: Core-level vectors by CPU.
     cores: Mapping[int, MetricVector] = field(default_factory=dict)
@@ -34,11 +34,11 @@ class CounterReader(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the provenance."""
+        """Name of the reader, stored as the vectors' source in the provenance."""
         ...
 
     def available(self) -> tuple[bool, str]:
-        """Return whether it works on this host, and why not (or what it reads)."""
+        """Return whether the reader works on this host, and the reason if not (or else what it reads)."""
         ...
 
     def start(self, cores: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Several readers at once, for hosts where no single source has all metrics.
+"""Use several readers at the same time, for hosts where no single source has all metrics.
 
 perf counts instructions and misses, resctrl occupancy and bandwidth; on AMD, which has no PCM, both together come close
 to it. A metric of several readers is taken from the first.
@@ -13,7 +13,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class CombinedReader:
-    """Reads from all members that work on this host.
+    """Combines all member readers that work on this host.
 
     Examples
     --------
@@ -30,14 +30,14 @@ class CombinedReader:
         self._usable: tuple[CounterReader, ...] | None = None
 
     def available(self) -> tuple[bool, str]:
-        """Return whether any member works."""
+        """Return whether at least one member works on this host."""
         verdicts = {member.name: member.available() for member in self.members}
         self._used()  # from now on `name` says which
         told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
         return any(usable for usable, _ in verdicts.values()), told
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start all usable members; if one fails, none keeps running.
+        """Start all usable members; if one fails to start, stop the others.
 
         Raises TestbedError if none is usable, or one does not start.
         """

@@ -36,7 +36,7 @@ class Events:
         return Events(*(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
     def metrics(self, duration_s: float) -> dict[str, float]:
-        """Return the vocabulary's metrics that these events determine.
+        """Return the metrics of `slomo.vocabulary` that can be derived from these event counts.
 
         `duration_s`: length of the time span [s].
 
@@ -62,7 +62,7 @@ class Events:
 
 
 def total(members: Iterable[Events]) -> Events:
-    """Return the sum of several members' events.
+    """Return the sum of several event counts.
 
     Examples
     --------

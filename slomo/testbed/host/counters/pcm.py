@@ -46,7 +46,7 @@ _SAYINGS = (
 
 
 class PcmTool(ProgramReader):
-    """Common part of PCM's tools: a CSV file that grows until SIGINT.
+    """Base class of readers for PCM's tools; each tool appends to a CSV file until slomo sends SIGINT.
 
     `interval_s`: sampling interval [s].
     """
@@ -62,7 +62,7 @@ class PcmTool(ProgramReader):
         self._running: tuple[RunningTool, Path] | None = None
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start the tool, and return once its file has a header; TestbedError, with the reason, if it ends earlier."""
+        """Start the tool and wait for its CSV file's header; TestbedError, with the reason, if the tool ends before."""
         self._require()
         folder = _own_directory()
         file = folder / "samples.csv"
@@ -77,7 +77,7 @@ class PcmTool(ProgramReader):
             raise failure(self.name, finished)
 
     def stop(self) -> CounterSample:
-        """Stop it and return the median over its samples, waiting for the first ones.
+        """Stop the tool and return the median over its samples; wait for the first samples if there are none yet.
 
         Raises TestbedError if it was not running, ended by itself, or wrote no readable output.
         """
@@ -146,7 +146,7 @@ class PcmReader(PcmTool):
 
 
 def sample_of(recording: PcmRecording, cores: Sequence[int]) -> CounterSample:
-    """Convert a recording to a sample; absent metrics are missing."""
+    """Convert PCM's CSV file to a sample; metrics that the file lacks are missing."""
     return CounterSample(
         cores={core: _vector(recording.core, core, Scope.CORE) for core in cores if core in recording.cores},
         sockets={socket: _vector(recording.socket, socket, Scope.SOCKET) for socket in recording.sockets},
@@ -185,7 +185,7 @@ def _recorded(name: str, file: Path, interval_s: float) -> PcmRecording:
 
 
 def lines_in(file: Path) -> int:
-    """Return the number of line ends in a growing file; 0 if it does not exist yet."""
+    """Return the number of complete lines in a growing file; 0 if the file does not exist yet."""
     try:
         with file.open("rb") as stream:
             return stream.read(_LARGEST_READ_B).count(b"\n")
@@ -208,13 +208,13 @@ def reason(finished: Finished) -> str:
 
 
 def hint_for(why: str) -> str:
-    """Return the remedy for a reason."""
+    """Return the remedy for a PCM tool's failure."""
     meant = (hint for _, meaning, hint in _SAYINGS if why.startswith(meaning))
     return next(meant, "see `slomo doctor`, or use 'probe', which needs no counters")
 
 
 def failure(name: str, finished: Finished) -> TestbedError:
-    """Return the error for a tool that ended by itself."""
+    """Return the error for a PCM tool that ended before slomo stopped it."""
     why = reason(finished)
     return TestbedError(f"counters vanished: '{name}' ended while it was needed: {why}", hint=hint_for(why))
 

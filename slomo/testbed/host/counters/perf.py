@@ -54,7 +54,7 @@ class PerfReader(ProgramReader):
         self._running: list[RunningTool] = []
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start counting on all CPUs, so that sockets can be summed up.
+        """Start counting on all CPUs, so that counts can be added up per socket.
 
         Raises TestbedError if perf cannot count here, or ends at once.
         """
@@ -74,7 +74,7 @@ class PerfReader(ProgramReader):
             raise
 
     def stop(self) -> CounterSample:
-        """Stop counting and return the counts; TestbedError if perf was not running, or ended by itself."""
+        """Stop counting and return the counts; TestbedError if perf ended before."""
         if not self._running:
             raise self._not_started()
         try:
@@ -150,7 +150,7 @@ class PerfReader(ProgramReader):
 
 
 def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
-    """Return the counts of ``perf stat -j`` by CPU or socket and event; what was not counted is absent.
+    """Return the counts of ``perf stat -j`` by CPU or socket and event; events that perf did not count are absent.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
 
 
 def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
-    """Return perf's counting time [s] by its own clock, as its start-up time is unknown.
+    """Return the time for which perf counted [s], by perf's own clock, since its start-up takes an unknown time.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
 
 
 def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
-    """Return count and enabled time [s] of every cell, summed over intervals."""
+    """Return each event's count and enabled time [s] by CPU or socket, summed over perf's output intervals."""
     spans: dict[Cell, tuple[float, float]] = {}
     for item in _objects(lines):
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -211,7 +211,7 @@ def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _plain(event: str) -> str:
-    """Remove modifiers such as ``:u`` and ``/``, and the PMU's name."""
+    """Return an event's name without modifiers such as ``:u``, without ``/`` and without the PMU's name."""
     return event.partition("/")[2].strip("/") if "/" in event else event.partition(":")[0]
 
 

@@ -73,7 +73,7 @@ class PqosReader(ProgramReader):
         self._running: RunningTool | None = None
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start monitoring every core of this machine, one group each, so that sockets can be summed up.
+        """Start monitoring every core of this machine in a group of its own, so that counts can be added up per socket.
 
         Raises TestbedError if pqos ends before its first poll.
         """
@@ -84,7 +84,7 @@ class PqosReader(ProgramReader):
             raise self._vanished()
 
     def stop(self) -> CounterSample:
-        """Stop monitoring and return the median over its polls, waiting for the first ones.
+        """Stop monitoring and return the median over pqos's readings; wait for the first ones if there are none.
 
         Raises TestbedError if it was not running, or ended by itself.
         """
@@ -141,7 +141,7 @@ class PqosReader(ProgramReader):
 
 
 def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Poll]]:
-    """Return the polls in order, by core and in the vocabulary's units; an empty cell is missing.
+    """Return pqos's readings by core, in order and in the units of `slomo.vocabulary`; an empty cell is missing.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def _median(polls: Sequence[Poll]) -> Poll:
 
 
 def _added(members: Sequence[Poll]) -> Poll:
-    """Add cores up to their socket, for metrics whose rule is a sum and that every core reports."""
+    """Add up the cores of each socket, for metrics that compose by summing and that every core reports."""
     return {
         name: sum(member[name] for member in members)
         for name, metric in METRICS.items()

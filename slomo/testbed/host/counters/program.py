@@ -1,4 +1,4 @@
-"""Common part of readers that run an external program: the program is tried once, and failures are explained."""
+"""Base class of readers that run an external program; it tries the program once and explains failures."""
 
 from abc import ABC, abstractmethod
 
@@ -17,14 +17,14 @@ class ProgramReader(ABC):
         self._cores: tuple[int, ...] = ()
 
     def available(self) -> tuple[bool, str]:
-        """Run the program for a moment; the verdict is cached."""
+        """Run the program briefly to see whether it works; the result is cached."""
         if self._verdict is None:
             missing = f"'{self.command}' is not installed ({package_hint(self.name)})"
             self._verdict = self._tried() if is_installed(self.command) else (False, missing)
         return self._verdict
 
     def _require(self) -> None:
-        """Raise an error if the program cannot read."""
+        """Raise an error if the program cannot read the counters."""
         usable, why = self.available()
         if not usable:
             raise TestbedError(f"counters cannot be read with '{self.name}': {why}", hint=self._hint(why))
@@ -34,8 +34,8 @@ class ProgramReader(ABC):
 
     @abstractmethod
     def _tried(self) -> tuple[bool, str]:
-        """Return whether the installed program works on this host, and why not."""
+        """Return whether the installed program works on this host, and the reason if not."""
 
     @abstractmethod
     def _hint(self, why: str) -> str:
-        """Return the remedy if it does not."""
+        """Return the remedy for the reason why the program does not work."""

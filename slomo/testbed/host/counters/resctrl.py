@@ -28,7 +28,7 @@ Counts = Mapping[str, Mapping[int, int | None]]
 
 
 class ResctrlReader:
-    """Reads L3OCC, LMB and RMB from monitoring groups.
+    """Reads the metrics L3OCC, LMB and RMB from resctrl monitoring groups.
 
     `tree`: tree; the kernel's own if not given. `socket_of_domain`: socket of a last-level cache; from sysfs if not
     given.
@@ -49,7 +49,7 @@ class ResctrlReader:
         self._began_s = 0.0
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the tree can monitor, and which metrics."""
+        """Return whether the resctrl tree can monitor, and which metrics."""
         try:
             features = self._features()
         except TestbedError as problem:
@@ -130,7 +130,7 @@ class ResctrlReader:
         return {file: self._counted(group, file) for file in (_TOTAL, _LOCAL)}
 
     def _counted(self, group: str, file: str) -> dict[int, int | None]:
-        """Return a counter, read again if the hardware first says `Unavailable`, as AMD does."""
+        """Return a counter; read again if the hardware first reports `Unavailable`, as AMD's does."""
         counts = self.tree.counters(group, file)
         for _ in range(_READINGS - 1):
             if None not in counts.values():
@@ -141,7 +141,7 @@ class ResctrlReader:
         return counts
 
     def _occupancy(self) -> dict[str, dict[int, float | None]]:
-        """Return the median of a few readings: occupancy is a level, not a count."""
+        """Return the median of a few occupancy readings, since occupancy is a level and not a count."""
         readings: dict[str, list[dict[int, int | None]]] = {group: [] for group in self._before}
         for snapshot in range(_SNAPSHOTS):
             time.sleep(_BETWEEN_S if snapshot else 0.0)
@@ -181,7 +181,7 @@ def _grown(before: int | None, after: int | None) -> int | None:
 
 
 def _added(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Add domains; a counter missing in any of them is missing in the sum."""
+    """Add up the counters of several cache domains; the sum is missing if any of them is."""
     sums: dict[str, float | None] = {}
     for name in ("L3OCC", "LMB", "RMB"):
         readings = [part[name] for part in parts]

@@ -1,4 +1,4 @@
-"""Counter reader based on ``pcm-sensor-server``: PCM's counters over HTTP, from a service that has the rights.
+"""Counter reader based on ``pcm-sensor-server``: it serves PCM's counters over HTTP, so slomo needs no privileges.
 
 JSON layout of opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: counts since the server's
 start, so a window is the difference of two answers.
@@ -36,7 +36,7 @@ _TRAFFIC = {"READ": "DRAM Reads", "WRITE": "DRAM Writes"}
 
 
 class SensorServerReader:
-    """Queries a ``pcm-sensor-server`` before and after.
+    """Queries a ``pcm-sensor-server`` at the start and the end of a measurement.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class SensorServerReader:
         self._cores: tuple[int, ...] = ()
 
     def available(self) -> tuple[bool, str]:
-        """Ask once."""
+        """Query the server once to see whether it answers."""
         try:
             answer = self._ask()
         except TestbedError as problem:
@@ -74,12 +74,12 @@ class SensorServerReader:
         return True, f"{len(answer['Sockets'])} sockets at {self.url}"
 
     def start(self, cores: Sequence[int]) -> None:
-        """Store the present counts; TestbedError if nothing answers, or another service does."""
+        """Store the present counts; TestbedError if no server answers, or the answer is not from pcm-sensor-server."""
         self._cores = tuple(cores)
         self._before = (time.monotonic(), self._ask())
 
     def stop(self) -> CounterSample:
-        """Return the counts since `start`.
+        """Return the increase of each count since `start`.
 
         Raises TestbedError if it was not started, or the server has stopped or restarted.
         """
@@ -164,7 +164,7 @@ def _uncore_values(before: Mapping[str, Any], after: Mapping[str, Any], duration
 
 
 def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
-    """Return a count's increase; None if it is missing, fell, or was always zero (not read)."""
+    """Return a count's increase; None if the count is missing, has fallen, or is still 0 (it was never read)."""
     if before is None or after is None or after < before or after == 0 or per <= 0.0:
         return None
     return float(after - before) / per

@@ -1,1 +1,1 @@
-"""Checks of what this host can measure, and of disturbances."""
+"""Check what this host can measure, and what would disturb measurements."""

@@ -14,7 +14,7 @@ _LARGEST_B = 1 << 20
 
 
 class Status(StrEnum):
-    """How good a finding is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARN = "warn"  # works with less, or measurements will be disturbed
@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One finding.
+    """One finding about a host.
 
     Attributes
     ----------
@@ -63,23 +63,23 @@ class Check:
 
 
 def ok(group: str, name: str, finding: str) -> Check:
-    """Return a finding without problem."""
+    """Return a finding that reports no problem."""
     return Check(group, name, Status.OK, finding)
 
 
 def warn(group: str, name: str, finding: str, remedy: str) -> Check:
-    """Return a finding that disturbs."""
+    """Return a finding about something that disturbs measurements."""
     return Check(group, name, Status.WARN, finding, remedy)
 
 
 def fail(group: str, name: str, finding: str, remedy: str) -> Check:
-    """Return a finding that prevents measuring."""
+    """Return a finding about something that prevents measurements."""
     return Check(group, name, Status.FAIL, finding, remedy)
 
 
 @dataclass(frozen=True)
 class System:
-    """A host's files and tools, as checks access them."""
+    """Access to a host's files and tools for checks."""
 
     #: Folder with ``/proc``, ``/sys`` and ``/dev``.
     root: Path
@@ -97,7 +97,7 @@ class System:
             return None
 
     def glob(self, pattern: str) -> list[Path]:
-        """Return the paths that match, sorted."""
+        """Return the paths that match a pattern, sorted."""
         try:
             return sorted(self.root.glob(pattern.lstrip("/")))
         except OSError:
@@ -111,7 +111,7 @@ class System:
             return False
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        """Return the texts of all files that match, by path below the root."""
+        """Return the texts of all files that match a pattern, by path below the root."""
         contents = {
             f"/{path.relative_to(self.root)}": self.read(f"/{path.relative_to(self.root)}")
             for path in self.glob(pattern)
@@ -119,7 +119,7 @@ class System:
         return {path: text for path, text in contents.items() if text is not None}
 
     def flags(self) -> frozenset[str]:
-        """Return the processor's features under the kernel's names."""
+        """Return the processor's feature flags, by the names in ``/proc/cpuinfo``."""
         text = self.read("/proc/cpuinfo") or ""
         line = next((line for line in text.splitlines() if line.startswith("flags")), "")
         return frozenset(line.partition(":")[2].split())

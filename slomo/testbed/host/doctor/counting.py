@@ -1,4 +1,4 @@
-"""Checks of counters: model-specific registers, performance counters, RDT, and other programs that use them.
+"""Check counters: model-specific registers, performance counters, RDT, and other programs that use them.
 
 PCM needs registers and counters (doc/ of opcm/pcm), perf a PMU and a setting of the kernel, resctrl and pqos RDT.
 """
@@ -15,7 +15,7 @@ _PROBE = "slomo profile --testbed host   # probes pressure without counters"
 
 
 def checks(system: System) -> list[Check]:
-    """Return all findings of this group."""
+    """Return all findings about counters."""
     return [
         registers(system),
         lockdown(system),
@@ -31,7 +31,7 @@ def checks(system: System) -> list[Check]:
 
 
 def registers(system: System) -> Check:
-    """Check for model-specific registers, which PCM and pqos read."""
+    """Check for access to model-specific registers, which PCM and pqos read."""
     path = f"/dev/cpu/{system.cores[0]}/msr"
     if not system.exists(path):
         return warn(
@@ -72,7 +72,7 @@ def watchdog(system: System) -> Check:
 
 
 def paranoid(system: System) -> Check:
-    """Check the kernel's setting of who may count whole CPUs."""
+    """Check the kernel setting (`perf_event_paranoid`) that decides who may count whole CPUs."""
     text = system.read("/proc/sys/kernel/perf_event_paranoid")
     if text is None:
         return warn(
@@ -87,7 +87,7 @@ def paranoid(system: System) -> Check:
 
 
 def resctrl(system: System) -> Check:
-    """Check the kernel's resctrl tree: allocation and monitoring."""
+    """Check whether the kernel's resctrl tree can allocate and monitor."""
     if system.exists("/sys/fs/resctrl/info"):
         features = [path.name for path in system.glob("/sys/fs/resctrl/info/*") if path.name != "last_cmd_status"]
         return ok(_GROUP, "resctrl", f"mounted: {', '.join(features)}")
@@ -124,7 +124,7 @@ def monitoring_ids(system: System) -> Check:
 
 
 def pqos_lock(system: System) -> Check:
-    """Check the lock under which libpqos changes cache allocation."""
+    """Check whether another program holds the lock under which libpqos changes cache allocation."""
     for path in ("var/lock/libpqos", "run/lock/libpqos"):
         try:
             inode = (system.root / path).stat().st_ino
@@ -137,13 +137,13 @@ def pqos_lock(system: System) -> Check:
 
 
 def _locks(system: System) -> list[list[str]]:
-    """Return the kernel's file locks: number, kind, mode, access, process, device and inode."""
+    """Return the kernel's file locks, each with number, kind, mode, access, process, device and inode."""
     rows = [line.split() for line in (system.read("/proc/locks") or "").splitlines()]
     return [row for row in rows if len(row) >= 6 and row[1] != "->"]
 
 
 def tools(system: System) -> list[Check]:
-    """Query counter programs for their versions and features, without counting."""
+    """Query counter programs for their versions and features, without starting to count."""
     tool_checks = [_tool(system, name, package) for name, package in _TOOLS]
     if str(system.root) == "/":
         served, where = SensorServerReader().available()
@@ -159,7 +159,7 @@ def _tool(system: System, name: str, package: str) -> Check:
 
 
 def ddio(system: System) -> Check:
-    """Check the cache ways that devices write to."""
+    """Check whether the cache ways that devices write to (DDIO) can be read and set."""
     usable, why = DdioWays(system.cores[0], system.root / "dev/cpu").available()
     if usable:
         return ok(_GROUP, "DDIO ways", why)

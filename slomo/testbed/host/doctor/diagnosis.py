@@ -1,4 +1,4 @@
-"""All checks of this host, a memory measurement, and the worst status.
+"""Run all checks of this host and a memory measurement, and report the worst status.
 
 `slomo doctor` prints this; it changes nothing and needs no special rights.
 """
@@ -28,7 +28,7 @@ Watch = Callable[[Sequence[int], float, float], MachineDrift]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found."""
+    """Findings about a host."""
 
     #: Findings in order.
     checks: tuple[Check, ...]
@@ -60,7 +60,7 @@ class Diagnosis:
 
 
 def this_system() -> System:
-    """Return this host for the checks."""
+    """Return access to this host's files and tools for the checks."""
     return System(Path("/"), available_cores(), version_of)
 
 
@@ -71,7 +71,7 @@ def diagnose(
     measure: Measure = measure_memory,
     watch: Watch = watch_drift,
 ) -> Diagnosis:
-    """Look at a host.
+    """Run all checks on a host and return the findings.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def diagnose(
 
 
 def version_of(words: tuple[str, ...]) -> str | None:
-    """Return the line with a program's version; None if it is not installed.
+    """Return the line of a program's output that states its version; None if the program is not installed.
 
     Examples
     --------

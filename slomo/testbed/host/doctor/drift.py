@@ -1,4 +1,4 @@
-"""Drift of this machine by itself: the sentinel of campaigns, run several times over some seconds.
+"""Measure how much the speed of this machine drifts by itself, with short test programs run several times.
 
 It predicts the `stability` that a campaign's dataset would state.
 """
@@ -21,7 +21,7 @@ _LOOKS, _PAUSE_S = 8, 0.4
 
 @dataclass(frozen=True)
 class MachineDrift:
-    """What the sentinel saw.
+    """Speeds of the test programs in successive readings.
 
     Examples
     --------
@@ -35,13 +35,13 @@ class MachineDrift:
 
     @property
     def spans(self) -> dict[str, float]:
-        """Fastest over slowest speed of each program."""
+        """Ratio of the highest to the lowest speed of each program."""
         names = [name for name in self.looks[0].rates if all(look.rates.get(name, 0.0) > 0.0 for look in self.looks)]
         seen = {name: [look.rates[name] for look in self.looks] for name in names}
         return {name: round(max(rates) / min(rates), 4) for name, rates in seen.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping, with the names of a dataset's `stability`."""
+        """Return a JSON-ready mapping with the field names of a dataset's `stability`."""
         changes = [factor(one.change(other)[1]) - 1.0 for one, other in pairwise(self.looks)]
         return {
             "looks": len(self.looks),
@@ -65,7 +65,7 @@ class MachineDrift:
 def watch_drift(
     cores: Sequence[int], l2_mib: float, llc_mib: float, sleep: Callable[[float], None] = time.sleep
 ) -> MachineDrift:
-    """Watch the machine with the sentinel for some five seconds.
+    """Run the test programs several times over about five seconds and return their speeds.
 
     `cores`: usable CPUs; the first one is used. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
     UnstableMeasurementError if it does not get its core; TestbedError if its programs cannot be built or started.

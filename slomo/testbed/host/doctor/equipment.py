@@ -1,4 +1,4 @@
-"""Checks of equipment for network functions: cores, NICs and their NUMA node, DPDK, Click, a C compiler.
+"""Check the equipment for network functions: cores, NICs and their NUMA node, DPDK, Click, a C compiler.
 
 SLOMO (SIGCOMM'20, section 4.1) keeps target, competitors and NIC on one socket.
 """
@@ -11,12 +11,12 @@ _DPDK_DRIVERS = ("vfio-pci", "igb_uio", "uio_pci_generic")
 
 
 def checks(system: System) -> list[Check]:
-    """Return all findings of this group."""
+    """Return all findings about equipment."""
     return [cores(system), numa(system), network_cards(system), compiler(system), dpdk(system), click(system)]
 
 
 def cores(system: System) -> Check:
-    """Count the cores of one socket: one is for the target, one or more for competitors."""
+    """Check that one socket has enough cores: one for the target, and at least one for competitors."""
     home = [core for core in system.cores if socket_of(core) == socket_of(system.cores[0])]
     if len(home) < 2:
         return fail(
@@ -29,7 +29,7 @@ def cores(system: System) -> Check:
 
 
 def numa(system: System) -> Check:
-    """Check the memory nodes of the cores."""
+    """Check that the cores are on one memory node."""
     nodes = {node_of(core) for core in system.cores} - {None}
     if len(nodes) > 1:
         return warn(
@@ -42,7 +42,7 @@ def numa(system: System) -> Check:
 
 
 def network_cards(system: System) -> Check:
-    """List NICs, whether DPDK holds them, and whether they are on the cores' node."""
+    """List NICs, whether DPDK drives them, and whether they are on the same memory node as the cores."""
     cards = {path.name: path / "device" for path in system.glob("/sys/class/net/*") if (path / "device").exists()}
     for driver in _DPDK_DRIVERS:
         cards |= {f"{p.name} ({driver})": p for p in system.glob(f"/sys/bus/pci/drivers/{driver}/*:*:*.*")}
@@ -60,7 +60,7 @@ def network_cards(system: System) -> Check:
 
 
 def compiler(system: System) -> Check:
-    """Check for a compiler of the portable network functions."""
+    """Check for a C compiler, which builds the portable network functions."""
     version = next((text for name in ("cc", "gcc", "clang") if (text := system.version_of((name, "--version")))), None)
     if version is None:
         return fail(
@@ -70,7 +70,7 @@ def compiler(system: System) -> Check:
 
 
 def dpdk(system: System) -> Check:
-    """Check for DPDK, for the fast build and for testpmd."""
+    """Check for DPDK, which the fast build and testpmd need."""
     version = system.version_of(("pkg-config", "--modversion", "libdpdk"))
     testpmd = system.version_of(("dpdk-testpmd", "--version"))
     if version is None or not version[:1].isdigit():
@@ -84,7 +84,7 @@ def dpdk(system: System) -> Check:
 
 
 def click(system: System) -> Check:
-    """Check for Click, for its network functions."""
+    """Check for Click, which runs Click network functions."""
     version = system.version_of(("click", "--version"))
     if version is None:
         return warn(_GROUP, "Click", "not installed", "build FastClick: https://github.com/tbarbette/fastclick")

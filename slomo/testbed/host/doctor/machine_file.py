@@ -1,4 +1,4 @@
-"""The machine file of this host, with which the simulator can imitate it.
+"""Write this host's machine file, with which the simulator imitates the host.
 
 Every line states its source: measured by the pointer chase, read from the kernel, or a typical value if neither knows
 (another socket's latency, links). Format: `slomo/vocabulary/machines/schema.json`.
@@ -25,7 +25,7 @@ Field = tuple[Any, str]
 
 
 def machine_of(system: System, curve: MemoryCurve | None, name: str = "this-host") -> tuple[Machine, Mapping[str, str]]:
-    """Return this host, and the source of each field.
+    """Return the description of this host, and the source of each field.
 
     `system`: host's files. `curve`: measured; without it, latencies and bandwidth are typical ones. `name`: of the
     machine.
@@ -61,7 +61,7 @@ _GUESSED = {
 
 
 def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
-    """Return the machine as YAML, each number with its source as comment.
+    """Return a machine description as YAML; a comment gives the source of each number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Measure this host's memory: latency over footprint by a pointer chase, effective cache size, read bandwidth.
+"""Measure this host's memory: latency by footprint (pointer chase), effective cache size and read bandwidth.
 
 A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the shipped competitor's `chain` pattern; its
 `sequential` pattern streams.
@@ -29,7 +29,7 @@ _LEAST_SHARE = 0.1  # of its core: an instance that got less says nothing
 
 @dataclass(frozen=True)
 class MemoryCurve:
-    """What was measured."""
+    """Measured latency by footprint, cache size and read bandwidth."""
 
     #: Footprint [MiB] and time per dependent access [ns].
     sizes_mib: tuple[float, ...]
@@ -57,7 +57,7 @@ class MemoryCurve:
 
 
 def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | None) -> MemoryCurve:
-    """Measure latency over footprint, and read bandwidth; takes about 12 s, at most 20 s.
+    """Measure latency by footprint, and read bandwidth; this takes about 12 s, at most 20 s.
 
     Raises TestbedError if the shipped competitor cannot be built or does not run.
 
@@ -87,7 +87,7 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
 
 
 def _affordable_mib() -> float:
-    """Return the memory that may be touched [MiB]: a quarter of the free memory and of this group's limit."""
+    """Return the memory that a measurement may use [MiB]: a quarter of what is available and of the cgroup's limit."""
     limits = [math.inf]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

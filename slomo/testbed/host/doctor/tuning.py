@@ -1,4 +1,4 @@
-"""Checks of disturbances: frequency, idle states, hyper-threads, other tasks, memory pages.
+"""Check for disturbances: frequency changes, idle states, hyper-threads, other tasks, memory pages.
 
 The list follows DPDK's guide to Intel platforms (linux_gsg/nic_perf_intel_platform) and SLOMO's testbed (SIGCOMM'20,
 section 6: hyper-threading and turbo off, cores isolated).
@@ -15,7 +15,7 @@ _CPUS = "/sys/devices/system/cpu"
 
 
 def checks(system: System) -> list[Check]:
-    """Return all findings of this group."""
+    """Return all findings about disturbances."""
     return [
         hugepages(system),
         hugepage_mount(system),
@@ -47,7 +47,7 @@ def hugepages(system: System) -> Check:
 
 
 def hugepage_mount(system: System) -> Check:
-    """Look where hugepages are mounted."""
+    """Check whether hugepages are mounted."""
     lines = [line.split() for line in (system.read("/proc/mounts") or "").splitlines()]
     places = [fields[1] for fields in lines if len(fields) > 2 and fields[2] == "hugetlbfs"]
     if places:
@@ -68,7 +68,7 @@ def governor(system: System) -> Check:
 
 
 def turbo(system: System) -> Check:
-    """Check turbo, which makes a core's speed depend on its neighbours."""
+    """Check whether turbo is on, since it makes a core's speed depend on what other cores do."""
     off, boost = system.read(f"{_CPUS}/intel_pstate/no_turbo"), system.read(f"{_CPUS}/cpufreq/boost")
     if off == "1" or (off is None and boost == "0"):
         return ok(_GROUP, "turbo", "off")
@@ -81,7 +81,7 @@ def turbo(system: System) -> Check:
 
 
 def idle_states(system: System) -> Check:
-    """Check for idle states that take long to wake from."""
+    """Check for idle states from which a core takes long to wake up."""
     states = f"{_CPUS}/cpu{system.cores[0]}/cpuidle/state*"
     latencies, disabled = system.texts(f"{states}/latency"), system.texts(f"{states}/disable")
     deep = []
@@ -97,7 +97,7 @@ def idle_states(system: System) -> Check:
 
 
 def hyper_threads(system: System) -> Check:
-    """Check for two threads of one core, which share resources that SLOMO assumes to be private."""
+    """Check whether two CPUs in use are threads of one core; SLOMO assumes that a core's resources are not shared."""
     shared = {system.read(f"{_CPUS}/cpu{core}/topology/thread_siblings_list") or str(core) for core in system.cores}
     pairs = sorted(text for text in shared if len(parse_cpu_list(text)) > 1)
     if not pairs:
@@ -106,7 +106,7 @@ def hyper_threads(system: System) -> Check:
 
 
 def isolated(system: System) -> Check:
-    """Check for CPUs isolated from the scheduler."""
+    """Check whether the CPUs in use are isolated from the scheduler."""
     text = system.read(f"{_CPUS}/isolated") or ""
     if text:
         return ok(_GROUP, "isolcpus", text)
@@ -130,7 +130,7 @@ def load(system: System) -> Check:
 
 
 def stolen(system: System) -> Check:
-    """Check the time that the hypervisor gave to others, since boot."""
+    """Check how much CPU time the hypervisor has given to other guests since boot."""
     fields = (system.read("/proc/stat") or "").partition("\n")[0].split()[1:9]
     if len(fields) < 8 or not all(field.isdigit() for field in fields):
         return ok(_GROUP, "stolen time", "not shown")

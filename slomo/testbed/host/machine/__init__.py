@@ -1,1 +1,1 @@
-"""What machine this is."""
+"""Properties of the local machine."""

@@ -17,7 +17,7 @@ _BEYOND = 1.2  # times the size of a cache: a footprint that surely does not fit
 
 @dataclass(frozen=True)
 class CacheLevels:
-    """The cache levels beyond a core's private cache."""
+    """The cache levels beyond a core's private cache, as measured latency shows them."""
 
     #: Footprint up to which accesses hit a cache [MiB]; equal to L2 if no shared cache is visible.
     cache_mib: float

@@ -1,4 +1,4 @@
-"""The local machine in the vocabulary's terms: properties from the kernel, otherwise typical values.
+"""Describe the local machine as a `Machine`: properties that the kernel reports, typical values for the others.
 
 Enough for plans and composition (cores, caches). Values that only measurement can give are marked in the source field.
 """
@@ -35,7 +35,7 @@ def cpu_model() -> str:
 
 
 def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
-    """Return size [MiB] and ways of a CPU's data cache; None if the kernel does not say.
+    """Return the size [MiB] and number of ways of a CPU's data cache; None if the kernel does not report them.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
 
 
 def facts() -> Mapping[str, object]:
-    """Return properties that identify this machine, without its name or address."""
+    """Return properties that identify this machine, but not its host name or address."""
     caches = {f"l{level}_mib": cache[0] for level in (2, 3) if (cache := cache_mib(level))}
     return {
         "cpu": cpu_model(),
@@ -65,12 +65,12 @@ def facts() -> Mapping[str, object]:
 
 
 def fingerprint() -> str:
-    """Return sixteen hexadecimal digits that change with the machine."""
+    """Return sixteen hexadecimal digits that identify this machine."""
     return hashlib.sha256(repr(sorted(facts().items())).encode()).hexdigest()[:16]
 
 
 def this_machine(name: str = NAME) -> Machine:
-    """Return this machine.
+    """Return the description of this machine.
 
     `name`: name of its measurements' machine.
 

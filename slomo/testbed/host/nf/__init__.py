@@ -1,1 +1,1 @@
-"""One network function's process: its description, command, sockets and readings."""
+"""The process of one network function: its description, command, sockets and readings."""

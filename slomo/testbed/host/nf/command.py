@@ -1,4 +1,4 @@
-"""Command templates: words with placeholders become the words of one process, without a shell.
+"""Fill the placeholders of a command template for one process, without a shell.
 
 Only names of a fixed table and the NF's own settings are substituted, so an untrusted definition cannot access anything
 else of this process.
@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What one instance is given."""
+    """Cores, directory, capture and ports assigned to one instance of an NF."""
 
     #: CPUs it is pinned to.
     cores: tuple[int, ...]
@@ -36,12 +36,12 @@ class Surroundings:
 
     @property
     def stats_file(self) -> str:
-        """File an NF may write its statistics to."""
+        """File to which the NF may write its statistics."""
         return f"{self.directory}/statistics"
 
 
 def placeholders(texts: Iterable[str]) -> set[str]:
-    """Return the names of all placeholders in `texts`.
+    """Return the names of all placeholders in the given texts.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _functions_folder(nf: str) -> str:
 
 
 def fill(text: str, table: Mapping[str, str], nf: str) -> str:
-    """Replace the placeholders of one word.
+    """Replace the placeholders in one word of a command.
 
     Raises
     ------
@@ -120,14 +120,14 @@ def fill(text: str, table: Mapping[str, str], nf: str) -> str:
 def command_words(
     definition: HostDefinition, workload: Workload, where: Surroundings
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the words of the command and the variables of its environment."""
+    """Return an instance's command as a list of words, and the variables of its environment."""
     table = values_for(definition, workload, where)
     words = [fill(word, table, definition.nf) for word in definition.command]
     return words, {name: fill(value, table, definition.nf) for name, value in definition.environment.items()}
 
 
 def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
-    """Return a TCP port from a template; ConfigurationError if it is no port.
+    """Return the TCP port that a template gives; ConfigurationError if the result is no port.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
 
 
 def require_program(definition: HostDefinition) -> None:
-    """Raise an error for a definition whose program is missing, before starting anything.
+    """Raise an error if an NF's program is missing, before any process starts.
 
     Raises TestbedError naming the command.
 

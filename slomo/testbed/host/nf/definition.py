@@ -1,4 +1,4 @@
-"""The `host:` section of a network function: how a program is started, read and stopped.
+"""Read the `host:` section of a network function: how the program is started, read and stopped.
 
 Like NPF and DPDK DTS, it uses a command template instead of code per NF; `host_section` checks it, so that a wrong
 field is reported with file and line before anything runs.
@@ -24,7 +24,7 @@ from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
 @dataclass(frozen=True)
 class ReadySignal:
-    """The sign that an NF serves packets."""
+    """How slomo recognises that an NF serves packets."""
 
     #: ``"json"``, ``"regex"``, ``"tcp_port"``, ``"file"``, ``"telemetry"`` or ``"first_reading"``.
     kind: str = "first_reading"
@@ -89,7 +89,7 @@ class HostDefinition:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that change with the definition."""
+        """Sixteen hexadecimal digits that identify the definition."""
         stated = {**self.__dict__, "stop_signal": self.stop_signal.name}
         if not self.generator:  # fingerprints of before stay
             del stated["generator"]
@@ -148,7 +148,7 @@ def parse_host(
 
 
 def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
-    """Return how to run a network function on a real machine.
+    """Return the definition by which a network function runs on a real machine.
 
     `name_or_nf`: a shipped name, a YAML file, or a loaded network function. Raises UnknownNameError and
     ConfigurationError as `load_network_function`, and for a wrong `host:` section with file, line and field;

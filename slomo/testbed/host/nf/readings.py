@@ -1,4 +1,4 @@
-"""Packets served over time, from any source, and the rate over a window.
+"""Store the counts of served packets over time, from any source, and compute the rate over a window.
 
 Sources differ (counters, amounts per interval, rates; with or without their own clock); all are converted to one
 cumulative count.
@@ -17,7 +17,7 @@ _MOST_READINGS = 100_000
 
 @dataclass(frozen=True)
 class Reading:
-    """A cumulative count at a time."""
+    """A cumulative packet count at one time."""
 
     #: Time of its arrival here [s, monotonic clock].
     arrived_s: float
@@ -30,7 +30,7 @@ class Reading:
 
 
 class FunctionReadings:
-    """A growing series of readings; one thread adds, another reads.
+    """The readings of one NF; one thread adds readings while another reads them.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class FunctionReadings:
             ]
 
     def rate_mpps(self, start_s: float, end_s: float) -> float:
-        """Return the throughput over a window [Mpps]: the difference of its first and last count over the time between.
+        """Return the mean throughput over a window [Mpps], from the first and the last count in the window.
 
         Raises MeasurementError with fewer than two readings in the window.
         """

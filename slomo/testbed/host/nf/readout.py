@@ -1,4 +1,4 @@
-"""Sources of an NF's throughput: JSON lines, a pattern in its output, Click's ControlSocket, DPDK's telemetry.
+"""Read an NF's throughput from JSON lines, a pattern in its output, Click's ControlSocket or DPDK's telemetry.
 
 Every source fills one `Readings`; unreadable lines are counted and skipped.
 """
@@ -27,7 +27,7 @@ _FILE_POLL_S = 0.05
 
 
 class Readout:
-    """Reads one process's throughput until closed; ConfigurationError for an unsupported source."""
+    """Reads one process's throughput until `close`; ConfigurationError for an unsupported source."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ def _asker(source: ThroughputSource, table: Mapping[str, str], nf: str) -> Calla
 
 
 def field(data: Any, path: str) -> Any:
-    """Return a field by its dotted path; None if missing.
+    """Return the field that a dotted path names; None if there is no such field.
 
     Examples
     --------

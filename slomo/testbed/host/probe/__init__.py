@@ -1,1 +1,1 @@
-"""Pressure without counters, measured as the slowdown of small reporters with known sensitivity."""
+"""Measure pressure without counters: by how much a competition slows down small programs of known sensitivity."""

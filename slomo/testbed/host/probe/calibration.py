@@ -1,4 +1,4 @@
-"""Result of a calibration: the reporters that work on this machine at present, and the machine's state."""
+"""Result of a calibration: which probe programs (reporters) work on this machine now, and the machine's state."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _MOST_B = 1 << 20
 
 @dataclass(frozen=True)
 class Calibration(Stored, version=SCHEMA_VERSION):
-    """The reporters of one machine."""
+    """The calibrated probe programs (reporters) of one machine."""
 
     #: Cache sizes; of the shared one, the part that one core can use [MiB].
     l2_mib: PositiveRate
@@ -43,23 +43,23 @@ class Calibration(Stored, version=SCHEMA_VERSION):
     identity: str = ""
 
     def vector(self, pressure: ProbedPressure, scope: Scope = Scope.SOCKET) -> MetricVector:
-        """Return the pressure as a vector; a metric without reporter is missing."""
+        """Return the measured pressure as a vector; a metric without a reporter is missing."""
         ratios = pressure.ratios
         felt = {item.metric: extra_time(ratios[item.name]) for item in self.reporters if item.name in ratios}
         return MetricVector(felt, scope=scope)
 
     def stated(self) -> dict[str, Any]:
-        """Return the statement about reporters for a dataset's environment."""
+        """Return the description of the reporters that a dataset stores in its environment."""
         programs = {item.metric: item.name for item in self.reporters}
         return {"programs": programs, "felt": {name: dict(row) for name, row in self.felt.items()}, "full": self.full}
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that change with the calibration."""
+        """Sixteen hexadecimal digits that identify the calibration."""
         return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the calibration as JSON."""
         write_durably(path, json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n")
 
     @classmethod
@@ -69,5 +69,5 @@ class Calibration(Stored, version=SCHEMA_VERSION):
 
 
 def calibration_path(identity: str) -> Path:
-    """Return the path of one machine's and program's calibration."""
+    """Return the path of the calibration for a machine and a program."""
     return cache_directory() / "probe" / f"{identity}-v{SCHEMA_VERSION}.json"

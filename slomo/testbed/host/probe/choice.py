@@ -1,4 +1,4 @@
-"""Choose the reporter of a resource: sensitive enough to it, and least sensitive to the others."""
+"""Choose each resource's reporter: the probe program sensitive enough to it and least sensitive to the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _LEAST = 0.02
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """What one candidate felt."""
+    """Slowdown of one candidate program beside each competitor."""
 
     #: The candidate.
     reporter: Reporter
@@ -26,17 +26,17 @@ class CandidateTrial:
 
     @property
     def own(self) -> float:
-        """Extra time beside the strongest competitor for its own resource."""
+        """Extra time of the candidate beside the strongest competitor for the candidate's own resource."""
         return self.extra[self.reporter.metric]
 
     @property
     def others(self) -> float:
-        """Largest extra time beside any other competitor."""
+        """Largest extra time of the candidate beside a competitor for another resource."""
         return max((value for name, value in self.extra.items() if name != self.reporter.metric), default=0.0)
 
     @property
     def feels(self) -> bool:
-        """Whether that exceeds noise."""
+        """Whether `own`, the extra time for the candidate's own resource, exceeds measurement noise."""
         return self.own > max(_LEAST, _SURE * self.error[self.reporter.metric])
 
 

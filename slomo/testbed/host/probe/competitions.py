@@ -1,4 +1,4 @@
-"""The probes and their results: a competition is probed beside the runs it explains, and again after some time.
+"""Measure and store the pressure of each competition; measure again after some time, since a machine may drift.
 
 SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever the target. On a machine that drifts
 it also belongs to the time.
@@ -35,7 +35,7 @@ class _Reading:
 
 @dataclass
 class Probe:
-    """Reporter probes, their sentinel, and their results for competitions."""
+    """The probe programs, the drift check, and the pressure measured for each competition."""
 
     #: Of this machine.
     calibration: Calibration
@@ -56,12 +56,12 @@ class Probe:
         self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, Look(self.calibration.sentinel))
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
-        """Return the known result for a competition, by its workloads' keys, however old."""
+        """Return the stored pressure of a competition, however old; the workloads' keys identify the competition."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return None if reading is None else (reading.vector, reading.details)
 
     def measure(self, competition: Sequence[HostTenant]) -> tuple[MetricVector, dict[str, Any]]:
-        """Return the socket-level vector of a running competition, with its provenance."""
+        """Measure a running competition and return its socket-level vector with the provenance."""
         keys = tuple(sorted(tenant.workload.key for tenant in competition))
         reading = self.readings.get(keys)
         if reading is None or time.monotonic() - reading.taken_s > self.settings.probe_fresh_s:
@@ -71,17 +71,17 @@ class Probe:
         return reading.vector, reading.details
 
     def fresh(self, workloads: Sequence[str]) -> bool:
-        """Return whether a competition was probed recently."""
+        """Return whether a competition was measured recently."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return reading is not None and time.monotonic() - reading.taken_s <= self.settings.probe_fresh_s
 
     def forget(self) -> None:
-        """Discard results from before the machine changed."""
+        """Mark all results as outdated, since they are from before the machine changed."""
         self.readings = {
             keys: _Reading(item.vector, item.details, float("-inf")) for keys, item in self.readings.items()
         }
 
     def close(self) -> None:
-        """Stop the reporters and the sentinel."""
+        """Stop all probe programs and the drift check."""
         self._standing.close()
         self._quick.close()

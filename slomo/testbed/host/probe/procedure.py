@@ -1,4 +1,4 @@
-"""The calibration: cache size, every candidate beside the strongest competitors, scatter of the sentinel.
+"""Calibrate the probes: measure the cache's size, every candidate beside strong competitors, and the machine's noise.
 
 A small design of experiments: eleven candidates by four competitors that each press on one resource; about two minutes.
 """
@@ -33,7 +33,7 @@ SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 
 @dataclass(frozen=True)
 class CalibrationScope:
-    """What is calibrated."""
+    """Cores, cache sizes and settings of a calibration."""
 
     #: Sizes of the private cache, and of the shared one as the kernel states it [MiB].
     l2_mib: float
@@ -47,7 +47,7 @@ class CalibrationScope:
 def calibrate(
     definition: HostDefinition, cores: Sequence[int], settings: HostSettings, scope: CalibrationScope
 ) -> Calibration:
-    """Choose the reporters for this machine's present state.
+    """Choose the reporters that suit this machine's present state.
 
     Raises UnstableMeasurementError if no reporter responds.
 
@@ -97,7 +97,7 @@ def _trials(
     pairs: int,
     caches_mib: tuple[float, float],
 ) -> list[CandidateTrial]:
-    """Return every candidate's extra time beside every competitor; in rounds, so that drift affects all alike."""
+    """Return every candidate's extra time beside every competitor, in rounds so that drift affects all alike."""
     tried = {reporter: dict.fromkeys(bubbles(*caches_mib), Paired((), ())) for reporter in candidates(*caches_mib)}
     for _ in range(pairs):
         for metric, workload in bubbles(*caches_mib).items():
@@ -119,7 +119,7 @@ def _trial(reporter: Reporter, felt: dict[str, Paired]) -> CandidateTrial:
 def _full(
     standing: StandingPrograms, reporters: Sequence[Reporter], taker: WindowTaker, llc_mib: float
 ) -> float | None:
-    """Return the extra time of the shared cache's reporter without any hit."""
+    """Return the extra time of the shared cache's reporter when none of its accesses hits the cache."""
     for reporter in reporters:
         if reporter.metric == "FELTLLC":
             rates = []
@@ -131,7 +131,10 @@ def _full(
 
 
 def _cache(definition: HostDefinition, core: int, taker: WindowTaker, scope: CalibrationScope) -> float:
-    """Return the cache that one core can use; of several windows the fastest, as disturbances only slow down."""
+    """Return the size of the cache that one core can use [MiB].
+
+    Each latency is that of the fastest of several windows, as disturbances only slow a program down.
+    """
     inside = [round(share * scope.l2_mib, 3) for share in _INSIDE]
     beyond = [round(times * scope.largest_llc_mib, 3) for times in _BEYOND]
     sizes = sorted({*inside, *scope.sizes_mib, *(size for size in beyond if size > max(scope.sizes_mib))})

@@ -1,4 +1,4 @@
-"""Measure the pressure of a competition: alternate each reporter's windows with the competition running and paused.
+"""Measure the pressure of a competition: run each reporter alternately with the competition running and paused.
 
 The reporters run on the target's core before the target starts, as in SLOMO's first phase (SIGCOMM'20, section 4.1).
 They take turns, pair by pair; the least precise one is next, until all are precise enough or time is up.
@@ -22,7 +22,7 @@ _MEDIAN_TO_MEAN = 1.2533
 
 @dataclass(frozen=True)
 class ProbedPressure(Stored):
-    """What the reporters felt."""
+    """Slowdown of each reporter beside a competition."""
 
     #: Reporter -> its throughput beside the competition over its solo throughput.
     ratios: Mapping[str, float]
@@ -37,7 +37,7 @@ class ProbedPressure(Stored):
 def read_pressure(
     standing: StandingPrograms, competition: Sequence[HostTenant], reporters: Sequence[Reporter], settings: HostSettings
 ) -> ProbedPressure:
-    """Run every reporter beside a running competition.
+    """Run every reporter beside a running competition and return the slowdowns.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def read_pressure(
 
 
 def interval_widths(felt: Mapping[str, Paired]) -> dict[str, float]:
-    """Return the width of each ratio's 90 % interval.
+    """Return the width of the 90 % interval of each reporter's ratio.
 
     A few pairs can agree by chance: no reporter's scatter is assumed to be below half of the common one.
 

@@ -1,4 +1,4 @@
-"""The reporters: small programs, each sensitive to one kind of pressure; calibration chooses among candidates.
+"""The reporters: small programs, each sensitive to one kind of pressure. Calibration chooses among candidates.
 
 Bubble-Up (MICRO'11, section 4.2) measures the pressure of an application by how much it slows a reporter of known
 sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) gives a vector instead of a score.
@@ -18,7 +18,7 @@ _LEAST_RATIO = 1e-3
 
 @dataclass(frozen=True)
 class Reporter(Stored):
-    """One reporter."""
+    """A small program whose slowdown measures one kind of pressure."""
 
     #: What it does.
     name: str
@@ -29,7 +29,7 @@ class Reporter(Stored):
 
 
 def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
-    """Return the candidate reporters for a machine with these caches [MiB].
+    """Return the candidate reporters for a machine with the given cache sizes [MiB].
 
     Examples
     --------
@@ -54,7 +54,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
 
 
 def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return, by metric, the competitor that presses most on that resource and least on the others.
+    """Return for each metric the competitor that presses most on that resource and least on the others.
 
     Examples
     --------
@@ -71,12 +71,12 @@ def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 
 
 def stream_mib(llc_mib: float) -> float:
-    """Return a size larger than every cache of the machine [MiB]."""
+    """Return a data size that exceeds every cache of the machine [MiB]."""
     return round(min(max(_STREAM_AT_LEAST_MIB, 4.0 * llc_mib), _STREAM_AT_MOST_MIB), 3)
 
 
 def extra_time(ratio: float) -> float:
-    """Return the extra time per unit of a reporter's work, relative to its solo time; never negative.
+    """Return a reporter's extra time per unit of work, relative to its solo time; never negative.
 
     Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, shares of speed do not:
     two competitors that cost a reporter 0.2 and 0.3 of its time together cost 0.5, until the resource is full. `ratio`:
@@ -91,7 +91,7 @@ def extra_time(ratio: float) -> float:
 
 
 def never_hits(reporter: Reporter, llc_mib: float) -> Workload:
-    """Return a reporter's program over data that no cache holds, its behaviour after complete eviction."""
+    """Return the reporter's program with data too large for any cache: it behaves as after complete eviction."""
     settings = {**reporter.workload.configuration, "data_size_mib": stream_mib(llc_mib)}
     return Workload(reporter.workload.nf, settings)
 
@@ -101,6 +101,6 @@ def _reporter(name: str, metric: str, **knobs: Any) -> Reporter:
 
 
 def _workload(data_size_mib: float, pattern: str, writes: int = 0, **rest: Setting) -> Workload:
-    """Return a setting of the competitor that only reads or only writes."""
+    """Return a competitor workload that only reads or only writes."""
     accesses = {"reads_per_packet": 0 if writes else _PER_PACKET, "writes_per_packet": writes}
     return Workload("synthetic", {"data_size_mib": round(data_size_mib, 3), "pattern": pattern, **accesses, **rest})

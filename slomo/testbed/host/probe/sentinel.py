@@ -1,4 +1,4 @@
-"""The sentinel: three small programs that run for a fifth of a second between experiments to detect drift.
+"""Detect drift of the machine: three small programs (the sentinel) run for a fifth of a second between experiments.
 
 The neighbours of a virtual machine change: its part of the shared cache can vary tenfold within hours. A change during
 an experiment would look like pressure, so the experiment is repeated.
@@ -31,12 +31,12 @@ ANOTHER = 1.5
 
 @dataclass(frozen=True)
 class Look:
-    """A reading of the sentinel: speed of each of its programs [Mpps]."""
+    """One reading of the sentinel: the speed of each of its programs [Mpps]."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
 
     def change(self, later: "Look") -> tuple[str, float]:
-        """Return the program that changed most until a later reading, and its old over new speed.
+        """Return the program whose speed changed most up to a later reading, and the ratio of old to new speed.
 
         Examples
         --------
@@ -48,12 +48,12 @@ class Look:
 
 
 def factor(ratio: float) -> float:
-    """Return a ratio or its inverse, whichever is above 1."""
+    """Return the ratio or its inverse, whichever is at least 1."""
     return max(ratio, 1.0 / max(ratio, 1e-9))
 
 
 def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return the programs, by the resource that they watch.
+    """Return the sentinel's programs by the resource to which each is sensitive.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 
 @dataclass
 class Sentinel:
-    """Runs its programs while nothing else runs."""
+    """Runs the drift-detecting programs while nothing else runs."""
 
     #: Where its programs stand.
     standing: StandingPrograms
@@ -85,7 +85,7 @@ class Sentinel:
     settings: HostSettings
 
     def look(self) -> Look:
-        """Return a reading; UnstableMeasurementError if the sentinel does not get its core."""
+        """Run the programs and return their speeds; UnstableMeasurementError if the sentinel does not get its core."""
         attempts = _ATTEMPTS + 2 * self.settings.attempts
         taker = WindowTaker(replace(self.settings, settle_s=_SETTLE_S, attempts=attempts), _WINDOW_S)
         rates = {}
@@ -109,7 +109,7 @@ def scatter_of(looks: Sequence[Look]) -> float:
 
 @dataclass
 class DriftWatch:
-    """Repeats an experiment during which the machine changed."""
+    """Repeats an experiment if the machine's speed changed during it."""
 
     #: Looks at the machine.
     look: Callable[[], Look]
@@ -122,7 +122,7 @@ class DriftWatch:
     _last: tuple[float, Look] = (float("-inf"), Look())
 
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
-        """Return `measure`'s result and its provenance, as soon as the machine did not change during it.
+        """Repeat `measure` until the machine does not change during it; return the result and its provenance.
 
         Raises UnstableMeasurementError if it changed every time, or the cache differs from the one at calibration.
         """
@@ -143,12 +143,12 @@ class DriftWatch:
         )
 
     def _just_seen(self) -> Look:
-        """Return the reading after the previous experiment, if nothing ran in between."""
+        """Return the sentinel's last reading if it is recent, else a new one."""
         seen_s, look = self._last
         return look if time.monotonic() - seen_s < _JUST_S else self.look()
 
     def require_same_cache(self, seen: Look) -> None:
-        """Raise an error if a reading is far from that at calibration."""
+        """Raise an error if the sentinel's reading is far from the one at calibration."""
         what, change = self.calibrated.change(seen)
         if factor(change) > ANOTHER:
             raise UnstableMeasurementError(
@@ -159,7 +159,7 @@ class DriftWatch:
 
 
 def drift_limit(settings: HostSettings, scatter: float) -> float:
-    """Return the tolerated change: the setting, or several times the sentinel's own scatter.
+    """Return the tolerated change of speed: the setting, or several times the sentinel's own scatter.
 
     Examples
     --------

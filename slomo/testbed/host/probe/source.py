@@ -1,4 +1,4 @@
-"""Source of this machine's probes: calibrated for its present state on first use, loaded later.
+"""Provide this machine's probes: calibrate them for its present state on first use, load them later.
 
 A calibration is stored in the user's cache under hardware and program, and repeated when the sentinel detects another
 cache.
@@ -24,7 +24,7 @@ _TYPICAL_L2_MIB, _TYPICAL_LLC_MIB = 1.0, 64.0
 
 @dataclass
 class ProbeSource:
-    """Makes the probes of this machine."""
+    """Creates or loads the probes of this machine."""
 
     #: Core of the reporters, core of the competitor.
     cores: Sequence[int]
@@ -37,7 +37,7 @@ class ProbeSource:
     made: Probe | None = None
 
     def __call__(self) -> Probe:
-        """Return the probes, calibrated first if there is no calibration for this cache.
+        """Return the probes; calibrate them first if there is no calibration for this cache.
 
         Raises UnstableMeasurementError if a given calibration is of another cache, or no reporter responds.
         """
@@ -62,7 +62,7 @@ class ProbeSource:
             return None  # of another cache than this hour's
 
     def _checked(self, calibration: Calibration, definition: HostDefinition) -> Probe:
-        """Return probes whose sentinel reads the same as at calibration."""
+        """Return probes after checking that the sentinel reads the same as at calibration."""
         probe = self._probe(calibration, definition)
         try:
             probe.watch.require_same_cache(probe.watch.look())
@@ -75,7 +75,7 @@ class ProbeSource:
         return Probe(calibration, definition, self.settings, self.cores[0])
 
     def _thorough(self) -> HostSettings:
-        """Return settings as thorough as the defaults, even for a run with shorter ones."""
+        """Return settings with at least the default number and length of probe windows."""
         usual = HostSettings()
         pairs, window_s = self.settings.probe_pairs, self.settings.probe_window_s
         return replace(

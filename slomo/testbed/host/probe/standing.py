@@ -1,4 +1,4 @@
-"""Programs kept on one core for a whole campaign: started on first use, paused between measurements.
+"""Keep programs on one core for a whole campaign: each starts on first use and is paused between measurements.
 
 A restarted program has other memory pages and runs 3 to 8 % faster or slower; a kept one does not.
 """
@@ -16,7 +16,7 @@ _INTERVAL = "--interval-s"
 
 
 class StandingPrograms:
-    """Programs of the synthetic NF on one core."""
+    """Programs of the synthetic NF that stay on one core."""
 
     def __init__(self, definition: HostDefinition, core: int) -> None:
         self.definition, self.core = definition, core
@@ -25,7 +25,7 @@ class StandingPrograms:
 
     @contextlib.contextmanager
     def awake(self, workload: Workload) -> Iterator[HostTenant]:
-        """Let one program run, started first if necessary; the others stay paused."""
+        """Let one program run (started first if necessary) while the others stay paused."""
         tenant = self._standing(workload)
         try:
             paused([tenant], False)
@@ -35,7 +35,7 @@ class StandingPrograms:
                 paused([tenant], True)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all programs."""
         run, self._run = self._run, None
         self._tenants.clear()
         if run is not None:
@@ -51,7 +51,7 @@ class StandingPrograms:
 
 
 def quickened(definition: HostDefinition, interval_s: float) -> HostDefinition:
-    """Return a definition that reports more often, for windows of a twentieth of a second.
+    """Return a definition whose program reports more often, for windows of a twentieth of a second.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Traffic generators: one interface to replayed captures, testpmd, Pktgen and TRex, local or remote."""
+"""Traffic generators: one interface for replayed captures, testpmd, Pktgen and TRex, on this machine or another."""

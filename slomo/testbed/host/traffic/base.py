@@ -1,4 +1,4 @@
-"""The contract of every traffic generator: start a workload's traffic, stop it, and report sent and received packets.
+"""The interface of traffic generators: start a workload's traffic, stop it, and count sent and received packets.
 
 One interface covers captures, testpmd, Pktgen-DPDK and TRex, as in NPF and DPDK's test suite (DTS).
 """
@@ -15,7 +15,7 @@ _CHECKSUM_B = 4  # a frame's length includes its checksum, the length given to p
 
 @dataclass(frozen=True)
 class TrafficStatistics:
-    """Counts of a generator since its start.
+    """Packets that a generator sent and received since its start.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class TrafficStatistics:
 
     @property
     def lost(self) -> int:
-        """Packets that did not come back; 0 if more came than were sent."""
+        """Number of packets sent but not received; 0 if more were received than sent."""
         return max(0, self.sent_packets - self.received_packets)
 
 
@@ -46,11 +46,11 @@ class TrafficGenerator(Protocol):
     name: str
 
     def available(self) -> tuple[bool, str]:
-        """Return whether it can be used from here, and why not."""
+        """Return whether the generator can be used from here, and the reason if not."""
         ...
 
     def start(self, traffic: Traffic) -> None:
-        """Begin to send.
+        """Start to send a workload's traffic.
 
         Raises InvalidValueError for traffic that this generator cannot make; TestbedError if it cannot be started or
         does not answer.
@@ -58,16 +58,16 @@ class TrafficGenerator(Protocol):
         ...
 
     def statistics(self) -> TrafficStatistics:
-        """Return the counts so far; TestbedError if it does not answer (any more)."""
+        """Return the counts so far; TestbedError if the generator does not answer."""
         ...
 
     def stop(self) -> None:
-        """Stop sending; does nothing if nothing was started."""
+        """Stop sending; do nothing if nothing was started."""
         ...
 
 
 def frame_without_checksum_b(traffic: Traffic) -> int:
-    """Return the frame length without checksum, as programs expect it [bytes].
+    """Return the length of a frame without its checksum, which is the length that generators take [bytes].
 
     Examples
     --------
@@ -78,7 +78,7 @@ def frame_without_checksum_b(traffic: Traffic) -> int:
 
 
 def require_uniform(traffic: Traffic, generator: str) -> None:
-    """Raise an error for Zipf-distributed destinations, which only a capture can contain.
+    """Raise an error for Zipf-distributed destinations, for generators that can only send uniform ones.
 
     The InvalidValueError names a generator that supports them.
     """
@@ -90,7 +90,7 @@ def require_uniform(traffic: Traffic, generator: str) -> None:
 
 
 def require_saturating(traffic: Traffic, generator: str) -> None:
-    """Raise an error for an offered load with a generator that only sends at full speed.
+    """Raise an error for a limited offered load with a generator that only sends at full speed.
 
     The InvalidValueError names generators that support a load.
     """

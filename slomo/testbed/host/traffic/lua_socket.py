@@ -1,4 +1,4 @@
-"""Pktgen-DPDK's remote Lua socket: plain TCP, one line is one chunk, and only explicit output comes back.
+"""Client of Pktgen-DPDK's remote Lua socket: plain TCP, one chunk per line, and only explicit output is returned.
 
 Pktgen 23.03 and 23.06, lib/lua/lua_socket.c: no prompt, echo or length; values and errors go to Pktgen's own terminal.
 Every request is therefore wrapped to write its result or its error, and an end mark.

@@ -1,4 +1,4 @@
-"""Captures for replay: a workload's traffic as a classic pcap file, and checks of the user's own captures.
+"""Write a workload's traffic as a pcap capture for replay, and check captures that users provide.
 
 SLOMO's traffic (SIGCOMM'20, section 6): packet size, number of flows, destinations uniform or after Zipf's law.
 Format: libpcap, savefile(5), version 2.4, Ethernet.
@@ -28,7 +28,7 @@ _ZIPF_FRAMES = 65_536
 
 
 def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
-    """Write the traffic's frames as a capture; return their number.
+    """Write the traffic's frames as a capture; return the number of frames.
 
     Raises InvalidValueError for more flows than fit into a capture.
 
@@ -71,7 +71,7 @@ def cached_pcap(traffic: Traffic, folder: Path, seed: int = 0) -> Path:
 
 
 def count_frames(path: Path) -> int:
-    """Return the number of frames of a capture, reading only headers.
+    """Return the number of frames in a capture; only headers are read.
 
     Raises ConfigurationError if it cannot be read, is no classic pcap, or is truncated inside the first frame.
     """
@@ -111,7 +111,7 @@ def _byte_order(header: bytes, path: Path) -> str:
 
 
 def _order(traffic: Traffic, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return the flow of every frame."""
+    """Return the flow to which each frame belongs."""
     flows = traffic.flow_count
     if traffic.flow_distribution == "uniform":
         return np.tile(random.permutation(flows), -(-_FEWEST_FRAMES // flows))
@@ -120,7 +120,7 @@ def _order(traffic: Traffic, random: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _flow_headers(traffic: Traffic, random: np.random.Generator) -> NDArray[np.uint8]:
-    """Return Ethernet, IPv4 and UDP headers of every flow, with valid IPv4 checksums and none for UDP."""
+    """Return the Ethernet, IPv4 and UDP headers of every flow, with valid IPv4 checksums and no UDP checksums."""
     count = traffic.flow_count
     ip_b = max(frame_without_checksum_b(traffic) - _ETHERNET_B, _IPV4_B + _UDP_B)
     heads = np.zeros((count, _ETHERNET_B + _IPV4_B + _UDP_B), dtype=np.uint8)

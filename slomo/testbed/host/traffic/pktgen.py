@@ -22,7 +22,7 @@ _COUNTED_S = 1.5
 
 
 class PktgenGenerator:
-    """A Pktgen that runs already.
+    """A Pktgen process that already runs.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class PktgenGenerator:
         self._socket: LuaSocket | None = None
 
     def available(self) -> tuple[bool, str]:
-        """Return whether it answers."""
+        """Return whether Pktgen answers."""
         try:
             lua = LuaSocket(self.host, self.port, self.limit_s)
         except TestbedError as problem:
@@ -71,7 +71,7 @@ class PktgenGenerator:
             lua.close()
 
     def start(self, traffic: Traffic, packets: int = 0) -> None:
-        """Wait for the link, configure traffic, and send, so many packets at most; see `TrafficGenerator.start`."""
+        """Wait for the link, then send at most `packets` packets (0: no limit); see `TrafficGenerator.start`."""
         require_uniform(traffic, self.name)
         if self._socket is not None:
             raise TestbedError("traffic generator 'pktgen' sends already", hint="call `stop` first")
@@ -88,7 +88,7 @@ class PktgenGenerator:
             raise
 
     def trial(self, traffic: Traffic, seconds: float, packets: int = 0) -> TrafficStatistics:
-        """Send for a time, so many packets at most, and return the counts after the last packet has come back."""
+        """Send for a time, at most `packets` packets (0: no limit), and return the counts after the last is back."""
         self.start(traffic, packets)
         try:
             assert self._socket is not None
@@ -103,7 +103,7 @@ class PktgenGenerator:
             self.stop()
 
     def statistics(self) -> TrafficStatistics:
-        """Ask Pktgen's counters; see `TrafficGenerator.statistics`."""
+        """Query Pktgen's counters; see `TrafficGenerator.statistics`."""
         sent, received = self._numbers("port", self.sends, _TOTALS[0]), self._numbers("port", self.receives, _TOTALS[1])
         rates = self._numbers("rate", self.sends, _RATES[0]), self._numbers("rate", self.receives, _RATES[1])
         return TrafficStatistics(int(sent), int(received), rates[0] / 1e6, rates[1] / 1e6)
@@ -130,7 +130,7 @@ class PktgenGenerator:
             ) from None
 
     def _connected(self) -> tuple[LuaSocket, int]:
-        """Return a connection, and the link's speed once it is up [Mbit/s].
+        """Wait until the link is up; return a connection to Pktgen, and the link's speed [Mbit/s].
 
         Over ``net_virtio_user`` Pktgen does not answer before an NF connects to its socket, so both are waited for.
         """
@@ -192,7 +192,10 @@ def _down(port: int, state: str, patience_s: float) -> TestbedError:
 
 
 def _settings(port: int, traffic: Traffic, percent: float, packets: int) -> list[str]:
-    """Return the calls in order: Pktgen derives the rate from the size in `set`, even if a range sets the size."""
+    """Return the Lua calls that configure traffic, in order.
+
+    `set` must give the packet size even if a range sets it too, since Pktgen derives the rate from the size in `set`.
+    """
     size_b, last = traffic.packet_size_b, _address(traffic.flow_count - 1)
     ranges = [("pkt_size", kind, str(value)) for kind, value in _steps(size_b, 0, size_b, size_b)]
     ranges += [("dst_ip", kind, f"'{value}'") for kind, value in _steps(_address(0), "0.0.0.1", _address(0), last)]

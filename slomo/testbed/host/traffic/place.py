@@ -1,4 +1,4 @@
-"""Machine of a generator: this one, or another one over SSH.
+"""The machine on which a generator runs: this one, or another one over SSH.
 
 Commands are word lists on both; SSH joins words into a line for the remote shell, so each is quoted. A remote program
 ends with its connection, because it has a terminal; `timeout` limits its run time.
@@ -21,7 +21,7 @@ _LONGEST_RUN_S = 24 * 3600
 
 @dataclass(frozen=True)
 class Place:
-    """A machine to run commands on: this one, or another one.
+    """A machine on which commands can run: this one, or another one over SSH.
 
     Attributes
     ----------
@@ -47,14 +47,14 @@ class Place:
             raise InvalidValueError(f"'{self.host}' is no host for SSH", hint="write HOST or USER@HOST")
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return the command that runs `words` on this machine."""
+        """Return the command that runs the given words on this machine."""
         if self.host is None:
             return list(words)
         bounded = ["timeout", "--signal=INT", "--kill-after=5", str(_LONGEST_RUN_S), *words]
         return [self.ssh, "-tt", *_OPTIONS, self.host, shlex.join(bounded)]
 
     def bring(self, file: Path) -> str:
-        """Return the path of a local file on this machine, copied there first.
+        """Copy a local file to this machine if it is a remote one; return the file's path there.
 
         Raises TestbedError if it cannot be copied.
         """
@@ -79,7 +79,7 @@ class Place:
         )
 
     def can_run(self, command: str) -> tuple[bool, str]:
-        """Return whether a command exists on this machine, and why not."""
+        """Return whether a command exists on this machine, and the reason if not."""
         try:
             finished = run_tool(self.words(["which", command]), 20.0)
         except TestbedError as problem:

@@ -20,7 +20,7 @@ GENERATORS: dict[str, str] = {
 
 
 def make_generator(generator: str | TrafficGenerator, **settings: Any) -> TrafficGenerator:
-    """Return a traffic generator.
+    """Create the traffic generator of a given name.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
 
 
 class TestpmdGenerator:
-    """Runs testpmd until stopped.
+    """Runs testpmd until `stop`.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class TestpmdGenerator:
         self._telemetry = TelemetrySocket(self._mark.text)
 
     def available(self) -> tuple[bool, str]:
-        """Return whether testpmd is installed on its machine."""
+        """Return whether testpmd is installed on the generator's machine."""
         return self.place.can_run(_COMMAND)
 
     def start(self, traffic: Traffic) -> None:
@@ -119,7 +119,7 @@ class TestpmdGenerator:
             )
 
     def statistics(self) -> TrafficStatistics:
-        """Return testpmd's present counts (on another machine, of a second ago); see `TrafficGenerator.statistics`."""
+        """Return testpmd's counts (a second old if it runs on another machine); see `TrafficGenerator.statistics`."""
         counts = self._counts()
         if self._running is None or not self._running.alive or counts is None:
             raise self._not_running()
@@ -149,7 +149,7 @@ class TestpmdGenerator:
             remove_files_of(self._mark)
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's command line for some traffic; InvalidValueError for traffic that it cannot make."""
+        """Return testpmd's command line for some traffic; InvalidValueError if testpmd cannot make that traffic."""
         require_uniform(traffic, self.name)
         require_saturating(traffic, self.name)
         mode = self.mode or ("txonly" if traffic.flow_count == 1 else "flowgen")
@@ -170,11 +170,11 @@ class TestpmdGenerator:
         return [_COMMAND, *eal, *devices, "--", *rest, "-a"]
 
     def _number(self) -> int:
-        """Return testpmd's number of the port connected to the NF."""
+        """Return testpmd's number for the port that is connected to the NF."""
         return 0
 
     def _counts_of_now(self) -> dict[str, int]:
-        """Query DPDK's telemetry, which is always up to date; empty if it cannot be reached."""
+        """Query testpmd's present counts from DPDK's telemetry; empty if the telemetry socket cannot be reached."""
         if self.place.host is not None:
             return {}
         try:
@@ -223,7 +223,7 @@ class PcapReplay(TestpmdGenerator):
         self.seed = seed
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's words, after writing the capture and copying it if the machine is remote."""
+        """Write the capture, copy it if the machine is remote, and return testpmd's command line."""
         require_saturating(traffic, self.name)
         if self.pcap is None and traffic.flow_count > _MOST_REPLAYED:
             raise InvalidValueError(
@@ -239,7 +239,7 @@ class PcapReplay(TestpmdGenerator):
 
 
 def last_counts(lines: Sequence[str], port: int) -> dict[str, int] | None:
-    """Return the last complete statistics of a port; None before the first.
+    """Return a port's last complete statistics in testpmd's output; None if there are none yet.
 
     Examples
     --------

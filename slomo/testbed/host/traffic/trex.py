@@ -68,7 +68,7 @@ class TrexGenerator:
         return True, f"TRex at {self.server}"
 
     def start(self, traffic: Traffic) -> None:
-        """Load the streams, and send; see `TrafficGenerator.start`."""
+        """Load the streams and start sending; see `TrafficGenerator.start`."""
         require_uniform(traffic, self.name)
         if traffic.flow_count > _MOST_FLOWS:
             raise InvalidValueError(f"TRex makes at most {_MOST_FLOWS} flows here, {traffic.flow_count} were asked for")
@@ -87,7 +87,7 @@ class TrexGenerator:
             raise self._fault("does not take the traffic", problem) from None
 
     def statistics(self) -> TrafficStatistics:
-        """Ask TRex's counters; see `TrafficGenerator.statistics`."""
+        """Query TRex's counters; see `TrafficGenerator.statistics`."""
         if self._client is None:
             raise TestbedError("traffic generator 'trex' does not send", hint="call `start` first")
         try:
@@ -171,7 +171,7 @@ class TrexGenerator:
 
 
 def _frame(traffic: Traffic) -> bytes:
-    """Return one frame of the traffic, as in slomo's captures."""
+    """Return one frame of the traffic, built as in slomo's captures."""
     single = Traffic(packet_size_b=traffic.packet_size_b, flow_count=1)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "frame.pcap"
