@@ -1,4 +1,4 @@
-"""Act on a machine: plans are applied, verified, recorded, and can be undone in any order."""
+"""Apply plans to a machine: change it, verify and record the changes, and undo them in any order."""
 
 from slomo.enforce.executor import apply, diff, show, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting

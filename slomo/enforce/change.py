@@ -1,4 +1,4 @@
-"""Interface of backends: drivers of knobs that translate a plan."""
+"""The interface of backends: each is a driver of knobs that also translates a plan to values of them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ class Backend(Knobs, Protocol):
     """A way to set a machine's knobs; `slomo.testing.enforcer_contract` tests its obligations."""
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the backend works on this machine, and why not."""
+        """Return whether the backend works on this machine, and the reason if not."""
         ...
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:

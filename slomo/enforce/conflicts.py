@@ -1,4 +1,4 @@
-"""Detect conflicts in a plan before the first write: one knob twice, or resources that others need.
+"""Detect conflicts of a plan before the first write: one knob set twice, or resources that others use.
 
 One knob has one value in a plan. Process 1, kernel threads and programs that keep the machine reachable are never
 tenants. Ways that another receipt guarantees stay that tenant's. Drivers for the same resource exclude each other:
@@ -28,7 +28,7 @@ _SAME_THING = ({"resctrl", "pqos"},)
 def require_free(
     plan: EnforcementPlan, wishes: Sequence[Wish], backend: Backend, journal: Journal, receipt: Receipt | None
 ) -> None:
-    """Raise where a plan conflicts.
+    """Raise an error if a plan conflicts with itself, with other receipts, or with processes that must not be touched.
 
     Raises InvalidValueError naming both sides; TestbedError if another driver controls the same resource.
     """
@@ -43,7 +43,7 @@ def require_free(
 
 
 def require_unprotected(tenant: str, pid: int) -> None:
-    """Raise if a process must not be touched.
+    """Raise an error if a plan sets a process that must not be touched, such as the init process.
 
     The InvalidValueError gives the reason.
 
@@ -61,7 +61,7 @@ def require_unprotected(tenant: str, pid: int) -> None:
 
 
 def protection(pid: int, processes: Path = Path("/proc")) -> str:
-    """Return why a process must not be touched; empty if it may be."""
+    """Return why a process must not be touched; an empty text if it may be."""
     if pid == 1:
         return "starts and ends all others"
     fields = stat_fields(pid)
@@ -117,7 +117,7 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
 
 
 def _cpus_of(knobs: "Sequence[str] | Iterator[str]") -> Iterator[tuple[str, str]]:
-    """Return the processes whose CPUs knobs set, with the knobs."""
+    """Yield the processes whose CPUs some knobs set, each with the kind of knob."""
     for knob in knobs:
         words = knob.rpartition("|")[2].split(":")
         if words[0] == "cpus":

@@ -1,4 +1,4 @@
-"""Carry out a plan: refuse conflicts, record, change, verify; and undo it in any order."""
+"""Carry out a plan: refuse conflicts, record and make the changes, verify them; and undo them in any order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ __all__ = ["Undone", "apply", "diff", "show", "undo"]
 
 
 def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
-    """Return the changes that an apply would make; empty if the machine already matches the plan.
+    """Return the changes that `apply` would make; empty if the machine already matches the plan.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
 
 
 def show(backend: Backend) -> Mapping[str, str | None]:
-    """Return what every knob holds.
+    """Return the present value of every knob.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def show(backend: Backend) -> Mapping[str, str | None]:
 def apply(
     plan: EnforcementPlan, backend: Backend, *, receipts: Path | None = None, receipt: Receipt | None = None
 ) -> Receipt:
-    """Make a machine as planned.
+    """Change a machine's settings to those of a plan, and return the receipt by which they can be undone.
 
     Parameters
     ----------

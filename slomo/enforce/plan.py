@@ -21,7 +21,7 @@ SCHEDULERS = ("normal", "batch", "idle", "fifo", "round-robin")
 
 @dataclass(frozen=True)
 class MemoryBandwidth:
-    """Memory bandwidth that a tenant may use, in its processor's unit.
+    """Memory bandwidth that a tenant may use, in the unit of the tenant's processor.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class MemoryBandwidth:
 
     @property
     def text(self) -> str:
-        """Value and unit."""
+        """The value with its unit, for display."""
         return f"{self.value:g} {'%' if self.unit == 'percent' else self.unit}"
 
 
@@ -127,7 +127,7 @@ class TenantSetting:
 
 
 def _prepared(data: Any) -> Any:
-    """Return a setting with masks as numbers and bandwidths as values with a unit."""
+    """Return a setting whose masks are numbers and whose bandwidths are values with a unit."""
     if not isinstance(data, Mapping):
         return data
     values = {name: value for name, value in data.items() if value is not None}
@@ -192,7 +192,7 @@ class EnforcementPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EnforcementPlan":
-        """Rebuild from :meth:`to_dict`'s mapping; ConfigurationError for another version or an invalid plan."""
+        """Rebuild a plan from :meth:`to_dict`'s mapping; ConfigurationError for another version or an invalid plan."""
         values = dict(data) if isinstance(data, Mapping) else {"tenants": data or None}
         if isinstance(values.get("tenants"), list):
             values["tenants"] = [_prepared(item) for item in values["tenants"]]
@@ -203,7 +203,7 @@ class EnforcementPlan:
 
 
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
-    """Raise InvalidValueError, naming both tenants, if one's guaranteed ways are also another's."""
+    """Raise InvalidValueError, naming both tenants, if one tenant's guaranteed ways also belong to the other."""
     masks = [(t.tenant, t.llc_way_mask, t.exclusive) for t in tenants if t.llc_way_mask is not None]
     for number, (name, mask, mine) in enumerate(masks):
         for other, its, theirs in masks[number + 1 :]:

@@ -1,4 +1,4 @@
-"""Paths that stay below a folder: no parent references, no links."""
+"""Resolve names to paths that stay below a folder: no parent references, no links."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def below(root: Path, name: str) -> Path:
-    """Return the path of a name below a folder.
+    """Return the path of a name below a folder; PermissionError if the path would lead out of it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The knobs of control groups, version 1 and 2.
+"""Read and set files of control groups (knobs), version 1 and 2.
 
 The knobs are ``group:NAME`` and ``file:NAME/FILE`` below a hierarchy, ``enabled:CONTROLLER:NAME`` (version 2), and
 ``member:CONTROLLER:PID`` (the group of a process). Moving a process also moves its pages if ``cpuset.memory_migrate``
@@ -30,7 +30,7 @@ _CONTROLLERS = ("cpu", "cpuset")
 
 
 class CgroupKnobs:
-    """Reads and sets them.
+    """Reads and sets knobs of control groups: groups, their files, and their members.
 
     `root`: where they are mounted: one hierarchy (v2), or a folder per controller (v1). `processes`: the process file
     system.
@@ -49,23 +49,23 @@ class CgroupKnobs:
 
     @functools.cached_property
     def version(self) -> int:
-        """2 for the unified hierarchy, else 1."""
+        """Version of the control groups: 2 for the unified hierarchy, else 1."""
         return 2 if (self.root / "cgroup.controllers").exists() else 1
 
     def hierarchy(self, controller: str) -> str:
-        """Return the folder of a controller below the root: ``""`` under version 2."""
+        """Return the name of a controller's folder below the root; ``""`` under version 2."""
         return "" if self.version == 2 else controller
 
     def place(self) -> str:
-        """Return the hierarchy on this boot."""
+        """Return the hierarchy's root with this machine and boot."""
         return this_place(str(self.root))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock of the hierarchy."""
+        """Hold this host's lock of the hierarchy in a context."""
         return MachineLock(f"control groups on '{self.root}'")
 
     def path(self, name: str) -> Path:
-        """Return the path of a group or file below its hierarchy's root; links below the root are not followed.
+        """Return the path of a group or file below the root of a hierarchy; links below the root are not followed.
 
         Raises InvalidValueError if the path would lie elsewhere.
         """
@@ -81,13 +81,13 @@ class CgroupKnobs:
             ) from None
 
     def _resolved(self, hierarchy: str) -> Path:
-        """Return a hierarchy's own folder, which may be a link."""
+        """Return the folder of a hierarchy, with links resolved."""
         if hierarchy not in self._roots:
             self._roots[hierarchy] = (self.root / hierarchy).resolve()
         return self._roots[hierarchy]
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds."""
+        """Return the present value of a knob."""
         kind, _, rest = knob.partition(":")
         if kind == "group":
             return PRESENT if self.path(rest).is_dir() else None
@@ -101,7 +101,7 @@ class CgroupKnobs:
         return self.group_of(controller, last)
 
     def group_of(self, controller: str, pid: str) -> str | None:
-        """Return a process's group; None if it is no longer there."""
+        """Return a process's group; None if the process has ended."""
         try:
             lines = (self._processes / pid / "cgroup").read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -114,7 +114,7 @@ class CgroupKnobs:
         return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with the kernel's reason; VanishedError if its group or process is gone."""
+        """Set a knob; TestbedError with the kernel's reason; VanishedError if the group or process no longer exists."""
         kind, _, rest = knob.partition(":")
         controller, _, last = rest.partition(":")
         try:
@@ -160,7 +160,7 @@ class CgroupKnobs:
             path.rmdir()
 
     def _move(self, controller: str, pid: str, group: str) -> None:
-        """Move a process, with its children started since in the group that it leaves."""
+        """Move a process to a group, with those of its descendants that are in the group that it leaves."""
         left = self.group_of(controller, pid)
         target = self.path(group) / "cgroup.procs" if group else self.root / "cgroup.procs"
         self._put(target, pid)
@@ -187,7 +187,7 @@ class CgroupKnobs:
 
 
 def _descends(pid: str, ancestor: str, parents: dict[str, str]) -> bool:
-    """Return whether a process descends from another one; `parents` remembers what was read."""
+    """Return whether a process descends from another one; `parents` caches the parents read so far."""
     while pid not in ("0", "1"):
         if pid not in parents:
             fields = stat_fields(int(pid))

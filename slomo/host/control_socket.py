@@ -1,4 +1,4 @@
-"""Click's ControlSocket (also FastClick's): read and write handlers of a running Click over TCP.
+"""Client of Click's ControlSocket (also FastClick's): read and write handlers of a running Click over TCP.
 
 Protocol 1.3 (Click manual, elements/userlevel/controlsocket): ``READ c.count`` is answered ``200 ...``, ``DATA n``
 and n bytes; ``WRITE c.reset 1`` by the first of them.
@@ -14,7 +14,7 @@ _MOST_B = 1 << 20
 
 
 class ControlSocket:
-    """A client that connects on first use and after a failure."""
+    """A ControlSocket client that connects on first use, and again after a failure."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.host, self.port = host, port

@@ -1,4 +1,4 @@
-"""CPUs of this host: available to this process, on which socket, assigned to which tenant.
+"""Find out which CPUs this process may use and on which socket they are, and assign them to tenants.
 
 SLOMO (SIGCOMM'20, section 4.1) runs the target and its competitors on cores of one socket, one instance per core.
 """
@@ -59,7 +59,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the CPUs to use: those given, checked, or all available ones on the first CPU's socket.
+    """Return the CPUs to use: the given ones, checked; by default all available ones on the first CPU's socket.
 
     Raises TestbedError for a CPU that does not exist, is not available to this process, or is named twice.
     """
@@ -125,7 +125,7 @@ def _read(path: Path) -> str | None:
 
 
 def format_cpu_list(cores: Iterable[int]) -> str:
-    """Write a list of CPUs in the kernel's format, runs as ranges.
+    """Write a list of CPUs in the kernel's format, such as ``0-3,8``.
 
     Examples
     --------

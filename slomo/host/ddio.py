@@ -1,4 +1,4 @@
-"""LLC ways in which devices allocate (DDIO), on processors where they can be set.
+"""Read and set the LLC ways in which devices allocate (DDIO), on processors that allow it.
 
 Model-specific register 0xC8B, IIO LLC WAYS, of Intel server processors since Skylake (Farshin et al., USENIX ATC'20,
 "Reexamining Direct Cache Access", section 4.3; it is not in Intel's manuals). Elsewhere the number is fixed.
@@ -16,7 +16,7 @@ _MOST_WAYS = 20
 
 
 class DdioWays:
-    """The DDIO way mask of one socket; a context manager that undoes changes.
+    """The DDIO way mask of one socket; a context manager that restores the original mask.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class DdioWays:
         self.undo()
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the mask can be read and written here, and why not."""
+        """Return whether the mask can be read and written here, and the reason if not."""
         try:
             mask = self.read()
         except TestbedError as problem:
@@ -54,7 +54,7 @@ class DdioWays:
         return True, f"{mask.bit_count()} ways ({mask:#x})"
 
     def read(self) -> int:
-        """Return the mask.
+        """Return the DDIO way mask.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class DdioWays:
             )
 
     def undo(self) -> None:
-        """Restore the original mask, if it was changed."""
+        """Restore the original mask if `set` changed it."""
         before, self._before = self._before, None
         if before is not None:
             self._write(before)

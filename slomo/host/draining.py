@@ -1,4 +1,4 @@
-"""Read all output of a process, so that an NF never blocks on a full pipe and its last lines are kept.
+"""Read all output of a process, so that the process never blocks on a full pipe and its last lines are kept.
 
 One thread per stream; memory is bounded whatever the process prints.
 """
@@ -17,7 +17,7 @@ _LAST_LINES = 20
 
 
 class Drain:
-    """Reads one stream in a thread of its own.
+    """Reads one stream in its own thread.
 
     `stream`: pipe to read; closed at its end. `handlers`: called with arrival time [s, monotonic] and text of every
     line; may grow while draining.

@@ -1,4 +1,4 @@
-"""A process and all its descendants, in a control group of their own, which the kernel can kill at once.
+"""Run a process and its descendants in a control group of their own, which the kernel can kill at once.
 
 `cgroup.kill` (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst) kills a whole group, even if its members fork,
 ignore signals or clear their environments. Without such a group, marks and sessions identify the descendants.
@@ -14,7 +14,7 @@ _GONE_S = 5.0
 
 
 def place_of_groups() -> Path | None:
-    """Return the folder of this process's own version-2 group; None if none is mounted."""
+    """Return the folder of this process's own version-2 control group; None if version 2 is not mounted."""
     own_process = Path("/proc/self")
     try:
         mounts = [line.split() for line in (own_process / "mounts").read_text(encoding="utf-8").splitlines()]
@@ -27,7 +27,7 @@ def place_of_groups() -> Path | None:
 
 
 class Family:
-    """One process and its descendants.
+    """One process and its descendants, in a control group.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ class Family:
                 (folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
 
     def end(self) -> None:
-        """Kill all of them; return when none is left and the group is removed."""
+        """Kill the process and its descendants; return when none is left and the group is removed."""
         if self._folder is not None:
             end_group(self._folder)
             self._folder = None
 
 
 def end_group(folder: Path) -> bool:
-    """Kill the members of a group and remove it; return whether it is gone."""
+    """Kill all members of a group and remove the group; return whether that succeeded."""
     with contextlib.suppress(OSError):
         if (folder / "cgroup.kill").exists():
             (folder / "cgroup.kill").write_text("1", encoding="ascii")
@@ -73,7 +73,7 @@ def end_group(folder: Path) -> bool:
 
 
 def left_groups() -> list[Path]:
-    """Return the groups whose runs have ended."""
+    """Return the groups that are left over from runs whose owner has ended."""
     place, groups = place_of_groups(), []
     with contextlib.suppress(OSError):
         for folder in () if place is None else place.iterdir():

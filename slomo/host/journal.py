@@ -1,4 +1,4 @@
-"""The journal of a machine: every receipt's value of each knob, in order, and the machine's original values.
+"""The journal of a machine: who set which knob to which value, in order, so that every change can be undone.
 
 One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob form
 a stack above the original value, and the top layer is in force. A layer is on disk, with the knob's previous value,
@@ -62,12 +62,12 @@ _STACK = f"SELECT {_COLUMNS['layer']}, {_WHOLE['layer']} FROM layer WHERE place 
 
 
 def _digest(*row: object) -> str:
-    """Return the digest of a row, which detects a flipped bit."""
+    """Return the digest of a row; it detects a damaged row."""
     return hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
 
 
 def receipts_directory() -> Path:
-    """Return the folder of this machine's journal: SLOMO_JOURNAL, else root's, else the user's own.
+    """Return the folder of this machine's journal: SLOMO_JOURNAL if set, else root's folder, else the user's own.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def receipts_directory() -> Path:
 
 @dataclass(frozen=True)
 class Layer:
-    """One value of one knob."""
+    """One owner's value of one knob, or the knob's original value."""
 
     #: Position in the journal; the highest of a knob is in force.
     number: int
@@ -100,16 +100,16 @@ class Layer:
     earlier: str | None
 
     def holds(self, held: str | None) -> bool:
-        """Return whether a knob is there and has a value that this layer explains."""
+        """Return whether a knob exists and has a value that this layer explains."""
         return held is not None and self.explains(held)
 
     def explains(self, held: str | None) -> bool:
-        """Return whether this layer explains a knob's present value."""
+        """Return whether this layer explains a knob's value: its intended value, or the one before the last change."""
         return held in (self.value, self.earlier)
 
 
 class Journal:
-    """The journal in a folder; its file is created with the first receipt.
+    """The journal in a folder; the journal's file is created with the first receipt.
 
     Examples
     --------
@@ -125,12 +125,12 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """The journal's file."""
         return self.folder / FILE
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all or nothing, synced to disk on return.
+        """Write all changes of a context or none of them; they are synced to disk when the context ends.
 
         Raises StoreError if it cannot be written, for instance on a full file system.
         """
@@ -146,7 +146,7 @@ class Journal:
                 raise
 
     def begin(self, backend: str, place: str, document: Mapping[str, Any]) -> "Receipt":
-        """Begin a receipt; on a StoreError nothing must be changed."""
+        """Add a receipt (one owner's record of changes); if StoreError is raised, the caller must change nothing."""
         identifier = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
         row = (identifier, backend, place, new_mark().text, time.time(), "open", json.dumps(document, sort_keys=True))
         with self.transaction() as connection:
@@ -170,11 +170,11 @@ class Journal:
         return tuple(receipts_found)
 
     def layers(self, receipt: "Receipt") -> list[Layer]:
-        """Return the layers of one receipt, in the order in which they were set."""
+        """Return the layers (values) of one receipt, in the order in which they were set."""
         return self._layers(_LAYERS, (receipt.number,))
 
     def stack(self, place: str, knob: str) -> list[Layer]:
-        """Return the layers of one knob, the one in force last."""
+        """Return the layers (values) of one knob in order; the last one is in force."""
         return self._layers(_STACK, (place, knob))
 
     def _layers(self, query: str, values: Iterable[object]) -> list[Layer]:
@@ -191,20 +191,20 @@ class Journal:
         return layers
 
     def taken_along(self) -> tuple[str, ...]:
-        """Return all receipts' knobs that are side effects of others: cores counted by monitoring groups."""
+        """Return all knobs that changed only along with others, such as the cores that monitoring groups count."""
         return tuple(knob for (knob,) in self._rows(_WATCHES))
 
     def add(self, layer: Layer) -> None:
-        """Put a layer on top of its knob's stack; within a transaction."""
+        """Put a layer on top of its knob's stack; must be called within a transaction."""
         row = (layer.place, layer.knob, layer.label, layer.receipt, layer.value, layer.earlier)
         self._open().execute(_ADD, row)
 
     def update(self, layer: Layer, value: str | None, earlier: str | None) -> None:
-        """Change a layer in place; within a transaction."""
+        """Change a layer in place; must be called within a transaction."""
         self._open().execute("UPDATE layer SET value = ?, earlier = ? WHERE number = ?", (value, earlier, layer.number))
 
     def remove(self, layer: Layer) -> None:
-        """Remove a layer, and the knob's stack if no owner remains; within a transaction."""
+        """Remove a layer, and the knob's whole stack if no owner remains; must be called within a transaction."""
         self.drop(layer)
         self._clear(layer)
 
@@ -213,11 +213,11 @@ class Journal:
             self._open().execute("DELETE FROM layer WHERE place = ? AND knob = ?", (layer.place, layer.knob))
 
     def hand_over(self, layer: Layer, receipt: int) -> None:
-        """Transfer a layer to another receipt, which will give its knob back; within a transaction."""
+        """Transfer a layer to another receipt, whose undo then restores the knob; call it within a transaction."""
         self._open().execute("UPDATE layer SET receipt = ? WHERE number = ?", (receipt, layer.number))
 
     def drop(self, layer: Layer) -> None:
-        """Remove a layer that another one replaces at once; within a transaction."""
+        """Remove a layer that the caller replaces at once; must be called within a transaction."""
         self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
 
     def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
@@ -231,7 +231,7 @@ class Journal:
                 self._clear(layer)
 
     def mark(self, receipt: "Receipt", state: str, document: Mapping[str, Any] | None = None) -> None:
-        """Store a receipt's state, and its document if that changed."""
+        """Store a receipt's new state, and the receipt's document if it has changed."""
         with self.transaction() as connection:
             connection.execute("UPDATE receipt SET state = ? WHERE number = ?", (state, receipt.number))
             if document is not None:
@@ -239,7 +239,7 @@ class Journal:
                 connection.execute("UPDATE receipt SET document = ? WHERE number = ?", (text, receipt.number))
 
     def close(self, receipt: "Receipt") -> None:
-        """Drop a receipt's layers, since none of its changes remain on the machine."""
+        """Mark a receipt as undone and drop its layers, since none of its changes remain on the machine."""
         self.rewrite(receipt, ())
         self.mark(receipt, "undone")
 
@@ -304,7 +304,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Receipt:
-    """One owner's changes to a machine, which can be undone."""
+    """Record of one owner's changes to a machine, by which they can be undone."""
 
     #: Where they are written down.
     journal: Journal
@@ -317,31 +317,31 @@ class Receipt:
 
     @property
     def path(self) -> Path:
-        """The journal's file."""
+        """File of the journal that has the receipt."""
         return self.journal.path
 
     @property
     def head(self) -> dict[str, Any]:
-        """Backend, place, owner, time, state and document; StoreError if invalid."""
+        """Backend, place, owner, time, state and document of the receipt; StoreError if they are damaged."""
         return self.journal.head(self)
 
     @property
     def state(self) -> str:
-        """``"open"`` (started), ``"applied"`` or ``"undone"``."""
+        """State of the receipt: ``"open"`` (started), ``"applied"`` or ``"undone"``."""
         return str(self.head["state"])
 
     @property
     def owner_is_alive(self) -> bool:
-        """Whether the process that started it still runs."""
+        """Whether the process that started the receipt still runs."""
         mark = RunMark.parse(str(self.head["owner"]))
         return mark is not None and mark.owner_is_alive()
 
     def layers(self) -> list[Layer]:
-        """Return its values, in the order in which they were set."""
+        """Return the receipt's values of knobs, in the order in which they were set."""
         return self.journal.layers(self)
 
     def changes(self) -> tuple[Change, ...]:
-        """Return its knobs with their values below and by it, if they differ."""
+        """Return the knobs that this receipt changed, each with its value before and after."""
         changes = []
         for layer in self.layers():
             beneath = [each for each in self.journal.stack(layer.place, layer.knob) if each.number < layer.number]
@@ -351,7 +351,7 @@ class Receipt:
         return tuple(changes)
 
     def others(self) -> tuple[str, ...]:
-        """Return its knobs for which other receipts have values too."""
+        """Return this receipt's knobs for which other receipts have set values too."""
         return tuple(
             layer.label
             for layer in self.layers()
@@ -360,5 +360,5 @@ class Receipt:
 
 
 def open_receipts(folder: Path | None = None) -> tuple[Receipt, ...]:
-    """Return a journal's receipts that were not undone, oldest first."""
+    """Return the receipts of a journal that have not been undone, oldest first."""
     return Journal(folder or receipts_directory()).receipts(still_open=True)

@@ -1,4 +1,4 @@
-"""Interface of drivers: named knobs with a present and an intended value.
+"""The interface of drivers: settings of a machine as named knobs that can be read and set.
 
 Every setting is a knob whose value is a text, or None if it does not exist (such as a group not yet made). Undoing is
 therefore one rule: set every knob to the value of the next owner, or to the original one.
@@ -18,7 +18,7 @@ class VanishedError(TestbedError):
 
 
 class InUseError(TestbedError):
-    """A knob cannot be given back because others use its object, such as a group with subgroups of theirs."""
+    """A knob cannot be restored because its object is in use, such as a group in which others have made subgroups."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """One line that describes the change, for display."""
         shown = [_shown(value) for value in (self.before, self.after)]
         return f"{self.knob}: {shown[0]} -> {shown[1]}"
 
@@ -68,12 +68,12 @@ def _shown(value: str | None) -> str:
 
 
 class Knobs(Protocol):
-    """A driver that reads and sets the knobs of one tree of a machine."""
+    """A driver that reads and sets the knobs of one tree (such as resctrl) of a machine."""
 
     name: str
 
     def place(self) -> str:
-        """Return machine, tree and boot of its knobs."""
+        """Return the machine, tree and boot to which the knobs belong."""
         ...
 
     def read(self, knob: str) -> str | None:
@@ -85,5 +85,5 @@ class Knobs(Protocol):
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """Exclude other writers of the same knobs during changes."""
+        """Exclude other writers of the same knobs while a context lasts."""
         ...

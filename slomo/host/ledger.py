@@ -1,4 +1,4 @@
-"""Set knobs through the machine's journal, so that they can be given back in any order.
+"""Set knobs through the machine's journal, so that owners can undo their changes in any order.
 
 Design law 9: setting and undoing leaves the machine as it was found. Every change is on disk first; values set by
 others meanwhile are detected and left alone.
@@ -20,7 +20,7 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class Undone:
-    """What an undo did."""
+    """Result of an undo: which knobs were restored, vanished, or were left alone and why."""
 
     #: Knobs that were set back.
     restored: tuple[Change, ...] = ()
@@ -33,7 +33,7 @@ class Undone:
 
 
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
-    """Set a receipt's knobs to the wishes, and restore those of its knobs that are no longer wished.
+    """Set a receipt's knobs to the intended values, and restore those of its knobs that are no longer intended.
 
     Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
     StoreError, without changing anything, if a change cannot be recorded.
@@ -61,7 +61,7 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
 
 
 def undo(receipt: Receipt, knobs: Knobs) -> Undone:
-    """Set every knob of a receipt to the next owner's or the original value; a second call does nothing.
+    """Set every knob of a receipt to the next owner's value or the original one; a second call does nothing.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def undo(receipt: Receipt, knobs: Knobs) -> Undone:
 
 
 def check_place(receipt: Receipt, knobs: Knobs) -> None:
-    """Raise TestbedError unless a receipt is of this driver, machine and boot."""
+    """Raise TestbedError if a receipt (a record of changes) is from another driver, machine or boot."""
     head = receipt.head
     if head["backend"] != knobs.name:
         raise TestbedError(
@@ -101,7 +101,7 @@ def check_place(receipt: Receipt, knobs: Knobs) -> None:
 
 
 def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
-    """Return wishes in order, in batches that end where a wish creates or removes objects of later ones.
+    """Yield wishes in order, in batches that end where a wish creates or removes an object that later wishes use.
 
     A batch is recorded in one write: waiting for the disk is most of the time of an apply.
     """
@@ -128,7 +128,7 @@ class _Session:
         return self.receipt.journal
 
     def identity(self, label: str) -> tuple[str, str]:
-        """Return tree and knob, a name independent of the combination of drivers."""
+        """Return a knob's tree and name, which do not depend on how drivers are combined."""
         part = getattr(self.knobs, "part", None)
         driver, knob = (self.knobs, label) if part is None else part(label)
         return driver.place(), knob
@@ -154,12 +154,12 @@ class _Session:
                     self._layered(wish, self.found.get(wish.knob))
 
     def _leads(self, label: str) -> bool:
-        """Return whether a wish for a knob will be in force, that is, no later receipt has set the knob."""
+        """Return whether this receipt's value of a knob will be in force: no later receipt has set the knob."""
         owners = [layer.receipt for layer in self.journal.stack(*self.identity(label))]
         return self.receipt.number not in owners or owners[-1] == self.receipt.number
 
     def _raise(self, wish: Wish) -> None:
-        """Move this receipt's layer of a knob to the top, as the knobs that decide it are set by this receipt."""
+        """Move this receipt's value of a knob to the top, since this receipt also sets the knobs that decide it."""
         stack = self.journal.stack(*self.identity(wish.knob))
         mine = next((layer for layer in stack[:-1] if layer.receipt == self.receipt.number), None)
         if mine is not None:
@@ -167,7 +167,7 @@ class _Session:
             self.journal.add(mine)
 
     def set(self, batch: Sequence[Wish]) -> None:
-        """Record wishes, then apply them."""
+        """Record the wishes in the journal, then apply them."""
         now = {wish.knob: self.knobs.read(wish.knob) for wish in batch}
         with self.journal.transaction():
             changes = []
@@ -180,7 +180,7 @@ class _Session:
             self._write(change.knob, change.after)
 
     def _layered(self, wish: Wish, held: str | None) -> bool:
-        """Put a wish on its knob's stack; return whether it is now in force."""
+        """Put a wish on its knob's stack of values; return whether the wish is now in force."""
         place, knob = self.identity(wish.knob)
         stack = self.journal.stack(place, knob)
         mine = next((layer for layer in stack if layer.receipt == self.receipt.number), None)
@@ -212,7 +212,7 @@ class _Session:
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
-        """Restore knobs to the values below, last one first; refused ones stay in the journal."""
+        """Restore knobs to the values before this receipt, last one first; refused knobs stay in the journal."""
         told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []
@@ -269,7 +269,7 @@ class _Session:
     def _judged(
         self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]
     ) -> tuple[str, Change]:
-        """Return the new state of one layer of several, and the change that restores its knob."""
+        """Classify one of several layers to be removed, and return the change that restores its knob."""
         follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
         kind, change = _judged(layer, stack, held, follows=follows)
         if kind == "steady" and held is not None and self._holder(layer.label) is not None:
@@ -277,12 +277,12 @@ class _Session:
         return kind, change
 
     def _followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:
-        """Return which of other knobs, given with values, also set this one, as a CPU set does its members' CPUs."""
+        """Return which other knobs also set this knob, as a CPU set decides the CPUs of its member processes."""
         followed = getattr(self.knobs, "followed", None)
         return () if followed is None else followed(knob, others)
 
     def _holder(self, label: str) -> int | None:
-        """Return another open receipt with a knob that decides this one; None without one."""
+        """Return another open receipt that has a knob which decides this one; None if there is none."""
         if not hasattr(self.knobs, "followed"):
             return None
         knob, others = self.identity(label)[1], self._others
@@ -300,7 +300,7 @@ class _Session:
     def _restored(
         self, pending: list[Change], steady: list[Change]
     ) -> tuple[list[Change], list[str], list[str], dict[str, str]]:
-        """Set knobs until all have their values; return the restored, vanished and used ones, and refusals."""
+        """Set knobs, in several passes; return the restored, vanished and used knobs, and the machine's refusals."""
         restored: list[Change] = []
         gone: list[str] = []
         in_use: list[str] = []
@@ -326,7 +326,7 @@ class _Session:
         return restored, gone, in_use, failed
 
     def _written(self, change: Change) -> Change:
-        """Write a change, or the next lower value whose object is there: a receipt that was killed may lack its group.
+        """Write a change; if its object (such as a group) has vanished, write the next lower value whose object exists.
 
         Raises VanishedError if there is none.
         """
@@ -341,12 +341,12 @@ class _Session:
         return change
 
     def _disturbed(self, change: Change) -> bool:
-        """Return whether a restored knob has changed again; a vanished one has not."""
+        """Return whether a restored knob has changed again; a knob that vanished has not."""
         held = self._read(change.knob)
         return held is not None and held != change.after
 
     def _read(self, label: str) -> str | None:
-        """Return the value of a knob; None if it cannot be read."""
+        """Return the value of a knob; None if the knob cannot be read."""
         try:
             return self.knobs.read(label)
         except SlomoError:
@@ -384,7 +384,7 @@ class _Session:
 
 
 def _judged(layer: Layer, stack: Sequence[Layer], held: str | None, *, follows: bool) -> tuple[str, Change]:
-    """Return what happens to one layer, and the change that restores its knob."""
+    """Classify a layer to be removed (covered, steady, vanished, pending or foreign); return the change to make."""
     beneath = [each for each in stack if each.number < layer.number]
     target = beneath[-1].value if beneath else None
     change = Change(layer.label, held, target)

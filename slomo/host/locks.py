@@ -1,4 +1,4 @@
-"""Exclusive use of a machine or a tree on it; the kernel releases the lock when its holder dies."""
+"""Lock a machine, or a tree on it, for exclusive use; the kernel releases the lock when the holder dies."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ def default_lock_path() -> Path:
 
 
 class MachineLock:
-    """An exclusive lock that is released when its holder dies.
+    """An exclusive lock that the kernel releases when the holding process dies.
 
     :meth:`acquire` raises TestbedError at once if another process or object holds it.
 
@@ -59,7 +59,7 @@ class MachineLock:
         return self._file.held
 
     def acquire(self) -> None:
-        """Take the lock, unless this object holds it already."""
+        """Acquire the lock; do nothing if this object already holds it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file.acquire()

@@ -1,4 +1,4 @@
-"""Mark of slomo's processes: an environment variable that names the process which started them.
+"""Mark slomo's processes by an environment variable that identifies the process which started them.
 
 A process id alone is no proof, since ids are reused; id, start time, boot and PID namespace (pid_namespaces(7))
 together identify one process uniquely. Processes in another container's PID namespace cannot be looked up: they count
@@ -37,13 +37,13 @@ class RunMark:
 
     @property
     def text(self) -> str:
-        """The mark as text in environments, file prefixes and directory names."""
+        """The mark as text, for environment variables, file prefixes and directory names."""
         where = f"-n{self.namespace}" if self.namespace else ""
         return f"slomo-{self.boot}{where}-{self.pid}-{self.started}-{self.number}"
 
     @classmethod
     def parse(cls, text: str) -> "RunMark | None":
-        """Parse the mark at the beginning of a text; None without one."""
+        """Parse the mark at the beginning of a text; None if there is none."""
         match = _SHAPE.match(text)
         if match is None:
             return None
@@ -58,7 +58,7 @@ class RunMark:
 
 
 def new_mark() -> RunMark:
-    """Return a mark of this process that was never used before."""
+    """Return a new, unique mark of this process."""
     return RunMark(boot_identity(), os.getpid(), start_time(os.getpid()) or 0, next(_numbers), pid_namespace())
 
 

@@ -1,11 +1,11 @@
-"""Notify systemd about a loop (sd_notify(3)): ready, alive, stopping."""
+"""Notify systemd about the state of a loop (sd_notify(3)): ready, alive, stopping."""
 
 import os
 import socket
 
 
 def notify(state: str) -> bool:
-    """Send a state to the service manager of this process; return whether one listens.
+    """Send a state to the service manager of this process; return False if there is none.
 
     Parameters
     ----------

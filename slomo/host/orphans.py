@@ -22,7 +22,7 @@ _GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Removed:
-    """What was found and removed."""
+    """Leftovers that were found and removed."""
 
     #: Process ids.
     processes: tuple[int, ...]
@@ -48,7 +48,7 @@ def marked_processes() -> dict[int, RunMark]:
 
 
 def mark_of(pid: int) -> RunMark | None:
-    """Return the mark in a process's environment; None without one, or if it may not be read."""
+    """Return the mark in a process's environment; None if there is none or the environment cannot be read."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -61,7 +61,7 @@ def mark_of(pid: int) -> RunMark | None:
 
 
 def remove_orphans() -> Removed:
-    """Kill and delete leftovers of dead processes' runs, and return a description."""
+    """Kill and delete the leftovers of runs whose process has died; return what was removed."""
     orphans = [pid for pid, mark in marked_processes().items() if pid != os.getpid() and not mark.owner_is_alive()]
     killed = tuple(pid for pid in orphans if _kill(pid))
     for group in left_groups():
@@ -71,7 +71,7 @@ def remove_orphans() -> Removed:
 
 
 def kill_marked(mark: RunMark) -> tuple[int, ...]:
-    """Kill every process with exactly this mark, in whatever group it is now."""
+    """Kill every process with exactly this mark, whichever process group it is in."""
     return tuple(
         pid
         for pid, carried in marked_processes().items()
@@ -110,7 +110,7 @@ def _marked_files() -> list[Path]:
 
 
 def _kill(pid: int, mark: RunMark | None = None) -> bool:
-    """Kill by pidfd, so that a process that reuses the id meanwhile is never hit."""
+    """Kill a process by pidfd, so that a new process that reuses its id is never killed."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

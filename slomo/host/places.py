@@ -10,7 +10,7 @@ MACHINE_FOLDER = Path("/var/lib/slomo")
 
 
 def cache_directory() -> Path:
-    """Return the folder of cached files.
+    """Return the folder of slomo's cached files.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 
 
 def this_place(tree: str) -> str:
-    """Return the name of a tree, with this machine's boot.
+    """Return the name of a tree with this machine's name and boot.
 
     Examples
     --------

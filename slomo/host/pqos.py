@@ -1,4 +1,4 @@
-"""Intel's ``pqos``: reading classes and cores, and its knobs.
+"""Drive Intel's ``pqos`` command: read cache classes and cores, and set them as knobs.
 
 Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (the core's class).
 """
@@ -18,7 +18,7 @@ _LIMIT_S = 15.0
 
 @dataclass(frozen=True)
 class PqosState:
-    """Classes and cores."""
+    """Cache classes, and the class of each core."""
 
     #: Class -> (``"llc@0"`` or ``"mba@0"`` for socket 0) -> value.
     classes: dict[int, dict[str, str]]
@@ -31,7 +31,7 @@ class PqosState:
 
 
 def parse_pqos_state(text: str) -> PqosState:
-    r"""Read what ``pqos -s`` prints.
+    r"""Parse the output of ``pqos -s``.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class PqosKnobs:
         self.command = command
 
     def available(self) -> tuple[bool, str]:
-        """Ask pqos for its classes."""
+        """Return whether pqos can report its classes here, and the reason if not."""
         if not is_installed(self.command[0]):
             return False, f"'{self.command[0]}' is not installed ({package_hint('pqos')})"
         try:
@@ -91,15 +91,15 @@ class PqosKnobs:
         return True, f"{len(state.classes)} classes"
 
     def place(self) -> str:
-        """Return this host and boot."""
+        """Return the name of this host and its boot."""
         return this_place("pqos")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock."""
+        """Hold this host's pqos lock in a context."""
         return MachineLock("pqos")
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds."""
+        """Return the present value of a knob."""
         kind, _, rest = knob.partition(":")
         state = self.state()
         if kind == "core":
@@ -108,18 +108,18 @@ class PqosKnobs:
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with pqos's output."""
+        """Set a knob; TestbedError, with pqos's output, if that fails."""
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
         run_pqos([*self.command, *words])
 
     def knobs(self) -> Iterator[str]:
-        """Return classes' settings and cores."""
+        """Return the names of the knobs: settings of classes, and classes of cores."""
         state = self.state()
         for number, settings in state.classes.items():
             yield from (f"{kind}:{number}" for kind in settings)
         yield from (f"core:{core}" for core in state.class_of)
 
     def state(self) -> PqosState:
-        """Ask pqos for its classes."""
+        """Query pqos for the present classes and cores."""
         return parse_pqos_state(run_pqos([*self.command, "-s"]))

@@ -1,4 +1,4 @@
-"""Programs started in sessions of their own and ended in every case; a network function's also pinned and paused.
+"""Start programs in sessions of their own and end them in every case; network functions are also pinned and paused.
 
 It is pinned by inheriting the affinity of the thread that starts it, so no Python code runs between fork and exec;
 `numactl` binds it to its NUMA node if there are several.
@@ -28,7 +28,7 @@ _starting = threading.Lock()
 
 
 class ProcessGroup(ABC):
-    """A program in a session of its own, whose output is read and which ends with all its descendants.
+    """A program in a session of its own; its output is read, and all its descendants are ended with it.
 
     Raises TestbedError if it cannot be started.
 
@@ -79,7 +79,7 @@ class ProcessGroup(ABC):
         """Return the error for a command that cannot be started."""
 
     def listen(self) -> None:
-        """Begin to read its output; add handlers first, then no line is lost."""
+        """Begin to read the program's output; handlers added before miss no line."""
         for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
             assert pipe is not None
             if name not in self._drains:
@@ -91,12 +91,12 @@ class ProcessGroup(ABC):
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """Process id of the program."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the program still runs."""
         # a dead process is not reaped here: its id stays taken, so that its group can be killed safely
         return self._exit_state() is None
 
@@ -107,7 +107,7 @@ class ProcessGroup(ABC):
             return self._last_state
 
     def wait(self, condition: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until `condition` holds; return whether it did before the program ended or the time limit [s]."""
+        """Wait until `condition` is true; return False if the program ends or the time limit [s] passes before."""
         deadline = time.monotonic() + limit_s
         while not condition():
             if not self.alive or time.monotonic() > deadline:
@@ -116,7 +116,7 @@ class ProcessGroup(ABC):
         return True
 
     def end(self, number: signal.Signals, limit_s: float) -> int:
-        """Terminate it, kill the rest of its group, and return its exit code once none is left.
+        """Terminate the program, kill the rest of its group, and return its exit code when no process is left.
 
         The code is negative for the signal that killed it.
         """
@@ -147,7 +147,7 @@ class ProcessGroup(ABC):
 
 
 class ManagedProcess(ProcessGroup):
-    """The process of a network function, on its cores.
+    """The process of a network function, pinned to its cores.
 
     Raises TestbedError if the command does not exist or may not be run, or a core does not exist.
 
@@ -185,12 +185,12 @@ class ManagedProcess(ProcessGroup):
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None while it runs, or if a signal ended it."""
+        """Exit code of the process; None while it runs, or if a signal ended it."""
         state = self._exit_state()
         return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
 
     def cpu_time_s(self) -> float:
-        """Return the CPU time of all its threads [s], in nanosecond resolution unlike ``/proc/PID/stat``."""
+        """Return the CPU time of all threads of the process [s], in nanosecond resolution unlike ``/proc/PID/stat``."""
         if not self.alive:
             return 0.0
         with contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ class ManagedProcess(ProcessGroup):
         return 0.0
 
     def pause(self) -> None:
-        """Stop the whole group: it keeps its memory but uses no CPU."""
+        """Pause all processes of the group: they keep their memory but use no CPU."""
         self._signal(signal.SIGSTOP)
         self.paused = True
 
@@ -210,7 +210,7 @@ class ManagedProcess(ProcessGroup):
         self.paused = False
 
     def require_alive(self, doing: str) -> None:
-        """Raise TestbedError, with exit code and last output, unless it still runs."""
+        """Raise TestbedError, with the exit code and the last output, if the process has ended."""
         if not self.alive:
             for drain in self._drains.values():
                 drain.join(0.2)
@@ -226,7 +226,7 @@ class ManagedProcess(ProcessGroup):
         return f"was killed by {signal.Signals(state.si_status).name}"
 
     def last_words(self, lines: int = 3) -> str:
-        """Return the end of its output as a sentence; empty without output."""
+        """Return the last lines of the process's output as a sentence; empty if there was no output."""
         for name in ("stderr", "stdout"):
             heard = self._drains[name].last_lines if name in self._drains else ()
             spoken = [line[:_LONGEST_QUOTE] for line in heard if line.strip()]
@@ -235,13 +235,13 @@ class ManagedProcess(ProcessGroup):
         return " It said nothing."
 
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 3.0) -> None:
-        """Terminate it, then kill the rest of its group; return when none is left."""
+        """Terminate the process, then kill the rest of its group; return when no process is left."""
         self.end(number, limit_s)
 
 
 @contextlib.contextmanager
 def _pinned(cores: Iterable[int]) -> Iterator[None]:
-    """Pin the calling thread while it starts a child, which inherits the pinning."""
+    """Pin the calling thread while it starts a child process, which inherits the CPUs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

@@ -15,7 +15,7 @@ _EIGHTHS = 8.0
 
 @dataclass(frozen=True)
 class ResctrlFacts:
-    """What one tree offers."""
+    """Properties of one resctrl tree."""
 
     #: All ways, and the fewest ways of a mask.
     full_mask: int
@@ -36,7 +36,7 @@ class ResctrlFacts:
     resources: dict[str, tuple[int, ...]]
 
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
-        """Return the values of a tenant's masks by resource, checked.
+        """Return a tenant's cache masks as texts by resource, after checking them.
 
         Raises TestbedError for a mask that this cache does not accept.
         """
@@ -51,7 +51,7 @@ class ResctrlFacts:
         return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
 
     def checked(self, mask: int) -> int:
-        """Return a mask if the cache accepts it; TestbedError for missing ways, too few ways, or holes."""
+        """Return a mask if the cache accepts it; TestbedError if it has missing ways, too few ways, or gaps."""
         if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
             raise TestbedError(
                 f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
@@ -67,7 +67,7 @@ class ResctrlFacts:
         return mask
 
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
-        """Return the text to write for a bandwidth, in the form in which it reads back.
+        """Return the text to write for a memory bandwidth, in the form in which the kernel returns it when read.
 
         Raises TestbedError for a unit that this vendor does not use, or a value out of range.
 
@@ -119,7 +119,7 @@ def read_facts(tree: ResctrlTree) -> ResctrlFacts:
 
 
 def _unit(settings: dict[str, dict[int, str]]) -> str:
-    """Derive the unit from an unlimited root group's value: 100 percent, 2048 eighths, or 2^32 - 1 MB/s."""
+    """Derive the bandwidth's unit from an unlimited root group: 100 percent, 2048 eighths, or 2^32 - 1 MB/s."""
     values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
     highest = max(values, default=100)
     return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"

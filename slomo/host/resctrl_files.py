@@ -40,7 +40,7 @@ class ResctrlFiles(Protocol):
         ...
 
     def is_directory(self, name: str) -> bool:
-        """Return whether it is a directory."""
+        """Return whether a name is a directory."""
         ...
 
 
@@ -90,7 +90,7 @@ class KernelFiles:
         return _there(os.path.exists, self.root, name)
 
     def is_directory(self, name: str) -> bool:
-        """Return whether it is a directory."""
+        """Return whether a name is a directory."""
         return _there(os.path.isdir, self.root, name)
 
 

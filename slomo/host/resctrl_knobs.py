@@ -1,4 +1,4 @@
-"""The knobs of the kernel's resctrl tree.
+"""Read and set the kernel's resctrl tree as knobs: groups, their settings, cores and tasks.
 
 They are ``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (its group), ``watch:A/mon_groups/M:3`` (a core
 that a monitoring group counts), ``monitor:M`` (the class above a monitoring group: renaming it changes the class
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class ResctrlKnobs:
-    """Reads and sets them.
+    """Reads and sets the knobs of one resctrl tree.
 
     `tree`: tree; the kernel's own if not given.
 
@@ -39,11 +39,11 @@ class ResctrlKnobs:
         self.tree = tree or ResctrlTree()
 
     def place(self) -> str:
-        """Return the tree and boot, as its settings end with a reboot."""
+        """Return the tree with this machine and boot, since a reboot resets the tree's settings."""
         return this_place(str(self.tree.root))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock of the tree."""
+        """Hold this host's lock of the tree in a context."""
         return MachineLock(f"resctrl on '{self.tree.root}'")
 
     def core_wishes(self, core: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
@@ -58,7 +58,7 @@ class ResctrlKnobs:
         return [*(Wish(knob, None) for knob in dict.fromkeys(left)), Wish(f"core:{core}", group)]
 
     def task_wishes(self, task: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return the wishes that move a task into a group: by renaming its own monitoring group, else by moving it."""
+        """Return wishes that move a task into a group: by renaming its own monitoring group, or else directly."""
         there = self._group_of_task(task) or ""
         control, monitor = control_of(there), f"monitor:{there.rpartition('/')[2]}"
         watched = control != there
@@ -85,7 +85,7 @@ class ResctrlKnobs:
         return readers[kind](rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with the kernel's reason; VanishedError if its group or task is gone."""
+        """Set a knob; TestbedError with the kernel's reason; VanishedError if the group or task no longer exists."""
         kind, _, rest = knob.partition(":")
         if kind == "group" and not _NAME.fullmatch(rest):
             raise TestbedError(f"'{rest}' is not a valid group name", hint="letters, digits, '_', '.' and '-'")
@@ -103,7 +103,7 @@ class ResctrlKnobs:
         writers[kind](rest, value)
 
     def knobs(self) -> Iterator[str]:
-        """Return every group's settings and every core."""
+        """Return the names of every group's settings and of every core."""
         for group in self.tree.control_groups():
             if group:
                 yield f"group:{group}"
@@ -169,7 +169,7 @@ class ResctrlKnobs:
         return self._group_of_task(int(task))
 
     def _group_of_task(self, task: int) -> str | None:
-        """Return a task's group (its monitoring group if it has one); None without one."""
+        """Return a task's group (its monitoring group if it has one); None if it is in no group."""
         for control in reversed(self.tree.control_groups()):
             if task in self.tree.tasks(control):
                 watchers = (name for name in self.tree.monitoring_groups(control) if task in self.tree.tasks(name))
@@ -214,7 +214,7 @@ class ResctrlKnobs:
 
 
 def control_of(group: str) -> str:
-    """Return the group with masks above a group, or the group itself.
+    """Return the group whose masks apply to a group: the group itself, or the one above a monitoring group.
 
     Examples
     --------

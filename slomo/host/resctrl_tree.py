@@ -68,7 +68,7 @@ class ResctrlTree:
             raise self._fault(f"'{name}' cannot be read", problem) from None
 
     def number(self, name: str) -> int | None:
-        """Return a counter; None if the kernel reports ``Unavailable`` or ``Error``, or has no such file."""
+        """Return a counter; None if the file is missing or the kernel reports ``Unavailable`` or ``Error``."""
         try:
             text = self.read(name)
         except TestbedError:
@@ -83,7 +83,7 @@ class ResctrlTree:
             raise self._fault(f"'{text}' is refused by '{name}'", problem) from None
 
     def make_group(self, name: str) -> None:
-        """Make a group; TestbedError if the kernel refuses it: no permission, or no class or RMID left."""
+        """Make a group; TestbedError if the kernel refuses it for lack of permission, classes or RMIDs."""
         try:
             self.files.make(name)
         except OSError as problem:
@@ -102,7 +102,7 @@ class ResctrlTree:
             raise self._fault(f"group '{name}' cannot be removed", problem) from None
 
     def rename_group(self, name: str, other: str) -> None:
-        """Move a monitoring group below another group with masks, with its tasks and counters, atomically.
+        """Move a monitoring group, with its tasks and counters, below another group with masks, atomically.
 
         Raises TestbedError if the kernel refuses it.
         """
@@ -147,13 +147,13 @@ class ResctrlTree:
         return tuple(parse_schemata(self.read("schemata")).get(resource, {}))
 
     def counters(self, group: str, file: str) -> dict[int, int | None]:
-        """Return a counter of a group in every last-level cache."""
+        """Return one counter of a group for every last-level cache."""
         folder = joined(group, "mon_data")
         names = [name for name in self._entries(folder) if name.startswith("mon_L3_") and name[7:].isdigit()]
         return {int(name[7:]): self._count(f"{folder}/{name}", file) for name in names}
 
     def _count(self, domain: str, file: str) -> int | None:
-        """Return a counter of one cache or, with sub-NUMA clustering, the sum over its nodes."""
+        """Return a counter of one cache; with sub-NUMA clustering, the sum over the cache's nodes."""
         if self.exists(f"{domain}/{file}"):
             return self.number(f"{domain}/{file}")
         parts = [
@@ -163,7 +163,7 @@ class ResctrlTree:
         return sum(counted) if parts and len(counted) == len(parts) else None
 
     def snapshot(self) -> Snapshot:
-        """Return CPUs and masks of every group."""
+        """Return the CPUs and masks of every group."""
         return {
             name: {
                 file: self.read(joined(name, file))
@@ -213,5 +213,5 @@ def parse_schemata(text: str) -> dict[str, dict[int, str]]:
 
 
 def joined(group: str, name: str) -> str:
-    """Return the path of a group's file; the root group's name is empty."""
+    """Return the path of a group's file below the root; the root group's name is empty."""
     return f"{group}/{name}" if group else name

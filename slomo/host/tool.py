@@ -1,4 +1,4 @@
-"""External command-line tools: started in a group of their own, read without blocking, ended within a time limit.
+"""Run external command-line tools in process groups of their own, with time limits, reading output without blocking.
 
 Counter readers, traffic generators and isolation use such tools (pcm, perf, pqos, testpmd, ssh). Each carries this
 process's mark, so leftovers of a killed campaign are found like network functions.
@@ -32,7 +32,7 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class Finished:
-    """How a tool ended."""
+    """Exit code and output of a tool that has ended."""
 
     #: Its command.
     words: tuple[str, ...]
@@ -43,7 +43,7 @@ class Finished:
     stderr: str
 
     def last_words(self, lines: int = 2) -> str:
-        r"""Return the end of its output, in one line.
+        r"""Return the end of the tool's output, in one line.
 
         Examples
         --------
@@ -99,7 +99,7 @@ class RunningTool(ProcessGroup):
             return list(self._texts[stream])
 
     def stop(self, number: signal.Signals = signal.SIGINT, limit_s: float = 5.0) -> Finished:
-        """Terminate it, kill the rest of its group, and return the result; may be called again."""
+        """Terminate the tool, kill the rest of its group, and return the result; may be called again."""
         if self._finished is None:
             code = self.end(number, limit_s)
             texts = ["".join(f"{line}\n" for line in self.lines(name)) for name in ("stdout", "stderr")]
@@ -114,7 +114,7 @@ class RunningTool(ProcessGroup):
 
 
 def run_tool(words: Sequence[str], limit_s: float = 10.0) -> Finished:
-    r"""Run a tool to its end.
+    r"""Run a tool until it ends or the time limit passes, and return the result.
 
     Raises TestbedError if it does not exist, or exceeds its time limit.
 
@@ -151,7 +151,7 @@ def is_installed(command: str) -> bool:
 
 
 def package_hint(command: str) -> str:
-    """Return how to install a tool.
+    """Return a hint on how to install a tool.
 
     Examples
     --------

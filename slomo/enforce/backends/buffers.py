@@ -1,4 +1,4 @@
-"""Packet buffers of a running NF, set through its control socket (Click's ControlSocket, also in FastClick).
+"""Set the packet buffers of a running NF through its control socket (Click's ControlSocket, also in FastClick).
 
 ResQ (NSDI'18, section 4.3) sizes them so that all fit into the DDIO ways. Knob: ``buffers:HOST:PORT/HANDLER``.
 """
@@ -15,7 +15,7 @@ from slomo.host.places import this_place
 
 
 class BuffersBackend:
-    """Reads and writes a handler whose value is a number of buffers.
+    """Reads and writes a Click handler whose value is a number of packet buffers.
 
     Examples
     --------
@@ -30,15 +30,15 @@ class BuffersBackend:
         return True, "Click control sockets"
 
     def place(self) -> str:
-        """Return this host and boot."""
+        """Return the name of this host and its boot."""
         return this_place("control sockets")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock."""
+        """Hold this host's lock in a context."""
         return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the handlers of tenants with decided buffer numbers.
+        """Return the buffer numbers that the plan sets, by handler.
 
         Raises TestbedError for a tenant without a control socket.
         """
@@ -56,7 +56,7 @@ class BuffersBackend:
         return tuple(wishes)
 
     def read(self, knob: str) -> str | None:
-        """Return the handler's value; None if nothing listens."""
+        """Return the handler's value; None if no NF listens."""
         port, host, handler = _split(knob.partition(":")[2])
         with closing(ControlSocket(port, host)) as click:
             try:
@@ -65,13 +65,13 @@ class BuffersBackend:
                 return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set the handler; TestbedError with the network function's answer; VanishedError if nothing listens."""
+        """Set the handler; TestbedError with the NF's answer if it refuses; VanishedError if no NF listens."""
         port, host, handler = _split(knob.partition(":")[2])
         with closing(ControlSocket(port, host)) as click:
             click.write(handler, str(value))
 
     def knobs(self) -> Iterator[str]:
-        """Return nothing: the running network functions are unknown here."""
+        """Return no names, since this backend cannot know which NFs run."""
         return iter(())
 
 

@@ -1,4 +1,4 @@
-"""CPUs, memory node, weights and quotas through control groups, version 1 and 2.
+"""Set CPUs, memory node, weights and quotas through control groups, version 1 and 2.
 
 The knobs are those of `slomo.host.cgroup`. NFVnice's (SIGCOMM'17) ratios become v1 ``cpu.shares`` (1024 is 1) or v2
 ``cpu.weight`` (100 is 1).
@@ -22,7 +22,7 @@ _LEAST_QUOTA_US = 1000
 
 
 class CgroupBackend(CgroupKnobs):
-    """Sets control groups; see `CgroupKnobs` for its parameters.
+    """Sets control groups as a plan says; see `CgroupKnobs` for the parameters.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class CgroupBackend(CgroupKnobs):
     acts_on_processes = True
 
     def available(self) -> tuple[bool, str]:
-        """Return whether groups can be given CPUs."""
+        """Return whether control groups can set CPUs here, and the reason if not."""
         if self.version == 2:
             there = set(self.text("cgroup.controllers").split()) & {"cpu", "cpuset"}
         else:
@@ -46,7 +46,7 @@ class CgroupBackend(CgroupKnobs):
         return True, f"version {self.version}, controllers {', '.join(sorted(there))}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return groups, their files, and their members.
+        """Return the wishes that make a plan's groups, set their files, and move their members.
 
         Raises TestbedError for a controller, CPU or memory node that this host does not have.
         """
@@ -128,7 +128,7 @@ class CgroupBackend(CgroupKnobs):
         return f"{folder}/" if folder else ""
 
     def knobs(self) -> Iterator[str]:
-        """Return slomo's groups and their files."""
+        """Return the names of the groups that slomo made, and of their files."""
         files = ("cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.max")
         for base in dict.fromkeys(self.hierarchy(name) for name in ("cpuset", "cpu")):
             for folder in sorted((self.root / base).glob(f"{PARENT}/*/")):
@@ -137,7 +137,7 @@ class CgroupBackend(CgroupKnobs):
                 yield from (f"file:{name}/{file}" for file in files if (folder / file).exists())
 
     def _require_tenants(self, folder: str, tenant: TenantSetting) -> None:
-        """Raise unless a group exists and contains no process that the machine depends on."""
+        """Raise an error unless a group exists and contains no process on which the machine depends."""
         path = self.path(folder)
         if not path.is_dir():
             raise TestbedError(f"no control group '{folder}' below '{self.root}'", hint="name one that is there")

@@ -1,4 +1,4 @@
-"""Cache ways and memory bandwidth through Intel's ``pqos``, for hosts without resctrl; it uses free classes."""
+"""Set cache ways and memory bandwidth through Intel's ``pqos``, in unused classes, for hosts without resctrl."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from slomo.host.pqos import PqosKnobs, PqosState
 
 
 class PqosBackend(PqosKnobs):
-    """Drives ``pqos``; see `PqosKnobs` for its parameter.
+    """Sets cache classes by ``pqos``; see `PqosKnobs` for the parameter.
 
     Examples
     --------
@@ -18,7 +18,7 @@ class PqosBackend(PqosKnobs):
     """
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the classes' settings, then the classes' cores.
+        """Return the settings of the classes, then the cores of the classes.
 
         Raises TestbedError for too few free classes, missing cores, or a unit that pqos does not support.
         """
@@ -56,7 +56,7 @@ class PqosBackend(PqosKnobs):
     def _numbers(
         self, state: PqosState, tenants_numbered: dict[tuple[tuple[str, str], ...], list[int]]
     ) -> dict[tuple[tuple[str, str], ...], int]:
-        """Return the class for each setting: the one used only by its cores, else an unused one."""
+        """Return a class for each setting: one that only the setting's cores use, else an unused one."""
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         taken = {0, *state.class_of.values()}
         for settings, cores in tenants_numbered.items():

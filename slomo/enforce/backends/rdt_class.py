@@ -1,4 +1,4 @@
-"""Cache classes on a Kubernetes node: files with goresctrl's classes and pod annotations, no resctrl directories.
+"""Set cache classes on a Kubernetes node through goresctrl's class files and pod annotations.
 
 containerd and CRI-O own the tree and remove unknown groups at every start, so slomo writes the files that they and
 koordlet read. Knobs: ``file:NAME`` below a folder. Formats: goresctrl (cmd/rdt/sample-conf.yaml, pkg/rdt/kubernetes.go)
@@ -28,7 +28,7 @@ _PARTITION = "slomo"
 
 
 class RdtClassBackend:
-    """Writes classes and annotations for the owners of the tree.
+    """Writes cache classes and annotations for the runtime that owns the resctrl tree.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class RdtClassBackend:
         self.folder, self.ways = Path(folder or cache_directory() / "rdt"), ways
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the folder can be written."""
+        """Return whether the folder for the files can be written."""
         near = self.folder if self.folder.exists() else self.folder.parent
         while not near.exists() and near != near.parent:
             near = near.parent
@@ -57,15 +57,15 @@ class RdtClassBackend:
         return able, f"files in '{self.folder}'" if able else f"'{self.folder}' cannot be written"
 
     def place(self) -> str:
-        """Return the folder: its files survive a reboot."""
+        """Return the folder, without the boot, since the files survive a reboot."""
         return str(self.folder)
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this folder's lock."""
+        """Hold this folder's lock in a context."""
         return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the files' texts; TestbedError for masks that goresctrl cannot express."""
+        """Return the new texts of the files; TestbedError for masks that goresctrl cannot express."""
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
         classes = {class_name(tenant): self._class(tenant) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}
@@ -99,7 +99,7 @@ class RdtClassBackend:
         return written
 
     def _node_slo(self, tenants: list[TenantSetting]) -> dict[str, Any]:
-        """Return Koordinator's fields: the ways of best-effort pods, as percentages of the range."""
+        """Return Koordinator's fields: the ways of best-effort pods, as percentages of all ways."""
         guaranteed = max((t.llc_way_mask.bit_length() for t in tenants if t.exclusive and t.llc_way_mask), default=0)
         shared = [t.memory_bandwidth for t in tenants if not t.exclusive and t.memory_bandwidth is not None]
         percent = min((b.value for b in shared if b.unit == "percent"), default=100.0)
@@ -139,5 +139,5 @@ class RdtClassBackend:
         return self.folder / name
 
     def knobs(self) -> Iterator[str]:
-        """Return the files."""
+        """Return the names of the files."""
         return iter([f"file:{name}" for name in (CLASSES_FILE, PODS_FILE, NODE_FILE)])

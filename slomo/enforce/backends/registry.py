@@ -1,4 +1,4 @@
-"""Backends by name; several names joined by a plus act as one backend."""
+"""Find backends by name; several names joined by a plus act as one backend."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ _BACKENDS = {
 
 
 def load_backend(name: str = "auto") -> Backend:
-    """Return a backend of this host.
+    """Return the backend of a given name on this host.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _load(name: str) -> Backend:
 
 
 def first_that_works(names: Iterable[str]) -> Backend:
-    """Return the first of some backends that works here; TestbedError if none does, with every reason."""
+    """Return the first of several backends that works here; TestbedError, with every reason, if none does."""
     reasons = []
     for name in names:
         backend = _load(name)

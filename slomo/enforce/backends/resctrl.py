@@ -1,4 +1,4 @@
-"""Cache ways and memory bandwidth through the kernel's resctrl tree, on a host where slomo owns it.
+"""Set cache ways and memory bandwidth through the kernel's resctrl tree, on a host where slomo owns the tree.
 
 Tenants with equal settings share a class, as classes are few; the knobs are those of `slomo.host.resctrl_knobs`.
 """
@@ -22,7 +22,7 @@ _Settings = tuple[tuple[str, str], ...]
 
 
 class ResctrlBackend(ResctrlKnobs):
-    """Sets masks, memory bandwidth and members of classes.
+    """Sets masks, memory bandwidth and members of cache classes.
 
     `tree`: tree; the kernel's own if not given. `configuration`: where container engines keep their configuration.
     `prefix`: of the groups made. Empty: a tenant's group has the tenant's name (pqos sees groups named COS1, COS2,
@@ -41,7 +41,7 @@ class ResctrlBackend(ResctrlKnobs):
         self._configuration, self._prefix = configuration, prefix
 
     def available(self) -> tuple[bool, str]:
-        """Return whether a tree without another owner is mounted."""
+        """Return whether a resctrl tree is mounted and belongs to no other program."""
         try:
             facts = read_facts(self.tree)
             require_ours(self._configuration)
@@ -53,7 +53,7 @@ class ResctrlBackend(ResctrlKnobs):
     sets_the_rest = True
 
     def foreign_masks(self) -> dict[str, int]:
-        """Return the cache ways of groups made by others."""
+        """Return the cache ways of groups that other programs made."""
         masks = {}
         for name in self.tree.control_groups():
             if name and not (self._prefix and name.startswith(self._prefix)):
@@ -64,11 +64,11 @@ class ResctrlBackend(ResctrlKnobs):
 
     @property
     def acts_on_processes(self) -> bool:
-        """Whether its tasks are processes of this host; those of an emulated tree are not."""
+        """Whether the tree's tasks are processes of this host; those of an emulated tree are not."""
         return isinstance(self.tree.files, KernelFiles)
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return groups, then their settings, their members, and the DDIO ways.
+        """Return wishes for the groups, then for their settings, their members, and the DDIO ways.
 
         Raises TestbedError for a setting that the tree does not support, or more classes than it has.
         """
@@ -101,7 +101,7 @@ class ResctrlBackend(ResctrlKnobs):
         return (*(Wish(knob, None, give_back=True) for knob in own if knob not in wished), *wishes)
 
     def _rest(self, plan: EnforcementPlan, facts: ResctrlFacts) -> tuple[list[Wish], bool]:
-        """Return the root group's new mask, and whether it grows."""
+        """Return the wishes for the root group's new mask, and whether the mask gains ways."""
         if plan.rest_way_mask is None:
             return [], False
         resources = [name for name in facts.resources if name.startswith("L3")]
@@ -114,7 +114,7 @@ class ResctrlBackend(ResctrlKnobs):
         return wishes, any(plan.rest_way_mask & ~mask for mask in now)
 
     def _modes(self, plan: EnforcementPlan, classes: dict[str, tuple[_Settings, list[TenantSetting]]]) -> list[Wish]:
-        """Return the classes to make exclusive, if the kernel can: no device may allocate in their ways."""
+        """Return the wishes that make classes exclusive; the kernel allows that only for ways that no device fills."""
         if plan.rest_way_mask is None or not self.tree.exists("mode"):
             return []
         cache = "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
@@ -139,7 +139,7 @@ class ResctrlBackend(ResctrlKnobs):
         return classes
 
     def _room(self, facts: ResctrlFacts, fresh: list[str], stale: int) -> bool:
-        """Return whether the receipt's stale groups must be removed first to make room; raise if there is none."""
+        """Return whether old groups must be removed first to make room; raise if there is no room even then."""
         there = len(self.tree.control_groups())
         if there + len(fresh) - stale > facts.classes:
             raise TestbedError(
@@ -169,7 +169,7 @@ class ResctrlBackend(ResctrlKnobs):
 
 
 def require_ours(configuration: Path = Path("/etc")) -> None:
-    """Raise if containerd or CRI-O owns the tree, since they remove unknown groups.
+    """Raise an error if containerd or CRI-O owns the tree, since they remove groups that they do not know.
 
     The TestbedError names the configuration file.
     """
@@ -200,5 +200,5 @@ def _settings(tenant: TenantSetting, facts: ResctrlFacts) -> _Settings:
 
 
 def class_name(tenant: TenantSetting) -> str:
-    """Return the name of a tenant's group or class of pods."""
+    """Return the name of the resctrl group for a tenant or a class of pods."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", tenant.tenant)[:60]

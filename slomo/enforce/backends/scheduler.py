@@ -1,4 +1,4 @@
-"""Scheduling policy, priority and CPUs of processes without a control group, thread by thread.
+"""Set scheduling policy, priority and CPUs of processes without a control group, thread by thread.
 
 Knobs: ``policy:TID`` (``"batch 0"``, ``"fifo 10"``) and ``cpus:TID``. NFVnice
 (SIGCOMM'17) compares NORMAL, BATCH and RR.
@@ -43,19 +43,19 @@ class SchedulerBackend:
         self._processes = Path("/proc")
 
     def available(self) -> tuple[bool, str]:
-        """Return that it is."""
+        """Return True: every Linux host can set scheduling policies."""
         return True, "sched_setscheduler and sched_setaffinity"
 
     def place(self) -> str:
-        """Return this host and boot."""
+        """Return the name of this host and its boot."""
         return this_place("scheduler")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock."""
+        """Hold this host's lock in a context."""
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return policy and CPUs of every present thread; VanishedError if the process has ended."""
+        """Return policy and CPUs for every present thread; VanishedError if the process has ended."""
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
         )
@@ -89,7 +89,7 @@ class SchedulerBackend:
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError if it is refused; VanishedError if the thread has ended."""
+        """Set a knob; TestbedError if the kernel refuses; VanishedError if the thread has ended."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":

@@ -1,4 +1,4 @@
-"""A simulated server to enforce plans on; settings affect its next measurement.
+"""A simulated server on which plans can be enforced; its settings affect the next simulation.
 
 Knobs: ``ways:T``, ``bandwidth:T``, ``core:T``, ``node:T``, ``buffers:T`` of each tenant T, and ``device-ways``.
 """
@@ -41,7 +41,7 @@ class Occupant:
 
 
 class SimulatedServer:
-    """A machine with tenants on its cores, and the settings in force.
+    """A simulated machine with tenants on its cores, and the settings in force.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class SimulatedServer:
         self.occupants[name] = replace(self.occupants[name], workload=workload)
 
     def simulate(self, seed: int = 0, times: int = 1) -> SimulationResult:
-        """Simulate all tenants in the order of `occupants` under the settings in force."""
+        """Simulate all tenants under the settings in force, in the order of `occupants`."""
         machine = self.machine
         devices = int(self.knobs["device-ways"] or "0", 16).bit_count()
         if devices != machine.ddio_ways:
@@ -124,7 +124,7 @@ class SimulatedServer:
 
 
 class Knobbed(Protocol):
-    """Something simulated that has knobs."""
+    """A simulated machine that has knobs."""
 
     machine: Machine
     knobs: dict[str, str | None]
@@ -132,7 +132,7 @@ class Knobbed(Protocol):
 
 
 class SimulatedKnobs:
-    """Knobs common to all simulated machines."""
+    """Base class of the backends of simulated machines: reads and sets their knobs."""
 
     name = "simulated"
 
@@ -140,7 +140,7 @@ class SimulatedKnobs:
         self._knobbed = server
 
     def available(self) -> tuple[bool, str]:
-        """Return that it is."""
+        """Return True: a simulated machine is always available."""
         return True, self.place()
 
     def place(self) -> str:
@@ -148,26 +148,26 @@ class SimulatedKnobs:
         return f"simulated {self._knobbed.machine.name}"
 
     def lock(self) -> AbstractContextManager[object]:
-        """Keep other threads out."""
+        """Exclude other threads while a context lasts."""
         return self._knobbed.lock
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds."""
+        """Return the present value of a knob."""
         return self._knobbed.knobs.get(knob)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; VanishedError for a tenant that ended."""
+        """Set a knob; VanishedError if its tenant has ended."""
         if knob not in self._knobbed.knobs:
             raise VanishedError(f"'{knob}': that tenant no longer exists")
         self._knobbed.knobs[knob] = value
 
     def knobs(self) -> Iterator[str]:
-        """Return all names."""
+        """Return the names of all knobs."""
         return iter(tuple(self._knobbed.knobs))
 
 
 class SimulatedBackend(SimulatedKnobs):
-    """Enforces on a `SimulatedServer`.
+    """Enforces plans on a `SimulatedServer`.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class SimulatedBackend(SimulatedKnobs):
         self.server = server
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return every tenant's knobs.
+        """Return the intended values of every tenant's knobs.
 
         Raises TestbedError for an unknown tenant, or a setting that the machine does not support.
         """

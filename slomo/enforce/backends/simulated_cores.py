@@ -20,7 +20,7 @@ from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSyst
 
 
 class SimulatedCores:
-    r"""Chains of NFs on shared cores, and the weights in force.
+    r"""Chains of NFs on simulated shared cores, and the CPU weights in force.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class SimulatedCores:
         self.knobs: dict[str, str | None] = {f"weight:{stage.name}": None for stage in system.stages}
 
     def simulate(self, seed: int = 0, times: int = 1) -> ChainSimulation:
-        """Simulate all chains under the weights in force, for a multiple of the usual time."""
+        """Simulate all chains under the weights in force; `times` multiplies the usual duration."""
         stages = tuple(
             replace(stage, shares=int(self.knobs[f"weight:{stage.name}"] or stage.shares))
             for stage in self.system.stages
@@ -72,7 +72,7 @@ class SimulatedCoresBackend(SimulatedKnobs):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return every stage's weight; TestbedError for an unknown stage, or any other setting."""
+        """Return the wish for every stage's weight; TestbedError for an unknown stage, or any other setting."""
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:

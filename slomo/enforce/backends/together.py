@@ -1,4 +1,4 @@
-"""Several backends as one, so that one receipt covers cache ways, CPUs, schedulers and buffers of a plan."""
+"""Combine several backends into one, so that one receipt (record of changes) covers all settings of a plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -12,7 +12,7 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Together:
-    """Backends in the order in which they act; a knob's name begins with its backend's.
+    """Several backends in the order in which they act; a knob's name begins with the name of its backend.
 
     Examples
     --------
@@ -28,17 +28,17 @@ class Together:
         self.name = "+".join(self._backends)
 
     def available(self) -> tuple[bool, str]:
-        """Return whether all backends are available, and why not."""
+        """Return whether all backends are available, and the reason if not."""
         answers = [(name, *backend.available()) for name, backend in self._backends.items()]
         refused = [f"{name}: {why}" for name, able, why in answers if not able]
         return not refused, "; ".join(refused or [f"{name}: {why}" for name, _, why in answers])
 
     def place(self) -> str:
-        """Return the places of all."""
+        """Return the places of all backends, as one text."""
         return "; ".join(backend.place() for backend in self._backends.values())
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold every lock."""
+        """Hold the locks of all backends in a context."""
         with ExitStack() as stack:
             for backend in self._backends.values():
                 stack.enter_context(backend.lock())
@@ -47,16 +47,16 @@ class Together:
 
     @property
     def acts_on_processes(self) -> bool:
-        """Whether one of them acts on processes of this host."""
+        """Whether one of the backends acts on processes of this host."""
         return any(getattr(backend, "acts_on_processes", False) for backend in self._backends.values())
 
     def part(self, knob: str) -> tuple[Knobs, str]:
-        """Return a knob's backend, and its name there."""
+        """Return the backend of a knob, and the knob's name in that backend."""
         name, _, rest = knob.partition("|")
         return self._backends[name], rest
 
     def followed(self, knob: str, others: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return which of other knobs, given with values, also set this one.
+        """Return which other knobs also set this knob, as a CPU set decides the CPUs of its member processes.
 
         The CPUs of a thread change with the CPU set of its process and with the CPUs of that set.
         """
@@ -74,15 +74,15 @@ class Together:
         )
 
     def read(self, knob: str) -> str | None:
-        """Return what a knob holds."""
+        """Return the present value of a knob."""
         backend, rest = self.part(knob)
         return backend.read(rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob."""
+        """Set a knob through its backend."""
         backend, rest = self.part(knob)
         backend.write(rest, value)
 
     def knobs(self) -> Iterator[str]:
-        """Return the knobs of all."""
+        """Return the names of all backends' knobs."""
         return (f"{name}|{knob}" for name, backend in self._backends.items() for knob in backend.knobs())
