@@ -1,1 +1,1 @@
-"""Control loops: observe a machine, decide, compare, apply, keep the receipt."""
+"""Control loops: observe a machine, decide on settings, apply them if they differ, and record them for undoing."""

@@ -1,4 +1,4 @@
-"""Find settings of a socket that keep all promises and leave best effort most throughput.
+"""Find settings of a socket that keep all promises (SLOs) and cost best-effort tenants the least throughput.
 
 Candidates range from one change to one tenant (throttle one without a promise; give a victim exclusive ways, local
 memory or more weight) to exclusive ways for every tenant with a promise. Promises rank first, then the throughput of
@@ -32,7 +32,7 @@ _MOST_TRIED = 400
 
 
 def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
-    """Return the settings that keep every promise and leave best effort most; None if none was found.
+    """Return the settings that keep every promise at least cost to best effort; None if none were found.
 
     Promises are exceeded by `margin`, for the errors of predictions.
 
@@ -62,7 +62,7 @@ def best_effort(
     avoid: Sequence[Mapping[str, Setting]] = (),
     usual: Situation | None = None,
 ) -> Outlook:
-    """Return the settings of `advise` or, if no settings keep every promise, those that break fewest and least.
+    """Return the settings of `advise`; if none keep every promise, those that break the fewest promises by the least.
 
     If they are hardly better than the present settings (`now`), return the present ones; never settings in `avoid`. If
     promises are kept for other loads than the `usual` ones, best effort's throughput is compared at the usual ones.
@@ -84,7 +84,7 @@ def best_effort(
 def least_cost(
     situation: Situation, now: Outlook, margin: float, limit: int, avoid: Sequence[Mapping[str, Setting]] = ()
 ) -> Outlook:
-    """Return the settings that cost least, in broken promises and lost best effort, where some promise is at risk.
+    """Return the settings that cost least, in risk to promises and lost best effort, when a promise is at risk.
 
     A promise with `margin` of headroom is kept; with less, each percent of risk above that costs `PRICE` percent of
     best effort. Settings that are hardly cheaper than the present ones (`now`) are not worth a change.
@@ -101,7 +101,7 @@ def least_cost(
 
 
 def broken_odds(room: float, margin: float) -> float:
-    """Return how probably a promise breaks at a predicted headroom, if it does in 2 % of cases at `margin`.
+    """Return the probability that a promise breaks at a predicted headroom; by definition it is 2 % at `margin`.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def broken_odds(room: float, margin: float) -> float:
 
 
 def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
-    """Return the settings that leave best effort most; of equal ones, those that change fewest tenants."""
+    """Return the settings that leave best effort most throughput; among equal ones, the fewest changed tenants win."""
 
     def rank(outlook: Outlook) -> tuple[float, int, float]:
         changed = sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
@@ -134,7 +134,7 @@ def welfare(situation: Situation, outlook: Outlook) -> float:
 
 
 def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting]]:
-    """Return settings to try, small changes first."""
+    """Yield settings to try, small changes first."""
     current = dict(situation.settings)
     noisy = _by_traffic(situation, now)
     for percent in THROTTLES:
@@ -165,7 +165,7 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:
-    """Give some tenants exclusive ways from below, and all others the rest together."""
+    """Give some tenants exclusive cache ways, from the lowest way up; all other tenants share the remaining ways."""
     settings: dict[str, Setting] = {}
     first = 0
     for name, count in ways.items():
@@ -177,7 +177,7 @@ def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting
 
 
 def minimal_ways(situation: Situation, name: str) -> int:
-    """Return the fewest ways with which a tenant keeps its promise at idle memory."""
+    """Return the smallest number of cache ways with which a tenant keeps its promise while memory is idle."""
     response, idle = situation.responses[name], situation.memory.latency_ns[0]
     needed = situation.needed_mpps(name) / situation.bias.get(name, 1.0)
     fitting = (ways for ways in range(1, situation.ways + 1) if response.mpps(ways, idle) >= needed)
@@ -185,7 +185,7 @@ def minimal_ways(situation: Situation, name: str) -> int:
 
 
 def _by_traffic(situation: Situation, now: Outlook) -> Sequence[str]:
-    """Return the tenants without a promise, heaviest memory traffic first."""
+    """Return the tenants without a promise, those with most memory traffic first."""
     names = list(situation.responses)
     moved = {
         name: now.parted.throughput_mpps[i] * situation.responses[name].line(now.parted.ways[i])[2]

@@ -1,4 +1,4 @@
-"""NFVnice's CPU-share controller: weights of NFs on shared cores from observations.
+"""NFVnice's CPU-share controller: compute weights of NFs on shared cores from observed loads and costs.
 
 NFVnice (SIGCOMM'17): an NF's share of its core is proportional to arrival rate x cost per packet, times its priority.
 The cost is the median of a window of observations (single packets in the simulator, CPU time over packets on a real
@@ -56,7 +56,7 @@ class NFObservation:
 
 @dataclass(frozen=True)
 class CostWindow:
-    """Samples of one NF's cost per packet over the latest 100 ms.
+    """Samples of one NF's cost per packet over the last 100 ms.
 
     Examples
     --------
@@ -68,18 +68,18 @@ class CostWindow:
     samples: tuple[tuple[float, float], ...] = ()
 
     def plus(self, time_ms: float, cycles: float) -> "CostWindow":
-        """Return the window with one more sample, without those that are too old."""
+        """Return a window with one more sample and without samples that are too old."""
         recent = tuple(item for item in self.samples if item[0] > time_ms - WINDOW_MS)
         return CostWindow((*recent, (time_ms, cycles)))
 
     @property
     def median_cycles(self) -> float | None:
-        """The median, which is robust against outliers; None without samples."""
+        """Median of the samples, which is robust against outliers; None if there are no samples."""
         return median(cycles for _, cycles in self.samples) if self.samples else None
 
 
 def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:
-    """Return each NF's share of its core, 0 to 1: priority x arrivals x cost over the sum of its core.
+    """Return each NF's share of its core, 0 to 1, in proportion to priority x arrival rate x cost per packet.
 
     A core with only idle NFs, or with a loaded NF that was never sampled, is shared equally.
 
@@ -131,14 +131,14 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SharesMemory:
-    """State of the loop's controller: costs of the latest rounds, and the weights in force."""
+    """State of the controller: costs observed in the latest rounds, and the weights in force."""
 
     costs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class SharesController:
-    """Sets CPU weights of NFs on shared cores by their loads, in a loop (`slomo.control.loop`).
+    """Sets CPU weights of NFs on shared cores according to their loads, in a control loop (`slomo.control.loop`).
 
     `seats`: NF -> the core that it shares, and its priority.
 
@@ -158,7 +158,7 @@ class SharesController:
         self.server, self.seats = server, dict(seats)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the present weights; see `Controller`."""
+        """Return the CPU weights for the present loads; see `Controller`."""
         state = memory if isinstance(memory, SharesMemory) else SharesMemory()
         costs = {
             name: (*state.costs.get(name, ()), reading.cost_cycles)[-WINDOW_ROUNDS:]

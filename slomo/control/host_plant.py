@@ -1,4 +1,4 @@
-"""A real machine under control: running NFs, observed in windows, isolated by control groups.
+"""A real machine under control: NFs that run, are measured in windows, and are isolated by control groups.
 
 A promise concerns the effect of neighbours through caches and memory. Other programs may take CPU time from an NF, so
 its rates are computed per CPU time that it had (`slomo.testbed.host.tenant.Window`).
@@ -22,17 +22,17 @@ _LEAST_SHARE = 0.02
 
 
 class OnProcesses:
-    """Adds the processes of a host's tenants to a controller's plans."""
+    """A controller wrapper that adds the processes of the host's tenants to the plans."""
 
     def __init__(self, controller: Controller, settings: Mapping[str, TenantSetting]) -> None:
         self.name, self._controller, self._settings = controller.name, controller, dict(settings)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the controller's action, with these processes; see `Controller`."""
+        """Return the wrapped controller's decision with the tenants' processes; see `Controller`."""
         return self._of_processes(self._controller.decide(observation, memory))
 
     def start(self) -> ControlDecision:
-        """Return the controller's action before the first reading; None if it needs readings."""
+        """Return the wrapped controller's decision before the first reading; None if it needs readings to decide."""
         if isinstance(self._controller, Foresighted):
             return self._of_processes(self._controller.start())
         return ControlDecision()
@@ -47,7 +47,7 @@ class OnProcesses:
 
 
 class HostPlant:
-    """NFs of a run (`slomo.testbed.host.run.Run`) with targets.
+    """NFs of a run (`slomo.testbed.host.run.Run`) with throughput targets, as a machine under control.
 
     Raises InvalidValueError for a window not above 0, or a target of an unknown tenant.
 
@@ -86,11 +86,11 @@ class HostPlant:
         self._window_s = window_s
 
     def observe(self) -> MachineReading:
-        """Watch all tenants for a window; SlomoError if one ended or reports nothing."""
+        """Measure all tenants for a window; SlomoError if one has ended or reports nothing."""
         return self._look(1)
 
     def probe(self) -> MachineReading:
-        """Watch them longer."""
+        """Measure all tenants for a longer window."""
         return self._look(PROBE)
 
     def solo_mpps(self, name: str) -> float:
@@ -103,7 +103,7 @@ class HostPlant:
             paused(others, False)
 
     def settings(self) -> dict[str, TenantSetting]:
-        """Return each tenant's setting with its process, for plans."""
+        """Return each tenant's setting with the tenant's process, for plans."""
         return {name: TenantSetting(name, process_ids=(t.process.pid,)) for name, t in self.tenants.items()}
 
     def now_s(self) -> float:
@@ -111,7 +111,7 @@ class HostPlant:
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep for a time."""
         time.sleep(seconds)
 
     def _look(self, times: int) -> MachineReading:
@@ -125,5 +125,5 @@ class HostPlant:
 
 
 def whole_core_mpps(window: Window) -> float:
-    """Return an NF's rate per CPU time [Mpps]; the plain rate if it had hardly any CPU time."""
+    """Return an NF's throughput per CPU time [Mpps]; the plain throughput if the NF had hardly any CPU time."""
     return window.rate_mpps / min(1.0, window.cpu_share) if window.cpu_share >= _LEAST_SHARE else window.rate_mpps

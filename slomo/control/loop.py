@@ -1,4 +1,4 @@
-"""The control loop: observe, decide, compare, apply, keep the receipt; hold on sensor faults; restore at the end.
+"""The control loop: observe, decide, apply, record; keep settings during sensor faults; restore the machine at the end.
 
 Changes are at least one dwell time apart. The loop survives faults: if readings are implausible, or the controller or
 the machine fails, protective settings stay in force, an alarm is raised, and the loop continues until it is told to
@@ -24,11 +24,11 @@ from slomo.host.notify import notify
 
 
 class Plant(Protocol):
-    """A machine under control, in real or simulated time."""
+    """A machine under control, in real or simulated time (a plant in the terms of control theory)."""
 
     @property
     def backend(self) -> Backend:
-        """Who enforces on it."""
+        """Backend that sets the machine's knobs."""
         ...
 
     def observe(self) -> MachineReading:
@@ -44,7 +44,7 @@ class Plant(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for a time, real or simulated."""
         ...
 
 
@@ -118,7 +118,7 @@ class ControlLoop:
         self._free_from_s = float("-inf")
 
     def step(self) -> Step:
-        """Run one round; any failure is part of the result."""
+        """Run one round; a failure does not raise but becomes part of the result."""
         try:
             self._start()
             observation = self._believed(self.plant.observe())
@@ -169,7 +169,7 @@ class ControlLoop:
         return len(self.receipt.made)
 
     def _failed(self, problem: Exception) -> Step:
-        """Hold the settings; from the second failed round on also raise an alarm and undo unconfirmed loosening."""
+        """Keep the settings after a failed round; after several, raise an alarm and undo an unconfirmed loosening."""
         reason = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
         self._faults += 1
         self.blind_rounds += 1
@@ -188,7 +188,7 @@ class ControlLoop:
         return Step(None, ControlDecision(), changes, fault=reason, alarm=self._faults >= self.settings.faults)
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
-        """Run rounds until told to stop (SIGTERM, SIGINT) or for a given number; then restore the machine.
+        """Run rounds until SIGTERM, SIGINT or a given number of rounds; then restore the machine.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class ControlLoop:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn SIGTERM and SIGINT into a flag; the present round is finished first."""
+    """Turn SIGTERM and SIGINT into a flag, so that the present round is finished first."""
     signals_received: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Cost of moving a simulated server's tenants to other nodes: a pause, then remote memory until pages follow.
+"""Model what moving a simulated server's tenants to other nodes costs: a pause, then remote memory until pages follow.
 
 Windows of the simulator are milliseconds, those of a loop seconds. The pause is a stated time without service, spread
 over its window; the time with remote memory is simulated, and counts for its share of the window.
@@ -13,7 +13,7 @@ from slomo.simulator.result import SimulationResult
 
 
 class PaidMoves:
-    """Detects tenants that changed nodes between two observations.
+    """Detects tenants that changed nodes between two observations, and charges the cost of their moves.
 
     Tenants without a mover move at no cost.
     """
@@ -25,7 +25,7 @@ class PaidMoves:
         self._behind: dict[str, tuple[int, float]] = {}
 
     def kept(self, time_s: float, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share of its final throughput that each moving tenant kept since the last observation.
+        """Return the share of its final throughput that each moved tenant reached since the last observation.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class PaidMoves:
         return kept
 
     def _departed(self) -> dict[str, float]:
-        """Return the pause of each tenant whose node changed [s], and record the node of its pages."""
+        """Return how long each tenant whose node changed was paused [s], and record the node of its pages."""
         before, self._sockets = self._sockets, self._seats()
         pauses = {}
         for name, socket in self._sockets.items():
@@ -62,7 +62,7 @@ class PaidMoves:
         return pauses
 
     def _away(self, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share of throughput that tenants keep while pages are remote."""
+        """Return the share of throughput that moved tenants keep while their pages are on a remote node."""
         if not self._behind:
             return {}
         with self._pages_behind():

@@ -1,4 +1,4 @@
-"""NUMA: move tenants with their memory between the nodes of a server as loads change.
+"""NUMA controller: move tenants with their memory between the nodes of a server as loads change.
 
 NUMASFP (COMSNETS'22) places anew in every interval by present rates and migrates by cpuset. Here the loop asks for the
 nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves tenants only if the gain over
@@ -32,7 +32,7 @@ HORIZON_S = INTERVAL_S
 
 @dataclass(frozen=True)
 class NumaTenant:
-    """Properties of a tenant that the controller uses."""
+    """Properties of a tenant that the NUMA controller uses."""
 
     #: What it runs.
     workload: Workload
@@ -48,7 +48,7 @@ class NumaTenant:
 
 @dataclass(frozen=True)
 class NumaMemory:
-    """State of the controller: the core of each tenant, and the loads of its last decision."""
+    """State of the controller: each tenant's core, and the loads at the last decision."""
 
     cores: Mapping[str, int]
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class NumaMemory:
 
 
 class NumaController:
-    """Moves tenants between nodes.
+    """Moves tenants between the NUMA nodes of a server.
 
     Raises InvalidValueError for a machine of one socket, or a horizon that is not above 0.
 
@@ -144,7 +144,7 @@ class NumaController:
         return min(self.tenants[chain.request.id].move_s / self.horizon_s, 1.0) if before != after else 0.0
 
     def _rates(self, mixes: Sequence[Mix]) -> list[tuple[float, ...]]:
-        """Return the throughput of tenants on one node, with all ways open; solved nodes are cached."""
+        """Predict the throughput of tenants that share a node with all ways open; predictions are cached."""
         fresh = [mix for mix in dict.fromkeys(mixes) if mix not in self._solved]
         responses = {tenant.workload.key: tenant.response for tenant in self.tenants.values()}
         for size in {len(stages) for _, stages in fresh}:
@@ -164,7 +164,7 @@ class NumaController:
         return self._sockets.index(self.machine.socket_of(core))
 
     def _seated(self, cores: Mapping[str, int], nodes: Nodes) -> dict[str, int]:
-        """Give a moving tenant the first free core of its node; others keep theirs."""
+        """Give each moving tenant the first free core of its new node; the others keep their cores."""
         seated = {
             name: core for name, core in cores.items() if nodes.get(name, (self._node(core),))[0] == self._node(core)
         }

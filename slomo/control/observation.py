@@ -1,4 +1,4 @@
-"""Input and output of a controller: readings of a machine, and actions."""
+"""Input and output of a controller: readings of a machine, and decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class TenantReading:
-    """Observations of one tenant since the last round."""
+    """Measurements of one tenant since the last round."""
 
     #: What it did.
     throughput_mpps: float
@@ -34,7 +34,7 @@ class TenantReading:
 
     @property
     def fault(self) -> str:
-        """Impossible readings: not a number, infinite, negative, or more than any port carries."""
+        """Description of an impossible reading: not a number, infinite, negative, or more than any port carries."""
         for name, unit in _UNITS.items():
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= _MOST:
@@ -43,19 +43,19 @@ class TenantReading:
 
     @property
     def needed_mpps(self) -> float | None:
-        """Required throughput now: the target, or its load if that is less."""
+        """Throughput that the tenant must have now: its target, or its load if that is less."""
         if self.target_mpps is None:
             return None
         return self.target_mpps if self.offered_mpps is None else min(self.target_mpps, self.offered_mpps)
 
     @property
     def late(self) -> bool:
-        """Whether its packets take longer than promised."""
+        """Whether the tenant's packets take longer than promised."""
         return None not in (self.latency_us, self.latency_limit_us) and self.latency_us > self.latency_limit_us  # type: ignore[operator]
 
     @property
     def broken(self) -> bool:
-        """Whether it misses its requirement; an implausible reading counts as missed.
+        """Whether the tenant misses its target; an implausible reading counts as missed.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class TenantReading:
 
 @dataclass(frozen=True)
 class MachineReading:
-    """A machine at one time."""
+    """Readings of all tenants of a machine at one time."""
 
     #: When.
     time_s: float
@@ -84,13 +84,13 @@ class MachineReading:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Tenants that miss their requirement."""
+        """Tenants that miss their target."""
         return tuple(name for name, reading in self.tenants.items() if reading.broken)
 
 
 @dataclass(frozen=True)
 class ControlDecision:
-    """What a controller wants."""
+    """A controller's decision: a plan, with reasons."""
 
     #: Plan for the machine; None changes nothing.
     plan: EnforcementPlan | None = None
@@ -109,27 +109,27 @@ class ControlDecision:
 
 
 class Controller(Protocol):
-    """A pure decision: equal observations and memory give equal actions."""
+    """A controller without side effects: equal observations and memory give equal decisions."""
 
     name: str
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the action; `memory` is None at first."""
+        """Return the decision; `memory` is None in the first round."""
         ...
 
 
 @runtime_checkable
 class Foresighted(Protocol):
-    """A controller that can protect before the first reading, since sensors may be silent from the start."""
+    """A controller that can also decide before the first reading, since sensors may be silent from the start."""
 
     def start(self) -> ControlDecision:
-        """Return the action before the first reading."""
+        """Return the decision before the first reading."""
         ...
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How patient the loop is.
+    """Waiting times and fault limit of the control loop.
 
     Attributes
     ----------

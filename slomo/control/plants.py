@@ -1,4 +1,4 @@
-"""Machines under control in simulated time: a simulated server, and simulated shared cores."""
+"""Simulated machines under control: a server, and shared cores, both in simulated time."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +28,7 @@ class SimulatedTime:
 
 
 class SimulatedPlant(SimulatedTime):
-    """A simulated server with targets, whose loads may vary over time.
+    """A simulated server whose tenants have throughput targets and loads that may vary over time.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class SimulatedPlant(SimulatedTime):
         return self._look(1)
 
     def probe(self) -> MachineReading:
-        """Simulate them again, four times as long."""
+        """Simulate all tenants four times as long as `observe` does."""
         return self._look(PROBE)
 
     def _look(self, times: int) -> MachineReading:
@@ -102,7 +102,7 @@ class SimulatedPlant(SimulatedTime):
 
 
 class SharedCoresPlant(SimulatedTime):
-    """Chains of NFs on simulated shared cores; their loads may vary over time.
+    """Chains of NFs on simulated shared cores, with loads that may vary over time.
 
     `loads` returns the system with the loads of a time.
     """
@@ -119,7 +119,7 @@ class SharedCoresPlant(SimulatedTime):
         return self._look(1)
 
     def probe(self) -> MachineReading:
-        """Simulate them again, four times as long."""
+        """Simulate all chains four times as long as `observe` does."""
         return self._look(PROBE)
 
     def _look(self, times: int) -> MachineReading:

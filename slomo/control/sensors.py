@@ -1,4 +1,4 @@
-"""Detect readings that cannot be trusted: missing, frozen, implausible or late ones.
+"""Detect readings that cannot be trusted because they are missing, frozen, implausible or late.
 
 A silent, frozen or implausible sensor never counts as "healthy" (design law 16). Real rates vary from window to window:
 exactly equal numbers mean a frozen sensor, unless no load is offered.
@@ -35,7 +35,7 @@ class SensorHealth:
     _clock_s: float = float("-inf")
 
     def faults(self, reading: MachineReading, now_s: float) -> dict[str, str]:
-        """Return the faults by tenant; under ``"clock"`` a fault of the time.
+        """Return the faults by tenant; the key ``"clock"`` has a fault of the time itself.
 
         `reading`: what was seen. `now_s`: the plant's time [s].
         """

@@ -1,4 +1,4 @@
-"""A socket with tenants and promises, and predictions of its settings.
+"""A socket with tenants and promises, and predictions of throughput under given settings.
 
 A promise holds if the tenant's possible throughput beside the others suffices. Its served throughput says nothing about
 headroom while its load is below the promise.
@@ -29,7 +29,7 @@ LEVERS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What one tenant has."""
+    """Cache ways, bandwidth, memory node and CPU weight of one tenant."""
 
     #: Cache ways it may fill.
     mask: int
@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Situation:
-    """A socket, its tenants, and their promises.
+    """A socket, its tenants, and the promises made to them.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Situation:
     server: TenantModels | None = None
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
-        """Return the server if settings divide nothing; None if they do, or models are unknown."""
+        """Return the server if the settings divide no cache or bandwidth; None if they do, or models are unknown."""
         if self.server is None:
             return None
         cores = tuple(self.cores.get(name) for name in self.responses) if self.cores else None
@@ -92,7 +92,7 @@ class Situation:
         return None if server.is_divided else server
 
     def set_on(self, server: TenantModels, settings: Mapping[str, Setting]) -> TenantModels:
-        """Return a server with the same tenants under settings; its cores and port stay."""
+        """Return a server with the same tenants under other settings; cores and port stay the same."""
         chosen = [settings[name] for name in self.responses]
         setting = replace(
             server.setting,
@@ -148,7 +148,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Predictions for settings."""
+    """Predicted throughput and headroom of every tenant under some settings."""
 
     #: Which.
     settings: Mapping[str, Setting]
@@ -163,22 +163,22 @@ class Outlook:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Tenants whose promise does not hold, worst first."""
+        """Tenants whose promise is predicted to break, worst first."""
         return tuple(sorted((n for n, room in self.room.items() if room < self.margin), key=lambda n: self.room[n]))
 
     @property
     def kept(self) -> bool:
-        """Whether every promise holds."""
+        """Whether every promise is predicted to be kept."""
         return self.spare >= self.margin
 
     @property
     def spare(self) -> float:
-        """Headroom of the promise nearest to breaking; infinite without promises."""
+        """Smallest headroom of any promise; infinite if there are no promises."""
         return min(self.room.values(), default=float("inf"))
 
 
 def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
-    """Predict every tenant under settings; a promise holds if its headroom is at least `margin`.
+    """Predict every tenant under some settings; a promise counts as kept if its headroom is at least `margin`.
 
     Raises InvalidValueError for a tenant without a setting.
     """
@@ -196,7 +196,7 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
 
 
 def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:
-    """Take throughput from the tenants' models if nothing is divided; occupied ways are then unknown."""
+    """Predict throughput by the tenants' models if nothing is divided; the occupied ways are then unknown."""
     server = situation.undivided(chosen)
     if server is None:
         return parted
@@ -206,7 +206,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
 
 
 def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:
-    """Compare a solution with the promises, corrected by known biases."""
+    """Compare a predicted solution with the promises, after correcting known biases."""
     mpps, room = {}, {}
     for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True):
         corrected = possible * situation.bias.get(name, 1.0)

@@ -1,4 +1,4 @@
-"""Throttle controller: keeps promises without models, by limiting the CPU time of tenants without a promise.
+"""Throttle controller: keeps promises, without models, by limiting the CPU time of tenants without a promise.
 
 If a promise breaks, their quotas are halved. While promises hold with headroom, quotas grow by a tenth of a core per
 step, but for some time not to the value at which a promise broke (additive increase, multiplicative decrease: Chiu and
@@ -21,7 +21,7 @@ ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 
 @dataclass(frozen=True)
 class ThrottleMemory:
-    """What the controller remembers."""
+    """State that the controller keeps between rounds."""
 
     #: Quota of every tenant without a promise [cores].
     quota: float = FULL
@@ -36,7 +36,7 @@ class ThrottleMemory:
 
 
 class ThrottleController:
-    """Gives tenants without a promise as much CPU time as promises allow.
+    """Gives tenants without a promise as much CPU time as the promises to others allow.
 
     Raises InvalidValueError if every tenant has a promise.
 
@@ -59,7 +59,7 @@ class ThrottleController:
         self.server, self.tenants = server, dict(tenants)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the next quota; see `Controller`."""
+        """Return the next CPU quota for tenants without a promise; see `Controller`."""
         state = memory if isinstance(memory, ThrottleMemory) else ThrottleMemory()
         promised = {name for name, reading in observation.tenants.items() if reading.target_mpps is not None}
         missing = state.promised - promised
@@ -97,6 +97,6 @@ class ThrottleController:
 
 
 def _room(observation: MachineReading) -> float:
-    """Return the headroom of the promise nearest to breaking."""
+    """Return the smallest headroom of any promise."""
     room = [r.throughput_mpps / r.needed_mpps - 1.0 for r in observation.tenants.values() if r.needed_mpps]
     return min(room, default=float("inf"))

@@ -21,7 +21,7 @@ SHIPPED_POLICIES = {"gold": (2, 2), "silver": (2, 1), "bronze": (0, 0)}
 
 @dataclass(frozen=True)
 class ReservedGroup:
-    """Ways and members of the operating system's or the infrastructure's group."""
+    """Cache ways and members of the operating system's or the infrastructure's group."""
 
     #: Cache ways.
     ways: int
@@ -33,7 +33,7 @@ class ReservedGroup:
 
 @dataclass(frozen=True)
 class PoolPolicy:
-    """A named amount of cache."""
+    """A policy in ``policy.yaml``: a name for an amount of cache."""
 
     #: For instance ``"gold"``.
     name: str
@@ -46,7 +46,7 @@ class PoolPolicy:
 
 @dataclass(frozen=True)
 class PoolConfiguration:
-    """What ``rmd.toml`` says.
+    """Settings in RMD's ``rmd.toml``.
 
     Examples
     --------
@@ -73,12 +73,12 @@ class PoolConfiguration:
 
     @property
     def pool_ways(self) -> int:
-        """Ways of all pools together."""
+        """Number of ways of all pools together."""
         return self.guarantee + self.besteffort + self.shared
 
     @property
     def ways(self) -> int:
-        """Least number of ways that the cache must have."""
+        """Smallest number of ways that the cache must have for these pools."""
         return self.system.ways + self.pool_ways
 
 
@@ -160,7 +160,7 @@ def _require_pool(policy: PoolPolicy, configuration: PoolConfiguration, where: s
 def configuration_from(
     data: Mapping[str, Any], policies: Mapping[str, PoolPolicy] | None = None, *, way_mib: float | None = None
 ) -> PoolConfiguration:
-    """Return the configuration in a mapping shaped as ``rmd.toml``.
+    """Return the configuration from a mapping that has the structure of ``rmd.toml``.
 
     Raises ConfigurationError if ``[OSGroup]`` or ``[CachePool]`` is missing, or a value is invalid.
     """

@@ -1,4 +1,4 @@
-"""RMD's pools as a controller: each round applies the pools' plan and reports tenants that fall short.
+"""RMD's pools as a controller: each round applies the pools' plan and reports tenants that miss their target.
 
 Pools divide the cache by requests, not by observations: a promise that breaks nevertheless is for the orchestrator to
 repair, as in RMD (OSS EU'18).
@@ -14,7 +14,7 @@ from slomo.errors import InvalidValueError
 
 
 class PoolController:
-    """Keeps tenants in RMD's pools, in the same loop as any other controller.
+    """Keeps tenants in RMD's pools, as a controller for the control loop.
 
     Raises the errors of :meth:`PoolManager.admit`, and InvalidValueError without tenants.
 

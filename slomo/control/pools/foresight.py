@@ -1,4 +1,4 @@
-"""Predict every tenant's throughput under a pool's plan (`slomo.prediction.question`), or say why not.
+"""Predict every tenant's throughput under a pool's plan (`slomo.prediction.question`), or say why that is impossible.
 
 The cache of a host with pools is divided, so models must include profiles over cache ways. For unknown workloads a
 reason is returned, and the number of free ways is used instead.
@@ -29,7 +29,7 @@ class PoolOutlook:
 
 
 class PoolForesight:
-    """Predicts plans of pools with a library.
+    """Predicts the throughput of tenants under pools' plans with a library of models.
 
     `library` returns the models in force. All workloads are taken to be beside each other, on one socket of the
     machine.
@@ -46,7 +46,7 @@ class PoolForesight:
         self._library, self._machine = library, machine
 
     def __call__(self, plan: EnforcementPlan, requests: Mapping[str, PoolRequest]) -> PoolOutlook:
-        """Return the predictions for every tenant with a request under a plan."""
+        """Predict the throughput under a plan of every tenant with a request."""
         settings = {setting.tenant: setting for setting in plan.tenants}
         try:
             return self._predicted({name: (request, settings[name]) for name, request in requests.items()})

@@ -1,4 +1,4 @@
-"""Ways of each pool, and their division: pure functions over masks.
+"""Compute the cache ways of each pool and their division among workloads.
 
 From the lowest way up: operating system, shared, besteffort, guarantee; the DDIO ways are the highest of the cache. The
 infrastructure's group overlaps the pools.
@@ -12,7 +12,7 @@ from slomo.control.pools.configuration import PoolConfiguration, require_fits
 
 @dataclass(frozen=True)
 class PoolLayout:
-    """Masks of the groups and pools of one cache."""
+    """Way masks of the groups and pools of one cache."""
 
     #: Way masks; 0 if there is none.
     system: int
@@ -23,7 +23,7 @@ class PoolLayout:
 
 
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
-    """Arrange pools in a cache; ConfigurationError if they overlap because they need more ways than it has.
+    """Arrange the pools in a cache; ConfigurationError if they need more ways than the cache has and so overlap.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
 
 
 def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
-    """Return the ways of processes outside pools: from the lowest up to the first used one, at least the system's.
+    """Return the ways for processes outside pools: from the lowest way to the first used one, or the system's ways.
 
     Intel's RMD shrinks the root group this way on every change of workloads (util/rdtpool/osgroup.go, `SetOSGroup`). It
     does so on caches with a CPU of the system group; here on all, since processes outside pools may run on any.
@@ -78,7 +78,7 @@ def block(ways: int, first: int) -> int:
 
 
 def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
-    """Return the lowest free block of `count` ways in a pool; None if there is none.
+    """Return the lowest free block of `count` adjacent ways in a pool; None if there is none.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
 
 
 def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, int] | None:
-    """Divide a pool among burstable workloads: the minimum for each, then way by way up to the maximum.
+    """Divide a pool among burstable workloads: each gets its minimum, then single ways in turn up to its maximum.
 
     `pool`: mask of one block of ways. `wishes`: in order of arrival.
 

@@ -1,4 +1,4 @@
-"""Admit workloads to RMD's cache pools, apply the pools to the machine, and score its hospitality.
+"""Admit workloads to RMD's cache pools, apply the pools to the machine, and score how well a new workload would fit.
 
 Rules of Intel's Resource Management Daemon: maximum = minimum > 0 gives exclusive guaranteed ways; maximum > minimum >
 0 is burstable and may shrink; both 0 shares a pool. A policy's values override explicit ones.
@@ -33,7 +33,7 @@ _NEWCOMER = "newcomer"
 
 
 class PoolManager:
-    """Keeps workloads in pools.
+    """Admits workloads to pools and applies the pools' plan to the machine.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class PoolManager:
         return self._workloads[identifier]
 
     def admit(self, data: Mapping[str, Any]) -> PoolWorkload:
-        """Admit a workload and apply it to the machine.
+        """Admit a workload and apply its settings to the machine.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class PoolManager:
             self._enforce({key: value for key, value in self._workloads.items() if key != identifier})
 
     def validate(self) -> tuple[PoolWorkload, ...]:
-        """Remove workloads whose processes have all ended, and return them; RMD checks every 30 s."""
+        """Remove and return the workloads whose processes have all ended; RMD checks this every 30 s."""
         alive = set(self._processes())
         with self._lock:
             gone = tuple(w for w in self.workloads if w.request.task_ids and not alive & set(w.request.task_ids))
@@ -157,7 +157,7 @@ class PoolManager:
         return gone
 
     def close(self) -> None:
-        """Restore the machine."""
+        """Restore the machine's original settings."""
         with self._lock:
             if self._receipt is not None and self._backend is not None:
                 undo(self._receipt, self._backend)
@@ -165,7 +165,7 @@ class PoolManager:
             self._workloads = {}
 
     def report(self, workload: PoolWorkload) -> dict[str, Any]:
-        """Return a workload in RMD's format, with its settings in force."""
+        """Return a workload in RMD's format, with the settings in force."""
         if self._backend is None:
             told = {"cache": False, "why": "nothing is enforced here (slomo serve --enforce BACKEND)"}
             return {**workload.to_dict(), "status": "None", "enforced": told}
@@ -186,7 +186,7 @@ class PoolManager:
         return rdt_capabilities(getattr(self._backend, "tree", None) or ResctrlTree())
 
     def plan(self) -> EnforcementPlan:
-        """Return the plan for the machine."""
+        """Return the plan of settings for the machine."""
         return self._plan(self._workloads)
 
     def caches_report(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class PoolManager:
         }
 
     def hospitality(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a workload's hospitality score, 0 to 100, by cache, and its basis.
+        """Return a workload's hospitality score (how well it would perform here, 0 to 100) by cache, and its basis.
 
         It is based on predictions if an estimator knows the `nf` of the workload and of all residents: 100 x predicted
         over solo throughput, or 0 if a promise (`slo_share`) of any of them would break. Otherwise it is RMD's score
@@ -308,7 +308,7 @@ class PoolManager:
 
 
 def _predicted_score(outlook: PoolOutlook, placed: Mapping[str, PoolWorkload]) -> tuple[int, dict[str, Any]]:
-    """Return the score of a new workload [%], 0 if a promise would break, and the predicted shares."""
+    """Return a new workload's score [%] (0 if a promise would break), and the predicted shares of solo throughput."""
     promised = {key: item.request.slo_share for key, item in placed.items() if item.request.slo_share is not None}
     breaks = sorted(key for key, share in promised.items() if outlook.least[key] < share)
     own = outlook.expected[_NEWCOMER]

@@ -17,21 +17,21 @@ Limit = Annotated[int, Meta(ge=0, le=64)]
 
 
 class RmdLimits(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Most and fewest cache ways."""
+    """Largest and smallest number of cache ways."""
 
     max: Limit | None = None
     min: Limit | None = None
 
 
 class RmdBandwidth(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Memory bandwidth, in the unit of the configured mode."""
+    """Memory bandwidth, in the unit that RMD's configured mode uses."""
 
     percentage: PositiveRate | None = None
     mbps: PositiveRate | None = None
 
 
 class RmdAllocation(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What RMD calls `rdt`."""
+    """The `rdt` object of RMD's requests: cache and memory bandwidth."""
 
     cache: RmdLimits | None = None
     mba: RmdBandwidth | None = None
@@ -53,7 +53,7 @@ class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class PoolRequest:
-    """A workload's wish."""
+    """What a workload asks of a pool: its limits of cache ways and memory bandwidth, and its cores or tasks."""
 
     #: Cores or processes; the processes of a container are its tasks.
     core_ids: tuple[int, ...]
@@ -100,7 +100,7 @@ class PoolRequest:
 
 
 def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
-    """Read a body.
+    """Check the body of an RMD request and convert it.
 
     Raises ConfigurationError for unknown fields and values out of range; InvalidValueError for invalid members, or ways
     that fit no pool; UnknownNameError for an unknown policy.

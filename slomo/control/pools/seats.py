@@ -1,4 +1,4 @@
-"""Ways of a pool's workloads: exclusive blocks, burstable parts, or a common part.
+"""Assign cache ways to a pool's workloads: exclusive blocks, burstable parts, or a common part.
 
 Rules of Intel's Resource Management Daemon: guaranteed ways are adjacent and exclusive; burstable workloads divide the
 best-effort pool or, without shrinking, take its largest free block; a limited number share the rest.
@@ -20,7 +20,7 @@ def placed(
     others: Mapping[str, PoolWorkload],
     newcomer: PoolWorkload,
 ) -> dict[str, PoolWorkload]:
-    """Return all workloads with their ways, the newcomer's included; TestbedError if its pool is full."""
+    """Return all workloads with their ways, including a new one; TestbedError if the new workload's pool is full."""
     request, identifier = newcomer.request, newcomer.identifier
     if request.pool == "guarantee":
         taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]
@@ -49,7 +49,7 @@ def placed(
 
 
 def _beside(layout: PoolLayout, bursting: Mapping[str, PoolWorkload]) -> dict[str, int] | None:
-    """Return masks without shrinking: the newest workload gets the largest free block within its limits."""
+    """Return masks that shrink no present workload: a new one gets the largest free block within its limits."""
     masks = {key: workload.mask for key, workload in bursting.items() if workload.mask}
     for key, workload in bursting.items():
         if workload.mask:

@@ -1,4 +1,4 @@
-"""A workload in a cache pool, in RMD's format and as a setting of the machine; and a host's processes."""
+"""A workload in a cache pool, converted to RMD's format and to a setting of the machine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Processes = Callable[[], Mapping[int, str]]
 
 @dataclass(frozen=True)
 class PoolWorkload:
-    """A workload that was admitted."""
+    """A workload that a pool has admitted."""
 
     #: Identifier and name, as in RMD.
     identifier: str
@@ -26,17 +26,17 @@ class PoolWorkload:
 
     @property
     def pool(self) -> str:
-        """Its pool; one of 'guarantee', 'besteffort', 'shared'."""
+        """The workload's pool; one of 'guarantee', 'besteffort', 'shared'."""
         return self.request.pool
 
     @property
     def class_name(self) -> str:
-        """Name of its class as in RMD: cores or tasks, and the pool."""
+        """Name of the workload's resctrl class as in RMD: cores or tasks, and the pool."""
         members = self.request.core_ids or self.request.task_ids
         return f"{'_'.join(map(str, members))}-{self.pool}" if self.pool != "shared" else "shared"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return RMD's shape of a workload."""
+        """Return the workload as a mapping in RMD's format."""
         body = self.request.to_dict()
         return {
             "id": self.identifier,
@@ -49,7 +49,7 @@ class PoolWorkload:
         }
 
     def setting(self, tenant: str) -> TenantSetting:
-        """Return its setting of the machine, under a tenant's name."""
+        """Return the workload's setting of the machine, under a tenant's name."""
         request = self.request
         bandwidth = request.memory_bandwidth
         return TenantSetting(
