@@ -1,1 +1,1 @@
-"""Many hosts and many servers: bulk predictions, shared models, campaigns over hosts; computed by external engines."""
+"""Use many machines: bulk predictions, shared model libraries, and campaigns; external engines such as Dask compute."""

@@ -1,4 +1,4 @@
-"""A campaign's hosts from the coordinator's side: their workers, questions to all, and excluded hosts."""
+"""The coordinator's view of a campaign's hosts: their workers, questions to all of them, and excluded hosts."""
 
 import tempfile
 import time
@@ -49,7 +49,7 @@ class ReachedHosts:
         self.names = {name: host for name, host in hosts.items() if name not in left_out}
 
     def leave_out(self, reasons: Mapping[str, str]) -> None:
-        """Go on without some hosts."""
+        """Continue the campaign without some hosts."""
         self.left_out |= reasons
         self.names = {name: host for name, host in self.names.items() if name not in reasons}
 
@@ -60,7 +60,7 @@ class ReachedHosts:
         of: Iterable[str] | None = None,
         needed: bool = False,
     ) -> dict[str, Any]:
-        """Return the hosts' answers, by name.
+        """Call a function on each host and return the results by host name.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class ReachedHosts:
         return answers
 
     def send(self, functions: FunctionFolder) -> None:
-        """Send native network functions to hosts that lack them, one by one, since the scheduler keeps copies."""
+        """Send native network functions to hosts that lack them, one host at a time to limit the scheduler's memory."""
         for name, there in self.ask(has_functions, functions.digest).items():
             if not there:
                 try:
@@ -112,7 +112,7 @@ class ReachedHosts:
 
 @contextmanager
 def reached(fleet: Fleet, scheduler: str | None, skip_missing: bool, store: CampaignStore) -> Iterator[ReachedHosts]:
-    """Yield the hosts of a fleet; their workers are started unless a scheduler is named."""
+    """Yield the hosts of a fleet; start their workers unless the caller names a running scheduler."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slomo-fleet-")))
         starter = Starter(fleet, folder, returning=token_of(store) > 0)
@@ -134,7 +134,7 @@ def reached(fleet: Fleet, scheduler: str | None, skip_missing: bool, store: Camp
 
 @contextmanager
 def _listening(fleet: Fleet, store: CampaignStore) -> Iterator[str]:
-    """Start a scheduler, at the address of this store's last one, so that its workers reconnect."""
+    """Start a scheduler at the address that this store's last scheduler had, so that its workers reconnect."""
     import dask
     from distributed import LocalCluster
 
@@ -158,7 +158,7 @@ def _listening(fleet: Fleet, store: CampaignStore) -> Iterator[str]:
 
 
 def _awaited(present: Callable[[], set[str]], fleet: Fleet) -> dict[str, str]:
-    """Wait for workers that others start; return the missing hosts."""
+    """Wait for workers that others start; return the hosts whose workers did not come."""
     deadline = time.monotonic() + START_S
     while (missing := fleet.names.keys() - present()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -166,7 +166,7 @@ def _awaited(present: Callable[[], set[str]], fleet: Fleet) -> dict[str, str]:
 
 
 def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
-    """Return a host's answer; TestbedError if its worker is gone and does not return."""
+    """Return a host's result; TestbedError if the host's worker is lost and does not return."""
     seen = time.monotonic()
     while True:
         with suppress(TimeoutError):
@@ -181,7 +181,7 @@ def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
 
 
 def _present(client: "Client") -> set[str]:
-    """Return the hosts with connected workers."""
+    """Return the hosts whose workers are connected."""
     return {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
 
 
@@ -202,5 +202,5 @@ def lost_scheduler_told() -> Iterator[None]:
 
 
 def token_of(store: CampaignStore) -> int:
-    """Return the token of a store's last coordinator; 0 if there was none."""
+    """Return the token (a number that grows) of a store's last coordinator; 0 if there was none."""
     return int(store.settings().get("token", 0))

@@ -1,4 +1,4 @@
-"""Predictions of mixes in Arrow record batches: one stateless function for pyarrow, Dask, Spark and Ray.
+"""Predict mixes in Arrow record batches by one stateless function, for pyarrow, Dask, Spark and Ray.
 
 Spark's `mapInArrow`, Ray's `map_batches` and Dask's `map_partitions` pass such batches. Names are converted to indices
 once per batch, and `slomo.prediction.batch` answers with the same bits as everywhere.
@@ -31,7 +31,7 @@ PREDICTED = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slowdown"
 
 @dataclass(frozen=True)
 class BulkQuestion:
-    """Options for predicting mixes; a small value that engines send to their workers."""
+    """Options for predicting mixes, small enough that engines can send them to every worker."""
 
     #: Folder of a saved library, which every worker reads.
     models: str
@@ -81,7 +81,7 @@ def predict_batches(
 
 
 def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.float64]]") -> "pa.RecordBatch":
-    """Return a record batch with columns added; ConfigurationError if it has a column of that name."""
+    """Return a record batch with prediction columns; ConfigurationError if it already has a column of such a name."""
     import pyarrow as pa
 
     if taken := set(batch.schema.names) & set(columns):
@@ -94,7 +94,7 @@ def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.flo
 
 
 def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDArray[np.float64]]":
-    """Return the predictions of a record batch by column; raises as :func:`predict_batches`."""
+    """Return the predictions for a record batch by column; raises as :func:`predict_batches`."""
     names, target, competitors = _coded(batch)
     library, known = _opened(question.models, _index_time(question.models))
     tenants = [_tenant(library, known, name, question.machine, (target, competitors), at) for at, name in names]
@@ -105,7 +105,7 @@ def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDA
 
 @lru_cache(maxsize=4)
 def _opened(models: str, changed: int) -> tuple[ModelLibrary, dict[tuple[str | None, str], TenantModel]]:  # noqa: ARG001
-    """Return a library with its looked-up names, cached until its index changes."""
+    """Return a library and its cached look-ups of names; both are renewed when the library's index changes."""
     return load_library(models), {}
 
 
@@ -122,7 +122,7 @@ def _tenant(
     rows: tuple[NDArray[np.int64], NDArray[np.int64]],
     number: int,
 ) -> TenantModel:
-    """Look a name up once; an error names the first mix of the batch with it."""
+    """Look up a name once; an error states the first mix of the batch that has the name."""
     if (machine, name) not in known:
         try:
             known[machine, name] = tenant_of(library, name, machine)
@@ -134,7 +134,7 @@ def _tenant(
 
 
 def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct names of a batch, and the targets and competitors of each mix as indices, -1 for none."""
+    """Return a batch's distinct names, and each mix's target and competitors as indices into them (-1: none)."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -167,7 +167,7 @@ def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.i
 
 
 def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
-    """Return texts as codes and a dictionary; ConfigurationError for other types, or a missing text."""
+    """Return texts as codes into a dictionary; ConfigurationError for other types or a missing text."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -1,4 +1,4 @@
-"""Predict mixes from parquet to parquet: by row groups, in bounded memory, resumable to the same bytes.
+"""Predict a parquet file of mixes into another one: in bounded memory, and resumable with the same bytes as result.
 
 Each row group's predictions are written durably into a folder beside the result. The result is assembled from them in
 order, and renamed into place when complete.
@@ -38,7 +38,7 @@ _HINT = "name a parquet file of mixes"
 
 @dataclass(frozen=True)
 class BulkSummary:
-    """What a bulk prediction did."""
+    """Numbers and times of a bulk prediction."""
 
     #: Predicted altogether.
     mixes: int
@@ -56,7 +56,7 @@ def predict_file(
     scheduler: str | None = None,
     report: Callable[[int, int], object] | None = None,
 ) -> BulkSummary:
-    """Predict every mix of a parquet file into another one.
+    """Predict every mix of a parquet file and write the predictions to another one.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def predict_file(
 
 
 def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -> int:
-    """Predict one row group into its part, unless it exists; return its number."""
+    """Predict one row group and write its part file, unless that exists; return the part's number."""
     import pyarrow as pa
 
     place = _part(Path(parts), group)
@@ -148,7 +148,7 @@ def _assemble(
     job: str,
     report: Callable[[int, int], object] | None,
 ) -> None:
-    """Write mixes and predictions by row groups, as their parts are finished."""
+    """Write mixes and predictions to the result, row group by row group, as part files are finished."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -178,7 +178,7 @@ def _batches(file: "pq.ParquetFile", group: int, columns: list[str] | None) -> "
 
 @contextmanager
 def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
-    """Open a parquet file with texts as codes; ConfigurationError for an invalid one."""
+    """Open a parquet file with its texts dictionary-encoded; ConfigurationError if it is invalid."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -211,7 +211,7 @@ def _check_columns(file: "pq.ParquetFile", source: Path) -> None:
 
 
 def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:
-    """Return the question and its files as text; parts of another question are removed."""
+    """Return the question and its files as text, after removing part files of any other question."""
     with os.fdopen(open_regular(source, MOST_BYTES, _HINT), "rb") as file:
         mixes = hashlib.file_digest(file, "sha256").hexdigest()
     begun = ""

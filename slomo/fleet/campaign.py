@@ -1,4 +1,4 @@
-"""A campaign over many hosts: Dask distributes runs, each host stores its own, the coordinator collects them.
+"""Run a campaign on many hosts: Dask distributes runs, each host stores its own, the coordinator collects them.
 
 Every host takes the next run when it is free. The dataset equals that of a single host: runs, seeds and repetitions
 follow from the plan alone. The death of a worker loses its present run; that of the coordinator loses nothing: the same
@@ -51,7 +51,7 @@ _COLLECTED = 1_000
 
 @dataclass(frozen=True)
 class HostShare(Stored):
-    """What one host did."""
+    """One host's part in a campaign."""
 
     #: Host.
     name: str
@@ -84,7 +84,7 @@ def profile_on_hosts(
     skip_missing: bool = False,
     progress: Progress | None = None,
 ) -> FleetOutcome:
-    """Run a plan on all hosts of a fleet.
+    """Run a profiling plan on all hosts of a fleet.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def profile_on_hosts(
 
 
 class HostProgress:
-    """Forwards progress, with a remark on hosts and cost for listeners that show remarks.
+    """Forwards progress to a listener; adds a remark on hosts and cost if the listener shows remarks.
 
     `listener`: listener; its ``remark(text)`` is called if it has one. `store`: knows which host made a run. `fleet`:
     knows what hosts cost.
@@ -171,12 +171,12 @@ class HostProgress:
 
     @property
     def shares(self) -> tuple[HostShare, ...]:
-        """What each host did."""
+        """Each host's part in the campaign."""
         costs = self._cost_per_s.items()
         return tuple(HostShare(host, self._runs[host], s := self._busy_s[host], s * cost) for host, cost in costs)
 
     def start(self, total: int) -> None:
-        """Pass it on."""
+        """Forward the start."""
         self._total = total
         self._listener.start(total)
 
@@ -193,7 +193,7 @@ class HostProgress:
         self._listener.advance(run)
 
     def finish(self) -> None:
-        """Pass it on."""
+        """Forward the end."""
         self._listener.finish()
 
     def _text(self) -> str:
@@ -207,7 +207,7 @@ class HostProgress:
 
 @dataclass(frozen=True)
 class FleetDescription(Stored):
-    """Description of a campaign over hosts."""
+    """Plan, hosts and cost of a campaign over hosts."""
 
     #: Hosts there are; runs the plan is sure to need, and those in the store.
     hosts: int
@@ -230,7 +230,7 @@ class FleetDescription(Stored):
 def describe_on_hosts(
     plan: ExperimentPlan, fleet: Fleet, store: str | Path, estimate_s: Callable[[Any], float]
 ) -> FleetDescription:
-    """Return a description of :func:`profile_on_hosts` without starting anything or contacting hosts."""
+    """Describe what :func:`profile_on_hosts` would do, without starting anything or contacting hosts."""
     with CampaignStore(store if Path(store).exists() else None) as opened:
         finished = len(opened)
         schedule = Schedule(plan, opened.records())
@@ -246,7 +246,7 @@ def describe_on_hosts(
 def _collect(
     hosts: ReachedHosts, taken: Mapping[str, Taken], work: FleetWork, plan: ExperimentPlan, store: CampaignStore
 ) -> int:
-    """Collect finished runs that no coordinator has yet; return their number."""
+    """Collect finished runs from the hosts that no coordinator has collected yet; return their number."""
     host_of = {key: host for host in reversed([*taken]) for key in taken[host].finished}
     missing, count = (key for key in host_of if store.find(key) is None), 0
     while some := list(islice(missing, _COLLECTED)):

@@ -1,4 +1,4 @@
-"""Check that hosts measure alike: version, machine and settings; one run made by all; their probes' readings."""
+"""Check that hosts measure alike: same version, machine and settings, similar results for one run, similar probes."""
 
 import statistics
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _COMPARED_BY = 8
 
 
 def require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan, fingerprint: str) -> None:
-    """Refuse hosts with another slomo version, machine or settings, or that are the same machine."""
+    """Raise an error if hosts differ in slomo version, machine or settings, or if two are the same machine."""
     ours, first = versions(), next(iter(described.values()))
     kernels: dict[str, str] = {}
     for host, each in described.items():
@@ -57,14 +57,14 @@ def require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan
 
 
 def compared_run(plan: ExperimentPlan) -> PlannedRun:
-    """Return the run by which all hosts are compared."""
+    """Return the run that all hosts make so that they can be compared."""
     return plan.run(next((each for each in plan.colocations if not each.competitors), plan.colocations[0]), 0)
 
 
 def outliers(
     hosts: ReachedHosts, work: FleetWork, plan: ExperimentPlan, made: Mapping[str, RunOutcome]
 ) -> dict[str, str]:
-    """Compare all hosts by one run; return those twice farther from the median than the plan's limit.
+    """Compare all hosts by one run; return those that differ from the median by more than twice the plan's limit.
 
     `made`: results of hosts that an earlier coordinator compared.
     """
@@ -78,7 +78,7 @@ def outliers(
 
 
 def _far(made: Mapping[str, RunOutcome], label: str, limit: float) -> dict[str, str]:
-    """Return hosts whose run failed or differs from the median by more than a limit, with reasons."""
+    """Return the hosts whose run failed or differs from the median by more than a limit, with reasons."""
     mpps = {host: record_throughput(each.record) for host, each in made.items() if each.record is not None}
     failed = {host: f"its first run failed: {each.errors[-1]}" for host, each in made.items() if host not in mpps}
     middle = statistics.median(mpps.values()) if mpps else 0.0
@@ -97,7 +97,7 @@ def calibrations(
     described: Mapping[str, HostDescription],
     store: CampaignStore,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the effect of every probed host by calibration, and hosts whose reporters measure something else.
+    """Return each probed host's effect by calibration, and the hosts whose probe programs measure something else.
 
     If calibrations differ, every host first probes the same competitions.
     """
@@ -137,7 +137,7 @@ def calibrations(
 
 
 def _competitions(plan: ExperimentPlan) -> list[PlannedRun]:
-    """Return runs with different competitions, evenly spread over the plan, by which probed hosts are compared."""
+    """Return runs with different competitions, evenly spread over the plan, for comparing probed hosts."""
     first = {each.competitors: each for each in reversed(plan.colocations) if each.competitors}
     if len(first) < FEWEST:
         raise IncompatibleMeasurementsError(

@@ -1,4 +1,4 @@
-"""A testbed whose runs are made by a Dask scheduler's workers; usable wherever a testbed is."""
+"""A testbed whose runs are made by the workers of a Dask scheduler; it can replace any testbed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EngineTestbed:
-    """A testbed that passes each run to a scheduler; the run of a dead worker is repeated by another one.
+    """A testbed that passes each run to a Dask scheduler; if a worker dies, another one repeats its run.
 
     `testbed`: what runs are made on; each worker gets a copy. `client`: of the scheduler.
     """
@@ -32,7 +32,7 @@ class EngineTestbed:
 
     @property
     def workers(self) -> int:
-        """Number of runs given out at a time: one more per worker than it makes, so that none is idle."""
+        """Number of runs given out at a time: one more per worker than it makes at once, so that none is idle."""
         return 2 * sum(self._client.nthreads().values())  # type: ignore[no-untyped-call]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
@@ -54,7 +54,7 @@ class EngineTestbed:
 
 @contextmanager
 def on_engine(testbed: Testbed, scheduler: str) -> Iterator[EngineTestbed]:
-    """Let a scheduler's workers make a testbed's runs within the context.
+    """Let a Dask scheduler's workers make a testbed's runs while the context lasts.
 
     Raises
     ------

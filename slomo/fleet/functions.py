@@ -1,4 +1,4 @@
-"""Native network functions on every host of a fleet: folders named by content, published atomically, checked on use.
+"""Copy native network functions to a fleet's hosts: folders named by content, written atomically, checked on use.
 
 The name is the sha256 of the content, so two versions never collide and a changed file is detected (as in Nix and
 OSTree). Shared libraries of the programs are not copied.
@@ -25,13 +25,13 @@ _DRAFT = ".draft-"
 
 @dataclass(frozen=True)
 class FunctionFolder:
-    """Files of a folder: name with ``/`` -> content, and whether it is executable."""
+    """Content of a folder of native network functions: path -> bytes, and whether the file is executable."""
 
     files: dict[str, tuple[bytes, bool]]
 
     @property
     def digest(self) -> str:
-        """The sha256 of names, contents and executable flags."""
+        """The sha256 of the folder's names, contents and executable flags."""
         stated = {name: [hashlib.sha256(data).hexdigest(), runs] for name, (data, runs) in self.files.items()}
         return hashlib.sha256(canonical_json(stated).encode()).hexdigest()
 
@@ -69,7 +69,7 @@ def read_functions(folder: str | Path) -> FunctionFolder:
 
 
 def publish_functions(functions: FunctionFolder, under: Path) -> Path:
-    """Publish a folder below `under` by its digest, atomically; an existing one is checked instead.
+    """Write a folder below `under`, named by its digest, atomically; a folder that exists is checked instead.
 
     Only the process that holds the host's lock does so. Raises TestbedError if an existing folder was changed;
     StoreError if it cannot be written.
@@ -94,7 +94,7 @@ def publish_functions(functions: FunctionFolder, under: Path) -> Path:
 
 
 def checked_functions(under: Path, digest: str, name: str = "") -> Path:
-    """Return the folder of a digest after checking it completely; TestbedError if it is missing or was changed."""
+    """Return the folder with a given digest after checking all of it; TestbedError if it is missing or was changed."""
     place = under / (name or digest)
     try:
         there = read_functions(place).digest

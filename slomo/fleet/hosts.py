@@ -1,4 +1,4 @@
-"""The file that describes a fleet's hosts: names, access, cost."""
+"""Read the file that describes a fleet's hosts: names, access, cost."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", descrip
 
 @dataclass(frozen=True)
 class FleetHost:
-    """One host."""
+    """Name, access and cost of one host."""
 
     #: Name in the fleet; the name of its Dask worker.
     name: Name
@@ -34,7 +34,7 @@ class FleetHost:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Hosts of one type."""
+    """Hosts of the same type that measure for one campaign."""
 
     #: At least one, names all different.
     hosts: Annotated[list[FleetHost], Meta(min_length=1, max_length=10_000)]
@@ -56,12 +56,12 @@ class Fleet:
 
     @property
     def names(self) -> dict[str, FleetHost]:
-        """Hosts by name."""
+        """Hosts by their names."""
         return {host.name: host for host in self.hosts}
 
 
 def load_fleet(path: str | Path) -> Fleet:
-    r"""Read a file of hosts.
+    r"""Read a file that describes the hosts of a fleet.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Measuring on a fleet's host: one user at a time, increasing tokens, runs stored until they are collected.
+"""Make and store runs on a fleet's host, for one coordinator at a time, until the coordinator collects them.
 
 The host decides who may measure. The measuring process holds its lock, which the kernel releases when the process ends.
 It carries its coordinator's token, which is compared when a run is written (Kleppmann, "How to do distributed locking",
@@ -46,7 +46,7 @@ _MOMENT_S = 0.1
 
 @dataclass(frozen=True)
 class FleetWork:
-    """A coordinator's request to hosts; sent with every run, so it is small."""
+    """A coordinator's request to hosts; kept small, since it is sent with every run."""
 
     #: Fingerprint of the plan.
     plan: str
@@ -65,7 +65,7 @@ class FleetWork:
 
 @dataclass(frozen=True)
 class HostDescription:
-    """A host's description of itself before it measures.
+    """Properties that a host reports about itself before it measures.
 
     `kernel` is Linux's random boot id, which differs between machines. It is empty for a testbed whose runs may run
     concurrently on one machine.
@@ -80,7 +80,7 @@ class HostDescription:
 
 
 def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> HostDescription:
-    """Return a host's description; TestbedError if another process uses it."""
+    """Return a host's description; TestbedError if another process uses the host."""
     hold(host)
     testbed = _testbed(host, work)
     environment = campaign_environment(plan, testbed)
@@ -90,7 +90,7 @@ def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> Hos
 
 
 def has_functions(host: FleetHost, digest: str) -> bool:
-    """Return whether a host already has the native network functions; TestbedError if they were changed there."""
+    """Return whether a host already has the native network functions; TestbedError if its copy was changed."""
     hold(host)
     return (_functions(host) / digest).exists() and bool(checked_functions(_functions(host), digest))
 
@@ -102,7 +102,7 @@ def take_functions(host: FleetHost, functions: FunctionFolder) -> None:
 
 
 def claim_host(host: FleetHost, work: FleetWork) -> None:
-    """Claim a host for a coordinator; StaleTokenError if a newer one, or another one with this token, has it."""
+    """Claim a host for a coordinator; StaleTokenError if another one has claimed it with this token or a newer one."""
     hold(host)
     token, coordinator = _claimed(host)
     if (token, coordinator) > (work.token, work.coordinator) or (
@@ -121,7 +121,7 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
 
 
 def collect_runs(host: FleetHost, work: FleetWork, keys: Collection[Key]) -> list[FinishedRun]:
-    """Return the finished runs `keys` of a plan, as far as a host stores them."""
+    """Return those of a plan's runs `keys` that a host has finished and still stores."""
     stored = {run.key: run for run in _room(host).runs(work.plan)}
     with _store(host, work) as store:
         for key in keys:
@@ -132,7 +132,7 @@ def collect_runs(host: FleetHost, work: FleetWork, keys: Collection[Key]) -> lis
 
 @dataclass(frozen=True)
 class Taken:
-    """Keys of a claimed host's finished runs, and the run by which hosts are compared.
+    """Keys of the finished runs of a claimed host, and the run by which hosts are compared.
 
     A host of a long campaign has gigabytes of runs, of which a coordinator lacks a few.
     """
@@ -142,7 +142,7 @@ class Taken:
 
 
 def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Taken:
-    """Claim a host and list its runs in one round trip, while all hosts wait for each other."""
+    """Claim a host and list its finished runs in one round trip, since all hosts wait for each other here."""
     claim_host(host, work)
     stored = _kept_run(host, _apart(host, work), compared_by)
     with _store(host, work) as store:
@@ -151,7 +151,7 @@ def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Take
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Make one run on a host, unless it is stored and not wanted `again`; store it before returning it.
+    """Return one run made on a host; a stored run is reused unless `again`, a new one is stored first.
 
     If the disk is full, the run is kept in reserved space until the coordinator has it. The run is returned with that
     error.
@@ -197,7 +197,7 @@ def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRec
 
 
 def compare_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Make a run for comparing hosts; it is in no dataset, and stored separately, per calibration."""
+    """Make a run for comparing hosts; it belongs to no dataset and is stored separately, per calibration."""
     return measure_on(host, _apart(host, work), run, again)
 
 
@@ -207,7 +207,7 @@ def _apart(host: FleetHost, work: FleetWork) -> FleetWork:
 
 
 def own_resource(host: str) -> str:
-    """Return the Dask resource of a host's worker; a restarted worker has it too.
+    """Return the Dask resource that only one host's worker has, also after the worker is restarted.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def own_resource(host: str) -> str:
 
 
 def grouped(hosts: Mapping[str, FleetHost | None]) -> dict[FleetHost | None, str]:
-    """Return hosts' names by what a run needs of a host, None for excluded ones: small, as every run carries it.
+    """Return hosts' names grouped by what a run needs to know of a host; excluded hosts map to None.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def grouped(hosts: Mapping[str, FleetHost | None]) -> dict[FleetHost | None, str
 
 
 def here(hosts: Mapping[FleetHost | None, str]) -> FleetHost:
-    """Return the host of this Dask worker, of those that :func:`grouped` returned.
+    """Return this Dask worker's host, out of the hosts that :func:`grouped` returned.
 
     Raises TestbedError for an unknown worker; `distributed.Reschedule` on an excluded host.
     """
@@ -249,7 +249,7 @@ def here(hosts: Mapping[FleetHost | None, str]) -> FleetHost:
 
 
 def on_worker(function: Callable[..., Any], hosts: Mapping[FleetHost | None, str], *arguments: Any) -> Any:
-    """Call a function of a host on its worker."""
+    """Run a function on the Dask worker of a host, with that host as its first argument."""
     return function(here(hosts), *arguments)
 
 
@@ -262,7 +262,7 @@ def _store(host: FleetHost, work: FleetWork) -> CampaignStore:
 
 
 class _Claim(Struct):
-    """Who measures on a host."""
+    """The coordinator that has claimed a host, with its token."""
 
     token: Annotated[int, Meta(ge=0)]
     coordinator: str
@@ -273,7 +273,7 @@ def _room(host: FleetHost) -> Room:
 
 
 def _write_claim(place: Path, claim: str) -> None:
-    """Write the claim; on a full disk, overwrite the previous one, which has the same length."""
+    """Write the claim; if the disk is full, overwrite the previous claim, which has the same length."""
     padded = claim.ljust(_CLAIM_BYTES).encode()
     try:
         write_durably(place, padded)
@@ -316,7 +316,7 @@ def _machine_lock(state: Path) -> MachineLock:
 
 
 def hold(host: FleetHost, wait_s: float = 0.0) -> None:
-    """Hold a host's lock for the life of this process; TestbedError if another one keeps it too long."""
+    """Hold a host's lock until this process ends; TestbedError if another process keeps the lock too long."""
     lock, until = _machine_lock(_state(host)), time.monotonic() + wait_s
     while not lock.held:
         try:

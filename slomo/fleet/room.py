@@ -1,4 +1,4 @@
-"""Reserved space for a host's last runs, which survive a full disk together with the coordinator's death.
+"""Reserve disk space for a host's last runs, so that they survive a full disk even if the coordinator dies too.
 
 A file of fixed size is overwritten in place, which needs no space (as databases recycle log segments). Every slot has a
 digest: a truncated one reads as empty.
@@ -26,7 +26,7 @@ _HEAD = struct.Struct(">32sI")
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run stored by a host: co-location's key, replicate, record as a document, duration [s]."""
+    """A run stored by a host: key of the co-location, replicate, record as a document, duration [s]."""
 
     colocation: str
     replicate: int
@@ -35,13 +35,13 @@ class FinishedRun:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Co-location's key and replicate, as a store has them."""
+        """The co-location's key and the replicate, as a run store uses them."""
         return self.colocation, self.replicate
 
 
 @dataclass(frozen=True)
 class Room:
-    """A file with space for a host's last runs.
+    """A file with reserved space for a host's last runs.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Room:
     path: Path
 
     def set_aside(self) -> None:
-        """Reserve the space, unless it exists; StoreError if there is none."""
+        """Reserve the space unless that was done before; StoreError if the disk has too little."""
         if not self.path.exists() or self.path.stat().st_size != PARTS * _PART_BYTES:
             write_durably(self.path, bytes(PARTS * _PART_BYTES))
 

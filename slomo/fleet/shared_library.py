@@ -1,4 +1,4 @@
-"""A shared library of models in a folder or object store: content addressed by sha256, published by one write.
+"""A model library in a shared folder or object store: content addressed by sha256, published by a single write.
 
 Model files are stored under ``objects/`` by digest and never change. ``index.json`` names them and is written last,
 atomically, so that a reader finds the old or the new library (as in OSTree and container registries). Stores are
@@ -47,7 +47,7 @@ YOUNG_S = 86_400.0
 
 @dataclass(frozen=True)
 class SharedModel:
-    """One model of a shared library."""
+    """Index entry of one model in a shared library."""
 
     #: What it is of.
     machine: str
@@ -62,13 +62,13 @@ class SharedModel:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Machine and workload."""
+        """The model's machine and workload."""
         return self.machine, self.workload
 
 
 @dataclass(frozen=True)
 class _SignedIndex:
-    """The stored index: its content as text, and the signature."""
+    """The stored index: its content as text, and a signature of that text."""
 
     content: str
     signature: str = ""
@@ -84,7 +84,7 @@ class _IndexContent:
 
 @dataclass(frozen=True)
 class LibraryDifference:
-    """Differences between two libraries: keys only here, only there, and with other versions."""
+    """Differences between two libraries: models only in the first, only in the second, and in different versions."""
 
     only_local: tuple[tuple[str, str], ...]
     only_shared: tuple[tuple[str, str], ...]
@@ -92,7 +92,7 @@ class LibraryDifference:
 
 
 class SharedLibrary:
-    """A shared library.
+    """A library of models that several machines share, in a folder or object store.
 
     `url`: folder, or what fsspec opens: ``s3://bucket/models``, ``gs://...``, ``sftp://host/models``.
     `allowed_signers`: OpenSSH's file of who may sign (``ssh-keygen(1)``, ALLOWED SIGNERS); an index that none of them
@@ -127,7 +127,7 @@ class SharedLibrary:
         key: str | Path | None = None,
         signer: str = "",
     ) -> int:
-        """Publish a library from disk; return the number of new models.
+        """Publish a local library; return the number of new models.
 
         Other network functions' and machines' models stay. A killed push publishes nothing.
 
@@ -180,7 +180,7 @@ class SharedLibrary:
         return changed
 
     def pull(self, directory: str | Path) -> int:
-        """Update a library on disk to the shared one; return the number of fetched models.
+        """Update a local library from the shared one; return the number of fetched models.
 
         Each file's sha256 is compared and each model read completely before the library on disk changes.
 
@@ -223,7 +223,7 @@ class SharedLibrary:
         return len(digests)
 
     def difference(self, directory: str | Path) -> LibraryDifference:
-        """Return the differences between a library on disk and the shared one."""
+        """Return the differences between a local library and the shared one."""
         local = {(entry.machine, entry.workload): entry.folder.name for entry in read_index(Path(directory))}
         shared = {model.key: model.folder for model in self.models}
         both = local.keys() & shared.keys()
@@ -234,7 +234,7 @@ class SharedLibrary:
         )
 
     def prune(self, older_than_s: float = YOUNG_S) -> int:
-        """Remove objects that the index does not name, except recent ones; return their number."""
+        """Remove stored models that the index does not list, except recent ones; return their number."""
         with self._turn():
             named = {digest for model in self.models for digest in model.files.values()}
             objects = self._store.ls(f"{self._root}/{OBJECTS}", detail=True) if self._exists(OBJECTS) else []
@@ -248,7 +248,7 @@ class SharedLibrary:
         return time.time() - float(self._store.modified(described["name"]).timestamp())
 
     def _turn(self) -> AbstractContextManager[None]:
-        """Serialise writers of a folder; in an object store the last publisher wins."""
+        """Let writers of a folder take turns; in an object store, the writer that publishes last wins."""
         return turn_taking(self._root) if self._is_folder else nullcontext()
 
     @property
@@ -336,7 +336,7 @@ def _described(entry: Entry, dataset: str) -> SharedModel:
 
 
 def _signed(content: str, key: str | Path) -> str:
-    """Return OpenSSH's signature of a text."""
+    """Return a signature of a text in OpenSSH's format."""
     with tempfile.TemporaryDirectory(prefix="slomo-sign-") as folder:
         text = Path(folder, "index")
         text.write_text(content, encoding="utf-8")

@@ -40,7 +40,7 @@ CONNECTING_S, _LOOK_S = 10.0, 0.5
 def spread(
     function: Callable[[T], R], items: Iterable[T], *, jobs: int | None = 1, scheduler: str | None = None
 ) -> Iterator[R]:
-    """Yield `function(item)` for each item, in order.
+    """Yield `function(item)` for each item, in the items' order.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def connected(address: str) -> "Iterator[Client]":
 
 
 def _in_order(client: "Client", function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Give tasks out in groups, some ahead; yield results in order.
+    """Submit tasks in groups, some groups ahead of the results, and yield results in order.
 
     A scheduler gives a worker two tasks at a time, so each costs half a round trip: short items share one task. Long
     items have a task each, so that a worker's death loses one item.
@@ -128,13 +128,13 @@ def _parts(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def _all_of(items: list[T], function: Callable[[T], R]) -> tuple[list[R], float]:
-    """Return a function's results for some items, and the time taken [s]."""
+    """Return a function's results for several items, and the time taken [s]."""
     begun = time.monotonic()
     return [function(item) for item in items], time.monotonic() - begun
 
 
 def _in_processes(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
-    """Compute in processes; if one dies, repeat unfinished items in new ones."""
+    """Compute in worker processes; if one dies, repeat its unfinished items in new processes."""
     context, deaths, source = multiprocessing.get_context("spawn"), 0, iter(items)
     waiting: deque[tuple[T, Future[R]]] = deque()
     with ExitStack() as pools:
@@ -184,13 +184,13 @@ _END: Any = object()
 
 
 def _begin(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
+    """Set up a worker process: it ignores Ctrl-C and ends when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent has ended, for whatever reason."""
+    """End this process as soon as its parent has ended, for whatever reason."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,4 +1,4 @@
-"""Workers on all hosts of a fleet: started over SSH, awaited, and restarted when lost."""
+"""Start the workers of all hosts of a fleet over SSH, wait until they connect, and restart lost ones."""
 
 import socket
 import subprocess
@@ -24,7 +24,7 @@ _LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.5, 10.0, 100
 
 
 class Starter:
-    """Starts a fleet's workers.
+    """Starts and restarts a fleet's workers.
 
     `fleet`: whose. `folder`: for what they say. `returning`: whether workers of an earlier coordinator may come back by
     themselves.
@@ -42,7 +42,7 @@ class Starter:
         self.left_out: dict[str, str] = {}
 
     def start(self, scheduler: str, present: Callable[[], set[str]]) -> dict[str, str]:
-        """Start every worker that does not connect by itself; return missing hosts with reasons.
+        """Start every worker that does not connect by itself; return the hosts that stay missing, with reasons.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Starter:
 
     @contextmanager
     def keeping_up(self, client: "Client") -> Iterator[None]:
-        """Meanwhile restart lost workers and end those of excluded hosts; without any host left, give up."""
+        """Within the context, restart lost workers and end those of excluded hosts; give up when no host is left."""
         thread = threading.Thread(target=self._keep_up, args=(client,), daemon=True)
         thread.start()
         try:
@@ -104,7 +104,7 @@ class Starter:
                 return
 
     def end(self) -> None:
-        """End the workers started here, after the scheduler has told them to."""
+        """End the workers started here, after the scheduler has asked them to close."""
         for process in self._processes.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1.0)
@@ -142,7 +142,7 @@ class Starter:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return a port if it is free, else 0 for any.
+    """Return the given port if it is free, else 0, which stands for any free port.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The process on a host that receives runs. It keeps imported modules ready, so that a dead worker is replaced at once.
+"""The process on a host that receives runs; it keeps modules imported, so that a dead worker is replaced at once.
 
     python -m slomo.fleet.worker tcp://COORDINATOR:8786 --name rack1 --state FOLDER
 
@@ -37,18 +37,18 @@ ENDED, LOST, REFUSED = 0, 75, 3
 
 
 class HostWorker(Worker):
-    """A Dask worker that stores why it was closed."""
+    """A Dask worker that remembers why it was closed."""
 
     why_closed = ""
 
     async def close(self, *arguments: Any, **options: Any) -> str | None:  # type: ignore[override]
-        """Close it."""
+        """Close the worker and remember the reason."""
         self.why_closed = self.why_closed or str(options.get("reason", ""))
         return await super().close(*arguments, **options)
 
 
 def keep_worker(scheduler: str, host: FleetHost) -> int:
-    """Fork a worker, and another when it dies or loses its scheduler; return the last exit code."""
+    """Fork a worker, and a new one whenever it dies or loses its scheduler; return the last exit code."""
     fork = multiprocessing.get_context("fork")  # nothing else runs in this process: no thread, no loop
     for _ in range(MOST_DEATHS):
         process = fork.Process(target=_work, args=(scheduler, host, os.getpid()))
@@ -72,7 +72,7 @@ def _work(scheduler: str, host: FleetHost, parent: int) -> None:
 
 
 def _await(scheduler: str) -> None:
-    """Wait until a server listens at an address; TestbedError if none does."""
+    """Wait until a server listens at an address; TestbedError if none does in time."""
     place, until = get_address_host_port(scheduler), time.monotonic() + AWAY_S
     while time.monotonic() < until:
         with suppress(OSError):
@@ -102,7 +102,7 @@ async def _serve(scheduler: str, host: FleetHost) -> int:
 
 
 def main() -> int:
-    """Keep a worker for the scheduler named on the command line."""
+    """Keep a worker running for the scheduler that the command line names."""
     parser = argparse.ArgumentParser(description="Keep a worker of a fleet's host.")
     parser.add_argument("scheduler", metavar="ADDRESS", help="of the coordinator's Dask scheduler")
     parser.add_argument("--name", required=True, help="of the host in the file of hosts")
