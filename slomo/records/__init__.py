@@ -1,1 +1,1 @@
-"""Measured values: runs, measurements, provenance, and datasets of them."""
+"""Measured data: runs, measurements, their provenance, and datasets."""

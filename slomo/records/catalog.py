@@ -30,7 +30,7 @@ class CatalogEntry:
 
 
 def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
-    """List the datasets in a folder, by name.
+    """List the datasets in a folder by name.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ProfileDataset:
-    """Measurements as a tidy frame with a schema, plus their environment. Treat it as a value.
+    """Measurements as a table with a fixed schema, plus their environment; never changed after creation.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ProfileDataset:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The table, as a copy."""
+        """The table as a pandas frame; a copy."""
         return self._frame.copy()
 
     @property
@@ -79,7 +79,7 @@ class ProfileDataset:
 
     @property
     def profiled_targets(self) -> tuple[str, ...]:
-        """The :attr:`targets` at full load; those of a network function that never had it, outside mixes."""
+        """The :attr:`targets` at full load, and those of NFs that were measured only at lower loads; without mixes."""
         full = self._frame[schema.OFFERED].isna()
         saturated = self._frame["nf"].isin(self._frame.loc[full, "nf"])
         listed = full | (~saturated & (self._frame[schema.PLAN] != Plan.MIX))
@@ -136,7 +136,7 @@ class ProfileDataset:
         return self._with(self._frame[keep])
 
     def converged(self) -> "ProfileDataset":
-        """Return the rows of converged runs, as far as the testbed knows; others are not used for training.
+        """Return the rows of runs that the testbed does not report as unconverged; only these are used for training.
 
         Examples
         --------
@@ -146,7 +146,7 @@ class ProfileDataset:
         return self._with(self._frame[self._frame[schema.STABILITY] != Stability.UNCONVERGED])
 
     def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return one vector family as a frame with a column per metric; NaN if not reported.
+        """Return one family of vectors as a frame with a column per metric; NaN if a metric was not reported.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class ProfileDataset:
         return self._frame[[schema.metric_column(prefix, name) for name in metrics]].set_axis(list(metrics), axis=1)
 
     def metric_names(self, prefix: str) -> tuple[str, ...]:
-        """Return the measured metrics of a family, in table order.
+        """Return the metrics that a family of vectors has values for, in the table's order.
 
         Zeros of solo rows count as measured only if there are no other rows.
         """
@@ -233,7 +233,7 @@ class ProfileDataset:
         )
 
     def merge(self, other: "ProfileDataset") -> "ProfileDataset":
-        """Return the rows of both datasets; a measurement in both appears once.
+        """Return the rows of both datasets; a measurement that is in both appears once.
 
         Readings of two hosts' reporters are converted to the units of this dataset, by competitions that both probed
         (`slomo.records.host_effect`); a run in both is taken from this dataset.
@@ -260,7 +260,7 @@ class ProfileDataset:
         return ProfileDataset(both, environment)
 
     def _with_host(self, other: "ProfileDataset") -> "ProfileDataset":
-        """Return the rows of both, those of a host with another calibration converted to this one's units."""
+        """Return the rows of both datasets, with another host's probe readings converted to common units."""
         first, second = (
             host_effect.by_competition(each._frame, each.metric_names("competition")) for each in (self, other)
         )

@@ -1,4 +1,4 @@
-"""Differences between probed hosts, as a factor per host and metric, so that their runs form one dataset.
+"""Correct differences between probed hosts by a factor per host and metric, so that their runs form one dataset.
 
 Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`), so their extra times beside the same
 competition differ. Competitions probed on all machines give the factor between them. Readings are converted to common
@@ -31,7 +31,7 @@ HOSTS = "hosts"
 
 @dataclass(frozen=True)
 class HostEffect:
-    """Conversion of one host's readings to common units."""
+    """Factors that convert one host's probe readings to common units."""
 
     #: Factor of each reporter metric.
     factors: Mapping[str, float]
@@ -40,7 +40,7 @@ class HostEffect:
 
 
 def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
-    """Return the effect of each host from its readings of the same competitions, in the same order.
+    """Return each host's effect, from all hosts' readings of the same competitions, given in the same order.
 
     The common reading of a competition is the median over hosts; factors are fitted by least squares through zero, so
     that small readings count little.
@@ -59,7 +59,7 @@ def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[
 
 
 def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Return the readings of each competition of a dataset, their mean if it was probed repeatedly."""
+    """Return a dataset's reading of each competition, or the mean if the competition was probed repeatedly."""
     felt = [name for name in names if name in FELT]
     pressed = frame[frame[schema.COMPETITOR_COUNT] > 0]
     columns = {schema.metric_column("competition", name): name for name in felt}
@@ -67,7 +67,7 @@ def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
-    """Return a host's effect from competitions that another host probed, whose readings count as common.
+    """Return a host's effect from competitions that a reference host also probed; its readings define the common units.
 
     Raises IncompatibleMeasurementsError if these are too few, or one host's reporters measure something else.
     """
@@ -89,7 +89,7 @@ def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
 
 
 def joined_hosts(first: Mapping[str, Any], second: Mapping[str, Any], effect: HostEffect) -> dict[str, dict[str, Any]]:
-    """Return the hosts of two datasets, by calibration; those of the second converted by an effect."""
+    """Return the hosts of two datasets by calibration, with an effect applied to the second dataset's hosts."""
     hosts: dict[str, dict[str, Any]] = {}
     for environment, factors, misfit in ((first, {}, 0.0), (second, effect.factors, effect.misfit)):
         alone = {calibration_of(environment): {"reporters": environment["settings"].get("reporters", {})}}
@@ -115,7 +115,7 @@ def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecor
 
 
 def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the environment of runs of several hosts.
+    """Return the common environment of runs from several hosts.
 
     `environment`: what they share. `calibrated`: calibration -> ``factors`` and the host's statement of its
     ``reporters``.
@@ -134,7 +134,7 @@ def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, 
 
 
 def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment without host-specific entries.
+    """Return an environment without entries that differ between hosts.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def calibration_of(environment: Mapping[str, Any]) -> str:
-    """Return the calibration behind the vectors; empty with counters.
+    """Return the probe calibration behind a dataset's vectors; empty if they come from counters.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def calibration_of(environment: Mapping[str, Any]) -> str:
 
 
 def measured_by(record: RunRecord) -> str:
-    """Return the calibration of the host that made a fleet's run."""
+    """Return the probe calibration of the host that made a run of a fleet."""
     return str(record.provenance.get("fleet", {}).get("calibration", ""))
 
 

@@ -1,4 +1,4 @@
-"""A measurement: summarised replicates of one experiment, with a verdict on their stability.
+"""A measurement: replicates of one experiment, summarised, with a statement on their stability.
 
 A measurement is values + metadata + verdict (pyperf's discipline); the raw replicates stay in it.
 """
@@ -17,7 +17,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class Stability(StrEnum):
-    """Whether replicates agree within the limit, and whether the testbed reports each as converged."""
+    """Whether replicates agree within the limit, and whether the testbed reports every one as converged."""
 
     STABLE = "stable"
     UNSTABLE = "unstable"
@@ -55,12 +55,12 @@ class Measurement:
 
     @property
     def dispersion(self) -> float:
-        """Standard deviation over mean of the replicates; 0 for a single one."""
+        """Standard deviation of the replicates divided by their mean; 0 for a single replicate."""
         return dispersion(self.throughput_mpps)
 
 
 def dispersion(values: Sequence[float]) -> float:
-    """Return standard deviation over mean; 0 for a single value.
+    """Return the standard deviation of values divided by their mean; 0 for a single value.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def _verdict(records: Sequence[RunRecord], *, agree: bool) -> Stability:
 
 
 def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
-    """Return the metric-wise median; a metric missing from any vector stays missing.
+    """Return the median of each metric over several vectors; a metric that any of them lacks stays missing.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
 
 
 def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
-    """Return a socket's vector less one tenant's own part.
+    """Return a socket's vector minus one tenant's own part.
 
     Only additive metrics can be subtracted; the others are the socket's.
 

@@ -1,4 +1,4 @@
-"""True zeros: a tool prints 0 both for a mild competition and for a counter that it cannot read.
+"""Tell real zeros from unreadable counters: a tool prints 0 under mild competition, but also for an unread counter.
 
 One recording cannot distinguish the two, so its reader leaves such a metric out and notes it. If another run of the
 same campaign has a positive value, the counter works, and the omitted values were 0.
@@ -22,7 +22,7 @@ Proved = Mapping[str, frozenset[str]]
 
 
 def with_proved_zeros(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return a campaign's records with 0 for metrics that were 0 throughout, if the counter is known to work.
+    """Set a campaign's all-zero metrics to 0 instead of missing, if another run shows that their counter works.
 
     `records`: all runs of one campaign; the result does not depend on their order.
     """

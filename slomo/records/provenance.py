@@ -27,7 +27,7 @@ _PACKAGES = ("slomo", "numpy", "pandas", "pyarrow", "numba")
 
 
 def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    """Return the versions of the interpreter and of the installed ones of `packages`.
+    """Return the version of the interpreter, and of each of `packages` that is installed.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def describe_environment(
     seed: int | None = None,
     host: bool = True,
 ) -> dict[str, Any]:
-    """Describe the environment of a dataset.
+    """Describe a dataset's environment: machine, testbed, settings and versions.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def describe_run(
 
 
 def require_felt(environment: Mapping[str, Any]) -> None:
-    """Raise an error for older measurements whose vectors were converted from probes to counter units by a refuted law.
+    """Raise an error for old probe measurements whose vectors were converted to counter units by a disproved law.
 
     The IncompatibleMeasurementsError says how to repeat them.
 
@@ -136,7 +136,7 @@ def require_felt(environment: Mapping[str, Any]) -> None:
 
 
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the differences in the parts that must agree, as lines ``key: left | right``; empty if there are none.
+    """Return how two environments differ where they must agree, as lines ``key: left | right``; empty if they agree.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> Non
 
 
 def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a merged dataset: tables are united, differing values listed per side.
+    """Return the environment of a merged dataset: tables are united, and differing values are listed for each side.
 
     Examples
     --------

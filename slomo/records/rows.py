@@ -1,4 +1,4 @@
-"""Conversion of measurements and runs to rows of a profile dataset.
+"""Convert measurements and runs to rows of a profile dataset.
 
 Solo rows have zero for every additive metric (no competitors, no pressure). A run of a mix gives one row per tenant,
 each in turn as the target ("rotation"), so that one run of n NFs tests n predictions.
@@ -72,7 +72,7 @@ def workload_from_columns(row: Mapping[str, Any]) -> Workload:
 
 
 def json_mapping(text: str) -> dict[str, Any]:
-    """Read a JSON object of a dataset's cell."""
+    """Parse the JSON object in a dataset's cell."""
     document = _json(text)
     if not isinstance(document, dict):
         raise InvalidValueError(f"{text[:80]!r} is no JSON object")
@@ -104,7 +104,7 @@ def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
 
 
 def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mpps: float = math.nan) -> Row:
-    """Return the row of a measurement, about its target."""
+    """Return the dataset row of a measurement, with the target in focus."""
     solo = not measurement.colocation.competitors
     plan = plan_of(measurement.colocation) if plan is None or solo else plan
     provenance, own = measurement.provenance, measurement.contentiousness
@@ -130,7 +130,7 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
 
 
 def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
-    """Return the rows of raw runs: replicates summarised, runs of mixes rotated.
+    """Return the rows of raw runs: replicates are summarised, and a mix yields one row with each tenant as target.
 
     `records`: runs of one co-location are its replicates. `limit`: dispersion above which replicates count as unstable.
     """
@@ -148,7 +148,7 @@ def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Ro
 
 @dataclass(frozen=True)
 class _Group:
-    """Replicates of one co-location."""
+    """All replicates of one co-location."""
 
     records: Sequence[RunRecord]
     run_key: str
@@ -209,7 +209,7 @@ def _truth(records: Sequence[RunRecord], slot: int) -> float:
 
 
 def _beside(records: Sequence[RunRecord]) -> MetricVector:
-    """Return the median over replicates of the socket beside the target, less the target's own share."""
+    """Return the socket's metrics beside the target minus the target's own share, as medians over replicates."""
     phases: list[Phase] = [record.beside for record in records if record.beside is not None]
     values: dict[str, float] = {}
     for name, metric in METRICS.items():
@@ -224,7 +224,7 @@ def _beside(records: Sequence[RunRecord]) -> MetricVector:
 
 
 def vector_columns(prefix: str, vector: MetricVector | None) -> Row:
-    """Return the columns of a vector, NaN where a metric is unknown."""
+    """Return the columns for a vector, with NaN where a metric is unknown."""
     return {f"{prefix}.{name}": math.nan if vector is None else vector.get(name, math.nan) for name in METRICS}
 
 

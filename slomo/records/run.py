@@ -1,4 +1,4 @@
-"""The raw result of one run of one experiment on a testbed.
+"""The raw result of one run of an experiment on a testbed.
 
 It has two phases, as SLOMO (SIGCOMM'20) and its published scripts: PCM runs once with only the competitors, before the
 target starts (its socket-level columns are the vector V), and again with the target beside them.
@@ -40,7 +40,7 @@ class TenantSample(Stored):
 
 @dataclass(frozen=True)
 class Phase(Stored):
-    """One phase of a run: the tenants that ran, and the socket and system they shared."""
+    """One phase of a run: the tenants that ran, and the metrics of the socket and system they shared."""
 
     #: In the order of the participating tenants of the co-location.
     tenants: tuple[TenantSample, ...]
@@ -55,13 +55,13 @@ class Phase(Stored):
 
     @property
     def converged(self) -> bool:
-        """Whether every tenant converged."""
+        """Whether every tenant's throughput converged."""
         return all(tenant.converged for tenant in self.tenants)
 
 
 @dataclass(frozen=True)
 class RunRecord(Stored, version=SCHEMA_VERSION):
-    """One run: a co-location, measured once."""
+    """One run: a co-location that was measured once."""
 
     #: What ran.
     colocation: Colocation

@@ -1,4 +1,4 @@
-"""Columns of a profile dataset: names, types, and the check of every frame.
+"""Columns of a profile dataset: their names and types, and a check of every table.
 
 One row per (measurement, target). The vector columns follow SLOMO (SIGCOMM'20) section 4.1: the competition's vector V,
 measured alone and beside the target, and the target's own core-level vector, which is its contentiousness.
@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 
 
 class Plan(StrEnum):
-    """Plan of a row, which decides its use."""
+    """Purpose for which a row was measured; it decides how the row is used."""
 
     SOLO = "solo"
     PRESSURE = "pressure"

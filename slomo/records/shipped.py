@@ -1,4 +1,4 @@
-"""Folder of the shipped datasets and mappings: inside an installed package, or a checkout's `datasets`."""
+"""Find the folder of shipped datasets and mappings, in an installed package or in a checkout's `datasets`."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped_folder() -> Path:
-    """Return the folder with one directory per dataset.
+    """Return the folder that has one directory per dataset.
 
     Examples
     --------
@@ -21,13 +21,13 @@ def shipped_folder() -> Path:
 
 
 def own_folder() -> Path:
-    """Return the folder that comes with slomo itself, whatever `SLOMO_DATASETS` names."""
+    """Return the folder that comes with slomo itself, even if `SLOMO_DATASETS` names another."""
     inside = _PACKAGE / "shipped"
     return inside if inside.is_dir() else _PACKAGE.parent / "datasets"
 
 
 def mapping_file(name: str | Path) -> Path:
-    """Return a mapping's file: `name` as a path, or else the shipped mapping of that name.
+    """Return the path of a mapping's file: `name` itself if it is a path, or else the shipped mapping of that name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Datasets by path: parquet, CSV, or a directory with measurements, provenance and card.
+"""Read and write datasets by path: parquet, CSV, or a directory with measurements, provenance and card.
 
 The directory layout is the one of the shipped datasets: ``measurements.parquet``, ``provenance.json``, ``CARD.md``.
 """

@@ -1,4 +1,4 @@
-"""Profile datasets as files: parquet with the environment in its metadata, CSV with it in the first line.
+"""Write and read datasets as parquet (environment in the metadata) and CSV (environment in the first line).
 
 Equal datasets give equal files, byte for byte. Files are written beside the target and then renamed, so that a reader
 never sees half a file. Reading an untrusted file is bounded and runs no code.
@@ -71,7 +71,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
 
 
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Read what :func:`write_csv` wrote.
+    """Read a file that :func:`write_csv` wrote.
 
     Raises ConfigurationError, with line and column, for another kind of file.
     """
@@ -103,7 +103,7 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Read what :func:`write_parquet` wrote.
+    """Read a file that :func:`write_parquet` wrote.
 
     Raises ConfigurationError for a truncated file, or one that is not such a dataset.
     """
@@ -148,7 +148,7 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def _row_group(file: Any, group: int) -> Any:
-    """Return the rows of one group; None if a page does not match its checksum."""
+    """Return the rows of one row group; None if a page does not match its checksum."""
     import pyarrow as pa
 
     try:
@@ -191,20 +191,20 @@ def check_cells(path: Path, rows: int, columns: int, most: int = MAX_CELLS) -> N
 
 
 def _stored(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out vector columns without values."""
+    """Return the table without vector columns that have no values."""
     empty = [name for name in schema.METRIC_COLUMNS if name in frame.columns and frame[name].isna().all()]
     return frame.drop(columns=empty)
 
 
 def _head(environment: Mapping[str, Any], digests: Sequence[str]) -> str:
-    """Return a file's header: version, environment, their digest, and digests of rows or row groups."""
+    """Return a file's header: version, environment, its digest, and digests of rows or row groups."""
     known = {name: value for name, value in environment.items() if name != "damaged"}
     head: dict[str, Any] = {"schema_version": schema.SCHEMA_VERSION, "environment": known}
     return canonical_json({**head, "digest": _short(canonical_json(known)), "rows": "".join(digests)})
 
 
 def _environment(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the environment and the digests of rows or row groups; none in files of older versions."""
+    """Return the environment and the digests of rows or row groups; older versions' files have no digests."""
     try:
         head = parse_json(text, str(path))
     except ConfigurationError:
@@ -246,7 +246,7 @@ def _plain_frame(table: Any) -> pd.DataFrame:
 
 
 def _damaged_rows(made: Sequence[str], digests: Sequence[str]) -> set[int]:
-    """Return the damaged rows by their digests; none if the file has no digests."""
+    """Return the rows that do not match their digests; none if the file has no digests."""
     return {at for at, digest in enumerate(made) if at < len(digests) and digest != digests[at]}
 
 

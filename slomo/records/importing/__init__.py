@@ -1,1 +1,1 @@
-"""Import others' tables, recordings and data as datasets."""
+"""Import tables and recordings from other tools as datasets."""

@@ -1,4 +1,4 @@
-"""Competitors in a table cell: ``lpm + 2 x snort``, ``lpm;snort:2``, empty for a solo run.
+"""Parse the competitors in a table cell: ``lpm + 2 x snort``, ``lpm;snort:2``, empty for a solo run.
 
 Imported co-locations by name calibrate intervals and test models; they are never used for fitting.
 """

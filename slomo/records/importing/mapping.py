@@ -25,7 +25,7 @@ _RATES = {"/s": 1e-6, "1/s": 1e-6, "k/s": 1e-3, "M/s": 1.0, "G/s": 1e3}
 
 @dataclass(frozen=True)
 class TableMapping:
-    """A checked mapping."""
+    """A checked mapping from a table's columns to a dataset's."""
 
     #: The document.
     file: MappingFile
@@ -40,7 +40,7 @@ class TableMapping:
         return self.file.columns
 
     def workload(self, nf: str | None = None, traffic: Mapping[str, Any] | None = None) -> Workload:
-        """Return the target described by the document, overridden by a row's own values."""
+        """Return the target that the document describes; values of the row take precedence."""
         return Workload(nf or str(self.file.nf), self.file.configuration, replace(self.file.traffic, **(traffic or {})))
 
     def fault(self, position: Position, what: str, hint: str | None = None) -> ConfigurationError:
@@ -100,7 +100,7 @@ def metric_factor(target: Metric, unit: str | None) -> float:
 
 
 def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) -> float:
-    """Return a throughput in [Mpps]; a unit of time, or `inverse`, means time per packet (or 1 / rate).
+    """Convert a throughput to [Mpps]; a unit of time, or `inverse`, means that the value is the reciprocal of a rate.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) ->
 
 
 def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
-    """Return the throughput [Mpps] for a cell of the target's column.
+    """Return the throughput [Mpps] that a cell of the target's column states.
 
     A response latency is that of a client that waits for each answer, so its inverse is the rate. A share is relative
     to solo throughput, `solo_mpps`; that is 1 if unknown, so that all throughputs are shares.
@@ -132,7 +132,7 @@ def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
 
 
 def _check_target(column: ColumnEntry) -> None:
-    """Refuse a unit that the target's column cannot have."""
+    """Raise an error if the target's column has a unit that it cannot have."""
     unit, kind = column.unit, column.target
     if kind == "share" and unit not in (None, "1", "%"):
         raise InvalidValueError(f"a share of solo has no unit '{unit}'", hint="needed: 1 or %")

@@ -48,7 +48,7 @@ class ColumnEntry(Struct, forbid_unknown_fields=True):
 
 
 class CompetitorEntry(Struct, forbid_unknown_fields=True):
-    """Who runs beside the target."""
+    """Competitors beside the target."""
 
     nf: _Name
     configuration: _Settings = {}
@@ -57,7 +57,7 @@ class CompetitorEntry(Struct, forbid_unknown_fields=True):
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """One per instance."""
+        """The competitors' workloads, one per instance."""
         return (Workload(self.nf, self.configuration, self.traffic),) * self.count
 
 

@@ -1,4 +1,4 @@
-r"""Co-locations by name, without counters: two or more names per row, and the rate of one or of all.
+r"""Import measurements of named co-locations without counters: two or more NFs per row, with throughput of one or all.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +41,7 @@ _ABOUT_ONE = 1.5
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns with names, columns with rates, and their unit."""
+    """The table's columns with names, its columns with rates, and the rates' unit."""
 
     names: tuple[int, ...]
     rates: tuple[int, ...]
@@ -51,7 +51,7 @@ class _Columns:
 def import_pairs(
     path: str | Path, machine: str, *, unit: str | None = None, rates: Sequence[str] = ()
 ) -> ProfileDataset:
-    """Read co-locations by name.
+    """Read a table of named co-locations.
 
     Raises ConfigurationError, with line and column, for a table without names or co-locations, and for an invalid cell.
 

@@ -1,4 +1,4 @@
-"""PCM recordings of both phases of a run, read through a mapping into rows of a profile dataset.
+"""Read PCM recordings of both phases of a run, through a mapping, into rows of a profile dataset.
 
 SLOMO (SIGCOMM'20) runs PCM twice per experiment. With the competitors alone, their socket's columns are V. With the
 target beside them, the target's core is its contentiousness, and the rest of the socket is the competitors' vector
@@ -103,7 +103,7 @@ def _competitors(listed: Sequence[CompetitorEntry] | None, contended: bool) -> t
 
 
 def _whole(mapping: TableMapping, recording: PcmRecording, socket: int) -> MetricVector:
-    """Return a socket's metrics; on a machine with one socket, the system's if sockets were not recorded."""
+    """Return a socket's metrics; on a one-socket machine whose sockets were not recorded, the system's metrics."""
     if socket in recording.sockets or not _one_socket(mapping, recording):
         if not recording.sockets and mapping.file.sockets is None:
             raise MissingMetricError(
@@ -122,7 +122,7 @@ def _one_socket(mapping: TableMapping, recording: PcmRecording) -> bool:
 
 
 def _others(mapping: TableMapping, beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
-    """Return the socket beside the target less the target's own part, for metrics that can be subtracted."""
+    """Return the socket's metrics beside the target, minus the target's own part of metrics that add up."""
     values: dict[str, float] = {}
     if socket in beside.sockets or (not beside.sockets and _one_socket(mapping, beside)):
         for name, value in _whole(mapping, beside, socket).items():

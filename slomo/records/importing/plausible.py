@@ -1,4 +1,4 @@
-"""Plausibility of imported numbers: the most common error of a mapping is a wrong unit, visible as an implausible size.
+"""Check imported numbers for implausible sizes, which show a wrong unit, the most common error of a mapping.
 
 Bounds are far above any present machine, so an excess means a wrong unit, not a fast machine.
 """
@@ -29,7 +29,7 @@ _RATES = (("kpps", 1e3), ("pps", 1e6))
 
 
 def throughput_fault(mpps: float) -> str | None:
-    """Return the fault of a throughput; None if it is plausible.
+    """Return why a throughput is implausible; None if it is plausible.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def throughput_fault(mpps: float) -> str | None:
 
 
 def metric_fault(name: str, unit: str, value: float) -> str | None:
-    """Return the fault of a metric's value, in the vocabulary's unit; None if it is plausible.
+    """Return why a metric's value is implausible, in the unit of `slomo.vocabulary`; None if it is plausible.
 
     Examples
     --------

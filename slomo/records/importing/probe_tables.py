@@ -1,4 +1,4 @@
-r"""Import of measurements without counters: run times beside a bubble of given pressure, and of a reporter probe.
+r"""Import measurements without counters: run times beside a "bubble" of adjustable pressure, and of a reporter probe.
 
 Bubble-Up (MICRO'11) section 3: a bubble exerts a known level of pressure, and a reporter measures the pressure of an
 application. Three kinds of table: the reporter at each level, the reporter beside each application, each application at
@@ -44,7 +44,7 @@ SCHEMA_VERSION = 1
 
 
 class ProbeTable(msgspec.Struct, forbid_unknown_fields=True):
-    """The file of a table of run times."""
+    """File and columns of a table of run times."""
 
     file: Annotated[str, Meta(description="a file name inside the folder; {name} stands for the application")]
     column: Annotated[str, Meta(description="name of the column that holds run times; the first by default")] | None = (
@@ -67,7 +67,7 @@ class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class ProbeTables(Stored, version=SCHEMA_VERSION):
-    """Probe measurements of one machine; run times in one unit per table.
+    """Probe measurements of one machine; each table's run times have one unit.
 
     Raises ConfigurationError for levels that do not ascend, or times that are not one per level and above 0.
     """
@@ -94,7 +94,7 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Applications, in the table's order."""
+        """Applications, in the order of the table."""
         return tuple(self.beside)
 
 
@@ -104,7 +104,7 @@ def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
 
 
 def load_probe_tables(path: str | Path) -> ProbeTables:
-    """Read a file of :func:`save_probe_tables`; ConfigurationError for another file."""
+    """Read a file that :func:`save_probe_tables` wrote; ConfigurationError for another file."""
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
     return documents.read(path, ProbeTables, hint=hint)
 
@@ -141,7 +141,7 @@ def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any
 
 
 def _file(entry: ProbeTable, name: str) -> str:
-    """Return an application's file; the name cannot point outside the folder."""
+    """Return the path of an application's file; a name cannot lead out of the folder."""
     for character, written in entry.name_characters.items():
         name = name.replace(character, written)
     if "/" in name or "\\" in name or name.startswith("."):
@@ -150,7 +150,7 @@ def _file(entry: ProbeTable, name: str) -> str:
 
 
 def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return levels and run times, by level."""
+    """Return a table's pressure levels and run times, sorted by level."""
     run_times: dict[float, float] = {}
     for text, value in _column(path, column).items():
         level = _number(path, text)

@@ -1,4 +1,4 @@
-"""A table measured elsewhere, read through a mapping into rows of a profile dataset.
+"""Read a table measured elsewhere, through a mapping, into rows of a profile dataset.
 
 Yala / Tomur (ASPLOS'25) publishes such tables: counters of the competition, traffic attributes, and the throughput.
 Values that the table lacks stay unknown: no solo run, competitor's name or latency is invented.
@@ -47,7 +47,7 @@ class MeasuredTable:
 
 @dataclass
 class TableRows:
-    """Rows of a dataset, and what the import left out."""
+    """Imported rows of a dataset, and what was left out."""
 
     #: As `slomo.records.rows` makes them.
     listed: list[rows.Row] = field(default_factory=list)
@@ -139,14 +139,14 @@ def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str)
 
 
 def _plan(mapping: TableMapping, colocation: Colocation) -> Plan:
-    """Return a row's plan: named network functions make a mix, which is never used for fitting."""
+    """Return a row's plan; a row with named competitors is a mix, which is never used for fitting."""
     if not colocation.competitors or any(workload.nf == UNNAMED for workload in colocation.competitors):
         return Plan.IMPORTED if colocation.competitors else Plan.SOLO
     return Plan(mapping.file.plan) if mapping.file.plan else rows.plan_of(colocation)
 
 
 class _Values:
-    """Values of one row of the table, collected column by column."""
+    """Values of one row of the table, read column by column."""
 
     def __init__(self, mapping: TableMapping, cells: Mapping[str, Any]) -> None:
         self.mapping, self.cells = mapping, cells
@@ -157,7 +157,7 @@ class _Values:
         self.vectors: dict[str, float] = {}
 
     def read(self, name: str, column: ColumnEntry) -> None:
-        """Take up one column."""
+        """Read the row's value of one column."""
         if column.ignore:
             return
         if column.label:
@@ -232,7 +232,7 @@ class _Values:
 
 
 def _blank_unread(result: TableRows) -> None:
-    """Mark vector columns that are zero in every row with competitors as unreported."""
+    """Mark vector columns as unreported if they are zero in every row that has competitors."""
     contended = [row for row in result.listed if row[schema.COMPETITOR_COUNT] > 0]
     names = {name for row in contended for name in row if name in schema.METRIC_COLUMNS}
     for name in sorted(names):
@@ -245,7 +245,7 @@ def _blank_unread(result: TableRows) -> None:
 def read_table(
     path: Path, kind: str | None, separator: str | None = None, comment: str = "#", names: Sequence[str] = ()
 ) -> MeasuredTable:
-    """Return a table as it stands in its file; format and separator follow from its name if not given."""
+    """Read a table unchanged from its file; by default the file's name decides format and separator."""
     kind = kind or _SUFFIXES.get(path.suffix.lower(), "csv")
     if kind == "parquet":
         return _read_parquet(path)
@@ -271,7 +271,7 @@ def read_table(
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    """Refuse a header with a repeated or invalid name."""
+    """Raise an error if a header has a repeated or invalid name."""
     twice = [f"'{name}' (columns {', '.join(map(str, _places(names, name)))})" for name in dict.fromkeys(names)
              if names.count(name) > 1]  # fmt: skip
     if twice:
@@ -328,7 +328,7 @@ def _read_parquet(path: Path) -> MeasuredTable:
 
 
 def _cells(chunk: Any) -> Iterable[Any]:
-    """Return the cells of a column; equal texts share one object."""
+    """Return the cells of a column; equal texts become the same object to save memory."""
     if not hasattr(chunk, "dictionary"):
         return list(chunk.to_pylist())
     values = chunk.dictionary.to_pylist()

@@ -1,1 +1,1 @@
-"""Recordings of Intel PCM."""
+"""Read recordings of Intel PCM."""

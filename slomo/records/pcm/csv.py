@@ -1,4 +1,4 @@
-"""The text of Intel PCM's ``-csv`` files of every release since 2016, split into samples of named numbers.
+"""Read the ``-csv`` files of every Intel PCM release since 2016 as samples of named numbers.
 
 Layouts after PCM's own writers (opcm/pcm src/pcm.cpp print_csv_header and print_csv, src/pcm-memory.cpp): two header
 rows (group above metric; the group named once per block until 2020, in every cell since), separators ``;`` until 2019
@@ -32,7 +32,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file was written."""
+    """Separators, header and layout of a PCM file."""
 
     #: ``pcm`` or ``pcm-memory``.
     tool: str
@@ -44,7 +44,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class PcmText:
-    """Samples of named numbers."""
+    """Samples of named numbers from one PCM file."""
 
     #: How the file was written.
     dialect: Dialect
@@ -180,7 +180,7 @@ def _numbers(path: Path, header: _Header, body: _Body, dialect: Dialect, cut: in
 
 
 def number(cell: str, *, decimal_comma: bool = False) -> tuple[float, bool]:
-    """Parse one cell: its value (NaN if empty) and whether its text is no finite number.
+    """Parse one cell; return its value (NaN if empty) and whether its text is not a finite number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A recording of Intel PCM: cores, sockets and system in the vocabulary's units, without invalid samples.
+"""A recording of Intel PCM: metrics of cores, sockets and system in slomo's units, without invalid samples.
 
 SLOMO (SIGCOMM'20) section 5 takes its contentiousness metrics from ``pcm -csv``. PCM prints 0, -1, ``N/A``, ``nan`` or
 nonsense for counters that it could not read. Such values are missing here, and contradictory samples are dropped.
@@ -60,16 +60,16 @@ class PcmRecording:
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """Numbers of the recorded cores (the operating system's)."""
+        """Numbers of the recorded cores, as the operating system numbers them."""
         return tuple(sorted(unit.core for unit in self._columns if unit.scope is Scope.CORE))
 
     @property
     def sockets(self) -> tuple[int, ...]:
-        """Numbers of the sockets recorded."""
+        """Numbers of the recorded sockets."""
         return tuple(sorted(unit.socket for unit in self._columns if unit.scope is Scope.SOCKET))
 
     def socket_of(self, core: int) -> int:
-        """Return the socket a core belongs to."""
+        """Return the socket to which a core belongs."""
         return self._unit(Scope.CORE, core).socket
 
     def core(self, core: int) -> MetricVector:
@@ -97,7 +97,7 @@ class PcmRecording:
         return tuple(name for name in blanked if any(self._vector(unit).get(_MAY_BE_ZERO[name]) for unit in units))
 
     def frame(self, scope: str) -> pd.DataFrame:
-        """Return the kept samples of ``'core'``, ``'socket'`` or ``'system'`` in the vocabulary's units.
+        """Return the kept samples of ``'core'``, ``'socket'`` or ``'system'``, in the units of `slomo.vocabulary`.
 
         One row per sample and unit: ``sample``, ``time``, ``interval_s``, ``socket``, ``core``, then a column per
         metric; NaN if not reported.
@@ -111,7 +111,7 @@ class PcmRecording:
         )
 
     def raw(self, scope: str) -> pd.DataFrame:
-        """Return all samples in PCM's names and units, per interval, with a column ``kept``."""
+        """Return all samples under PCM's names and units, per interval; column ``kept`` says which are used."""
         parts = []
         for unit in self._units(scope):
             columns = {name: self._text.values[:, places].mean(axis=1) for name, places in self._columns[unit].items()}
@@ -208,7 +208,7 @@ def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: 
 
 
 def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval) -> dict[str, Floats]:
-    """Return a unit's columns under the vocabulary's names and in its units; negative values are missing."""
+    """Return a core's, socket's or system's columns under slomo's names and units; negative values are missing."""
     if text.dialect.tool == "pcm-memory":
         return {
             name: _no_negatives(text.values[:, columns[source_column][0]] / 1000.0)
@@ -230,7 +230,7 @@ def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval
 
 
 def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
-    """Return the number of hardware threads over which PCM averages a unit; 0 if unknown."""
+    """Return the number of hardware threads over which PCM averages a core, socket or system; 0 if unknown."""
     if unit.scope is Scope.CORE:
         return 1
     return sum(
@@ -239,7 +239,7 @@ def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
 
 
 def _refine(values: dict[str, Floats]) -> None:
-    """Replace misses per instruction by misses / instructions if these have more digits."""
+    """Replace misses per instruction by the quotient of both counts if the counts have more digits."""
     for name, misses in (("L3MPI", "L3MISS"), ("L2MPI", "L2MISS")):
         if name in values and misses in values and "INST" in values:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,7 +253,7 @@ def _no_negatives(values: Floats) -> Floats:
 
 
 def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_]:
-    """Return the samples with a non-finite value in a metric that is otherwise readable."""
+    """Return the samples that have a non-finite value in a metric of which other samples can be read."""
     read_columns = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {
         "ACYC",
         "TIME(ticks)",
@@ -307,7 +307,7 @@ def _count(dropped: dict[str, int], reason: str, bad: NDArray[np.bool_]) -> None
 def _blank_unread(
     values: dict[Unit, dict[str, Floats]], usable: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
 ) -> None:
-    """Mark unread counters as missing: zero throughout although that is impossible, or implausible."""
+    """Mark metrics as missing if their counter was not read: impossible zeros in all samples, or implausible values."""
     for scope in Scope:
         units = {unit: columns for unit, columns in values.items() if unit.scope is scope}
         for name in _NEVER_ZERO:
@@ -345,7 +345,7 @@ def _blank(
 def _blank_contradicted(
     units: Mapping[Unit, dict[str, Floats]], usable: Mapping[Unit, NDArray[np.bool_]], unavailable: dict[str, str]
 ) -> None:
-    """Blank L3MISS if it is zero on every unit although L2 misses were counted and their hit ratio is below 0.99."""
+    """Mark L3MISS as missing if it is zero everywhere although L2 misses with a hit ratio below 0.99 were counted."""
     seen = [np.nanmin(c["L3HIT"][usable[u]], initial=1.0) for u, c in units.items() if "L3HIT" in c and usable[u].any()]
     if seen and min(seen) < 0.99:
         _blank(units, usable, ("L3MISS",), "zero throughout although last-level cache accesses missed", unavailable)

@@ -1,4 +1,4 @@
-"""Zeros from rounding: PCM prints two or three decimals, so an idle core's EXEC of 0.002 becomes 0.00.
+"""Recover values that PCM rounded to zero: it prints few decimals, so an idle core's EXEC of 0.002 becomes 0.00.
 
 INST, ACYC and TIME(ticks) are printed in millions with more digits. EXEC is INST over TIME, FREQ is ACYC over TIME, IPC
 is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage, getRelativeFrequency over active time, getIPC).
@@ -16,7 +16,7 @@ from slomo.vocabulary.vector import Floats
 def unrounded(
     values: dict[str, Floats], text: PcmText, columns: Mapping[str, Sequence[int]], interval: Interval, threads: int
 ) -> None:
-    """Replace zeros of EXEC, FREQ and IPC by values from finer columns of the same unit, if those are positive.
+    """Replace zeros of EXEC, FREQ and IPC by positive values computed from more precise columns of the same unit.
 
     `values`, shape (samples,): a unit's metrics; changed in place. `text`, `columns`, `interval`: the file, the unit's
     columns and the length of its samples (TIME in millions of ticks). `threads`: hardware threads that PCM averages the

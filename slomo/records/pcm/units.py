@@ -1,4 +1,4 @@
-"""The core, socket or system of each column group of a PCM file, and the length of each sampling interval.
+"""Find the core, socket or system of each column group of a PCM file, and the length of each sampling interval.
 
 Group names after opcm/pcm src/pcm.cpp print_csv_header over its releases; TIME(ticks) is the invariant time-stamp
 counter of core 0 in millions, so that dividing by the nominal frequency in MHz gives the true interval in seconds.
@@ -28,7 +28,7 @@ DEFAULT_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """Unit described by a block of columns; -1 for numbers that do not apply."""
+    """The core, socket or system that a group of columns describes; -1 for numbers that do not apply."""
 
     scope: Scope
     socket: int = -1
@@ -42,7 +42,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Interval:
-    """True sampling interval of every sample."""
+    """Actual length of the sampling interval of every sample."""
 
     #: Length of each interval [s], shape (n_samples,).
     seconds: Floats
@@ -55,7 +55,7 @@ class Interval:
 
 
 def plain(name: str) -> str:
-    """Return a column name without blanks, for look-ups.
+    """Return a column name without blanks, for use as a key.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def plain(name: str) -> str:
 
 
 def unit_columns(keys: Sequence[Key]) -> dict[Unit, dict[str, list[int]]]:
-    """Return every unit's columns: metric name -> positions (several for the links of a socket)."""
+    """Return each unit's columns: metric name -> positions (a socket has one per link)."""
     units: dict[Unit, dict[str, list[int]]] = {}
     for place, (group, metric) in enumerate(keys):
         unit_and_name = _unit_of(group, metric)
@@ -123,7 +123,7 @@ def intervals(
 
 
 def times(text: PcmText) -> list[datetime | None]:
-    """Return the local time of each sample, None if it cannot be parsed."""
+    """Return the local time of each sample; None if its text cannot be parsed."""
     return [_time(stamp) for stamp in text.stamps]
 
 
@@ -143,7 +143,7 @@ def _ticks(text: PcmText, units: Mapping[Unit, Mapping[str, Sequence[int]]]) -> 
 
 
 def _steps(text: PcmText) -> Floats:
-    """Return the time since the previous sample [s]; NaN for the first of a run and for unparsable times."""
+    """Return the time since the previous sample [s]; NaN for a run's first sample and for unparsable times."""
     steps = np.full(len(text.stamps), math.nan)
     moments = times(text)
     for sample in range(1, len(moments)):
@@ -172,7 +172,7 @@ def _nominal_mhz(
 
 
 def _stated_mhz(text: PcmText, units: Mapping[Unit, Mapping[str, Sequence[int]]]) -> float | None:
-    """Infer the nominal frequency from CFREQ [GHz] / AFREQ (releases since 2024-03), to the next 100 MHz."""
+    """Infer the nominal frequency as CFREQ [GHz] / AFREQ (releases since 2024-03), rounded to 100 MHz."""
     nominal_mhz: list[float] = []
     for columns in units.values():
         if "CFREQ" in columns and "AFREQ" in columns:
