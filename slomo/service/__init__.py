@@ -1,1 +1,1 @@
-"""The HTTP service for orchestrators and people, over prediction and placement."""
+"""The HTTP service: prediction and placement for orchestrators (such as Kubernetes) and people."""

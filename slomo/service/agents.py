@@ -1,4 +1,4 @@
-"""Latest reports of the nodes' agents: counters of every tenant, and what was enforced."""
+"""Store the latest report of each node's agent: counters of every tenant, and the settings it has enforced."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ MOST_SERIES = 500
 
 
 class Agents:
-    """Keeps the latest report of each node's agent.
+    """Stores the latest report of each node's agent.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Agents:
         self._reports: dict[str, tuple[float, AgentReport]] = {}
 
     def tell(self, node: str, report: AgentReport) -> None:
-        """Keep a report in place of the one before.
+        """Store a report in place of the node's previous one.
 
         Raises UnknownNameError or InvalidValueError for counters that are no metrics, or without a reason for none.
         """
@@ -51,14 +51,14 @@ class Agents:
                 del self._reports[next(iter(self._reports))]
 
     def _fresh(self) -> dict[str, tuple[float, AgentReport]]:
-        """Forget old reports; return the others."""
+        """Drop reports that are too old; return the others."""
         with self._lock:
             now_s = self._clock()
             self._reports = {key: entry for key, entry in self._reports.items() if now_s - entry[0] < FORGOTTEN_S}
             return dict(self._reports)
 
     def of(self, node: str) -> dict[str, Any] | None:
-        """Return a node's latest report and its age [s]; None without one."""
+        """Return a node's latest report and its age [s]; None if there is no report."""
         entry = self._fresh().get(node)
         return None if entry is None else _told(node, entry, self._clock())
 

@@ -55,7 +55,7 @@ MOST_PLACED_SERIES = 500
 
 
 class Service:
-    """Everything one service has.
+    """Models, state, jobs and metrics of one service.
 
     Raises ConfigurationError or StoreError for models, state, cluster or tokens that cannot be read.
     """
@@ -104,14 +104,14 @@ class Service:
 
     @property
     def jobs(self) -> Jobs:
-        """Long work."""
+        """The service's background jobs."""
         if self._jobs is None:
             works = {item.job.kind: functools.partial(item.job.work, self) for item in self.operations if item.job}
             self._jobs = Jobs(self.store, works)
         return self._jobs
 
     async def aside(self, run: Callable[[], Result]) -> Result:
-        """Run a slow call in a thread, so that other requests are answered meanwhile; it waits for no compiler."""
+        """Run a slow call in a thread, so that other requests are answered meanwhile; the call never compiles code."""
 
         def without_compiling() -> Result:
             with never_compiling():
@@ -124,7 +124,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
 
     async def servers(self) -> list[RunningServer]:
-        """Return the servers and their tenants; in a watched Kubernetes cluster, its nodes."""
+        """Return the servers and their tenants; if a Kubernetes cluster is watched, its nodes and pods."""
         if self.kubernetes.is_on:
             self._servers = (
                 await self.kubernetes.running.servers()
@@ -143,7 +143,7 @@ class Service:
         return self._placed_kept[1]
 
     def hosts(self) -> dict[str, Host]:
-        """Return the kind of socket of every server that can be judged."""
+        """Return, for every server that can be judged, the kind of socket it has."""
         if self.kubernetes.is_on:
             nodes = self.kubernetes.view.nodes.items()
             return {name: node.host for name, node in nodes if node.host is not None}
@@ -154,7 +154,7 @@ class Service:
         )
 
     def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
-        """Judge a server with one more network function, by a separate judge that does not delay the scheduler."""
+        """Judge a server with one more network function; a judge of its own keeps this from delaying the scheduler."""
         key = (self.model_store.answers, self.cluster_store.factors)
         with self._judging:
             if self._judge[0] != key:
@@ -165,20 +165,20 @@ class Service:
             return one_more(self._judge[1], need, server, servers, self.hosts())
 
     def rendered(self, key: Any, render: Callable[[], Result]) -> Result:
-        """Return the cached rendering of a value, rendered anew if it has changed."""
+        """Return the cached rendering of a value; render it again if the value has changed."""
         if self._rendered is None or self._rendered[0] != key:
             self._rendered = (key, render())
         result: Result = self._rendered[1]
         return result
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
-        """Log who changed, or tried to change, what, and every refused token."""
+        """Log every change and attempted change with its caller, and every refused token."""
         asks = method in ("GET", "HEAD") or path.startswith(("/v1/predict", "/scheduler", "/v1/whatif"))
         if not asks or status in (401, 403):
             _AUDIT.info("%s %s %r by %r: %d", request_id, method, actual[:200], caller.name, status)
 
     async def watch_models(self) -> None:
-        """Replace the models when their files change."""
+        """Reload the models whenever their files change."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             if await self.look_at_models():
@@ -186,7 +186,7 @@ class Service:
                 await self.aside(give_memory_back)
 
     async def learn_mixes(self) -> None:
-        """Solve the likely mixes of callers, if they are few, while the service is idle.
+        """Predict likely mixes in advance while the service is idle, so that later answers come from a cache.
 
         Here alone code is compiled: until then, requests are answered in numpy.
         """
@@ -204,7 +204,7 @@ class Service:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def keep_history(self) -> None:
-        """Take a point of the history now and then, while servers are known."""
+        """Store a point of the history at regular intervals, as soon as servers are known."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -216,7 +216,7 @@ class Service:
                 _LOG.warning("no point of the history: %s", error)
 
     async def look_at_models(self) -> bool:
-        """Check the models' files once; return whether the models were replaced."""
+        """Check once whether the models' files have changed; return whether the models were reloaded."""
         fault = self.model_store.fault
         if not await self.aside(self.model_store.refresh):
             if self.model_store.fault and self.model_store.fault != fault:
@@ -232,13 +232,13 @@ class Service:
         return True
 
     def _replayed(self) -> Outcomes:
-        """Return the stored outcomes of the present models."""
+        """Return comparisons of the stored outcomes with the present models' predictions."""
         outcomes = Outcomes(self.model_store.answers.library)
         outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
         return outcomes
 
     async def learn_from_outcomes(self) -> None:
-        """Update placement's and the scheduler's correction factors, once one has changed by a percent."""
+        """Update the correction factors of placement and scheduler if any factor has changed by a percent."""
         factors = self.outcomes.factors() if self.settings.correct else {}
         if not _moved(factors, self.cluster_store.factors):
             return
@@ -246,7 +246,7 @@ class Service:
         self.kubernetes.exchange_models(factors)
 
     async def close(self) -> None:
-        """Stop jobs and watches, then close the state."""
+        """Stop jobs and watches, then close the state file."""
         if self._jobs is not None:
             await self._jobs.close()
         await self.kubernetes.close()
@@ -257,7 +257,7 @@ class Service:
         self.store.close()
 
     def backup(self, target: Path) -> None:
-        """Copy the state while it is in use."""
+        """Copy the state file while the service uses it."""
         self.store.backup(target)
 
     def _gauges(self) -> Iterable[Gauge]:
@@ -293,13 +293,13 @@ class Service:
         yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
 
     def faults(self) -> list[str]:
-        """Return faults that keep the service from answering some questions; empty without any."""
+        """Return faults because of which the service cannot answer some questions; empty if there are none."""
         faults = [] if self.model_store.fault is None else [f"models: {self.model_store.fault}"]
         return [*faults, *self.kubernetes.faults()]
 
 
 def _moved(after: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> bool:
-    """Return whether a factor differs by a percent or more."""
+    """Return whether any correction factor differs by a percent or more."""
     return any(
         abs(factor - before.get(machine, {}).get(target, 1.0)) > LEAST_MOVE
         for machine, own in after.items()
@@ -314,7 +314,7 @@ MOST_WRITERS = 64
 
 
 def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
-    """Yield predictions for running tenants, up to the limit of series."""
+    """Yield predictions for running tenants as metrics, up to the limit of series."""
     throughput: dict[tuple[str, ...], float] = {}
     slowdown: dict[tuple[str, ...], float] = {}
     left_out = 0
@@ -375,7 +375,7 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
 
 
 class FrontDoor:
-    """Routes paths without parameters directly to their endpoints, which report all errors themselves.
+    """Routes paths without parameters directly to their endpoints; the endpoints report all errors themselves.
 
     `app`: everything else, and the life of the service. `endpoints`: path -> ASGI application.
     """
@@ -384,7 +384,7 @@ class FrontDoor:
         self._app, self._endpoints = app, endpoints
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request, or run the service's lifespan."""
+        """Answer one request, or handle the ASGI lifespan of the service."""
         if scope["type"] == "http":
             endpoint = self._endpoints.get(scope["path"])
             if endpoint is not None:

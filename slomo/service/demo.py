@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 
 def demo_folder() -> Path:
-    """Return the folder of the demonstration's models, one per state of the shipped ones."""
+    """Return the folder for the demonstration's models; each version of the shipped datasets has its own."""
     archive = _archive()
     state = archive.read_bytes() if archive else f"{version('slomo')} {shipped_folder().resolve()}".encode()
     return cache_directory() / f"demo-models-{hashlib.sha256(state).hexdigest()[:12]}"
@@ -118,7 +118,7 @@ def demo_requests(names: list[str]) -> list[dict[str, Any]]:
 
 
 def fill(service: "Service") -> None:
-    """Add servers, requests and some outcomes to a service without a cluster."""
+    """Add demonstration servers, requests and outcomes to a service without a cluster."""
     if service.cluster_store.has_cluster:
         return
     library = service.model_store.answers.library
@@ -157,5 +157,5 @@ def _noted(
 
 
 def _archive() -> Path | None:
-    """Return the archive of models of slomo's own datasets, or None where other datasets are named."""
+    """Return the archive of models of slomo's own datasets; None if other datasets are configured."""
     return ARCHIVE if ARCHIVE.is_file() and shipped_folder() == ARCHIVE.parent else None

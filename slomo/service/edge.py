@@ -1,4 +1,4 @@
-"""Deadlines and limits of a connection that uvicorn lacks: it limits neither time nor size of a request's head.
+"""Deadlines and limits for connections: uvicorn limits neither time nor size of a request's head.
 
 Endless or slow heads (Slowloris), endless bodies, silent connections and clients that do not read all occupy memory and
 a connection. Each has a deadline here, and one address cannot take all connections.
@@ -23,7 +23,7 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class EdgeLimits:
-    """What one connection may take."""
+    """Time and size limits of one connection."""
 
     #: Largest head of a request: request line and header fields [bytes].
     head_b: int = 64 * 1024
@@ -38,19 +38,19 @@ class EdgeLimits:
 
 
 def guarded(limits: EdgeLimits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol class with limits, which counts its connections together."""
+    """Return uvicorn's protocol class extended by limits; all its connections are counted together."""
     return type("GuardedProtocol", (_Guarded,), {"limits": limits, "open_by_address": Counter()})
 
 
 class _JoinedWrites:
-    """A transport that sends an answer's head with what follows it: one system call less, of some ten microseconds."""
+    """A transport that sends an answer's head together with the following data, to save a system call (some 10 us)."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport, self._head = transport, b""
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
-        """Send data, after a head that waits; keep a head until then."""
+        """Send data, together with a head that was kept back; a head itself is kept back until more data follow."""
         if data.startswith(_HEAD) and not data.startswith(_CONTINUE) and not self._head:
             self._head = data
             return
@@ -60,13 +60,13 @@ class _JoinedWrites:
         self._head = b""
 
     def flush(self) -> None:
-        """Send a head that nothing follows."""
+        """Send a head that was kept back and that no data follow."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""
 
     def close(self) -> None:
-        """Send a head that waits, and close."""
+        """Send a head that was kept back, and close the connection."""
         self.flush()
         self._transport.close()
 
@@ -75,7 +75,7 @@ class _JoinedWrites:
 
 
 class _Guarded(HttpToolsProtocol):
-    """One connection."""
+    """One connection with time and size limits."""
 
     limits: EdgeLimits
     open_by_address: Counter[str]
@@ -87,7 +87,7 @@ class _Guarded(HttpToolsProtocol):
         self._is_head, self._is_idle, self._head_b, self._tail = True, True, 0, b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, or drop it if its address has too many."""
+        """Accept a connection, or drop it if its address has too many connections."""
         super().connection_made(_JoinedWrites(transport))  # type: ignore[arg-type]
         address = self.client[0] if self.client else ""
         self.open_by_address[address] += 1
@@ -97,7 +97,7 @@ class _Guarded(HttpToolsProtocol):
         self._within(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place up."""
+        """Stop counting this connection."""
         address = self.client[0] if self.client else ""
         self.open_by_address[address] -= 1
         if self.open_by_address[address] <= 0:
@@ -107,7 +107,7 @@ class _Guarded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read more data, unless the head is too large."""
+        """Process received data, unless the head of the request is too large."""
         self._is_idle = False
         if self._is_head:
             piece = self._tail + data[: self.limits.head_b + len(_END)]
@@ -123,34 +123,34 @@ class _Guarded(HttpToolsProtocol):
             self._within(self.limits.head_s if self._is_head else self.limits.body_s)
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Start the deadline for a request."""
         self._is_idle = False
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Go on to the body."""
+        """Start the deadline for the request's body."""
         self._is_head = False
         self._in_time()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """End a request."""
+        """End the deadline of a request."""
         self._is_head, self._is_idle, self._head_b, self._tail = True, True, 0, b""
         self._in_time()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Send an answer without a body, and go on to the next request."""
+        """Send an answer that has no body, and continue with the next request."""
         self.transport.flush()  # type: ignore[attr-defined]
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read, for a limited time."""
+        """Start a deadline for a client that does not read."""
         super().pause_writing()
         self._stalled = self.loop.call_later(self.limits.stalled_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Write on."""
+        """Continue writing, since the client reads again."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -158,7 +158,7 @@ class _Guarded(HttpToolsProtocol):
             super().resume_writing()
 
     def _within(self, seconds: float) -> None:
-        """Drop the connection unless a step is finished by a deadline."""
+        """Drop the connection if a step is not finished by a deadline."""
         self._in_time()
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 

@@ -1,4 +1,4 @@
-"""History of the cluster: shares, headroom, promises and decisions of the last day, in the state.
+"""Store the history of the cluster: shares, headroom, promises and decisions of the last day.
 
 A point is taken every 15 s. Readers get a limited number of points, each the worst of its interval: the least share
 and headroom, the most broken promises, the sum of decisions.
@@ -23,7 +23,7 @@ Point = dict[str, Any]
 
 
 def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s: float) -> Point:
-    """Return a cluster's present figures; those without data are None.
+    """Return the cluster's present figures; a figure without data is None.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s
 
 
 class History:
-    """Stores points, and returns them.
+    """Stores points of the history and returns them.
 
     `store`: the state. `clock`: returns the time [s since 1970].
     """
@@ -60,7 +60,7 @@ class History:
         self._decisions: dict[str, float] = {}
 
     def take(self, servers: Sequence[RunningServer], decisions: Mapping[tuple[str, ...], float]) -> Point:
-        """Keep a point; `decisions` are counts since the service's start, by verdict."""
+        """Store a point; `decisions` has the numbers of decisions since the service started, by verdict."""
         totals = {verdict[0]: count for verdict, count in decisions.items()}
         since = {verdict: count - self._decisions.get(verdict, 0.0) for verdict, count in totals.items()}
         self._decisions = totals
@@ -69,12 +69,12 @@ class History:
         return made
 
     def fitting(self, hours: Sequence[int]) -> int:
-        """Return the shortest of several windows that holds every point, else the longest [h]."""
+        """Return the shortest of several time windows that contains every point, else the longest [h]."""
         oldest_s = min((item["at_s"] for item in self._store.read(journal.points)), default=self._clock())
         return next((item for item in hours if self._clock() - oldest_s <= 3600.0 * item), hours[-1])
 
     def told(self, hours: float, most: int = MOST_SHOWN) -> dict[str, Any]:
-        """Return the points of the last hours, oldest first, joined to at most `most`."""
+        """Return the points of the last hours, oldest first; neighbouring points are joined to at most `most`."""
         end_s = self._clock()
         start_s, width_s = end_s - 3600.0 * hours, 3600.0 * hours / most
         points = [item for item in self._store.read(journal.points) if start_s <= item["at_s"] <= end_s]
@@ -86,7 +86,7 @@ class History:
 
 
 def joined(points: Sequence[Point]) -> Point:
-    """Return one point for several: its time is the last one's, its values are the worst.
+    """Join several points to one: it has the time of the last point and the worst values of all.
 
     Examples
     --------

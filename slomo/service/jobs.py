@@ -1,4 +1,4 @@
-"""Long work: accepted at once, done in the background with progress reports, resumed after an interruption.
+"""Background jobs: accepted at once, run with progress reports, resumed after an interruption.
 
 A job is stored when accepted, during its work, and at its end. A job that runs when the service stops is stored as
 ``interrupted`` with its partial result, and resumes from there.
@@ -32,7 +32,7 @@ STOPPED = "the service stopped before it ended"
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of long work."""
+    """One background job."""
 
     #: Its identifier, kind, and time of acceptance.
     id: str
@@ -49,7 +49,7 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job has ended and will not change any more."""
         return self.state in _ENDED
 
 
@@ -68,7 +68,7 @@ class _Watched:
 
 
 class JobProgress:
-    """Progress of one job, reported to listeners and stored.
+    """Progress of one job; it is sent to listeners and stored.
 
     Attributes
     ----------
@@ -81,16 +81,16 @@ class JobProgress:
         self.before: Any = watched.job.result
 
     def tell(self, done: float, message: str, result: Any = None) -> None:
-        """Report a share from 0 to 1, a message, and a partial result; in the loop's thread."""
+        """Report a share from 0 to 1, a message, and a partial result; must be called in the event loop's thread."""
         self._watched.change(done=min(max(done, 0.0), 1.0), message=message, result=result)
 
     def put(self, connection: "sqlite3.Connection", done: float, message: str, result: Any = None) -> None:
-        """Store the progress in one transaction with the work: after a kill either both or neither exist."""
+        """Store the progress in the transaction that stores the work, so that after a kill both or neither exist."""
         row = {**asdict(self._watched.job), "done": done, "message": message, "result": result}
         journal.put_job(connection, row)
 
     def keep(self) -> None:
-        """Store the last report, without waiting for it."""
+        """Store the last report without waiting for the write."""
         row = asdict(self._watched.job)
         self._store.write(lambda connection: journal.put_job(connection, row))
 
@@ -114,7 +114,7 @@ class Jobs:
         store.write(lambda connection: journal.interrupt_jobs(connection, STOPPED)).result()
 
     async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
-        """Store a job and start it; jobs with the same key start once.
+        """Store a job and start it; of several jobs with the same key only the first starts.
 
         Raises Problem 429 if too many wait.
 
@@ -130,7 +130,7 @@ class Jobs:
         return job
 
     async def resume(self, name: str) -> Job:
-        """Resume an interrupted job; one that already runs is left alone.
+        """Resume an interrupted job; do nothing if the job already runs.
 
         Raises Problem 404 for an unknown job, 409 for one that has ended or whose request was not stored.
         """
@@ -145,7 +145,7 @@ class Jobs:
         return again
 
     async def _begin(self, job: Job, errand: Any, write: Callable[["sqlite3.Connection"], None]) -> None:
-        """Store a job, then wait for its turn."""
+        """Store a job, then wait until the jobs before it have ended."""
         if sum(not item.job.has_ended for item in self._live.values()) >= MOST_WAITING:
             raise Problem(
                 429, f"{MOST_WAITING} jobs wait already", hint="come back later", headers={"Retry-After": "5"}
@@ -161,7 +161,7 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def get(self, name: str) -> Job:
-        """Return a job; Problem 404 for an unknown one."""
+        """Return a job; Problem 404 if there is none of this identifier."""
         if name in self._live:
             return self._live[name].job
         rows = self._store.read(lambda connection: journal.jobs(connection, 1, name))
@@ -223,7 +223,7 @@ class Jobs:
 
 
 def _end(connection: "sqlite3.Connection", job: Job) -> None:
-    """Store how a job ended; of an interrupted one, the finished part is already in the state."""
+    """Store how a job ended; the finished part of an interrupted job is already stored."""
     if job.state == "interrupted":
         journal.interrupt_jobs(connection, STOPPED, job.id)
         return

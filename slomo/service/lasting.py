@@ -1,4 +1,4 @@
-"""Work that lasts as long as the service: a fault is logged and ends nothing."""
+"""Run background work for as long as the service runs; an error is logged and the work is started again."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ PAUSE_S = 1.0
 
 
 async def lasting(what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run work without end; after a fault that it did not expect it begins anew.
+    """Run work without end; after an unexpected error, log it and start the work again.
 
     `what`: names the work in the log. `work`: begins the work.
     """

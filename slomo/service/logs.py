@@ -1,4 +1,4 @@
-"""Logs as JSON lines, each with its request and trace (`slomo serve --log json`).
+"""Write logs as JSON lines, each with the identifiers of its request and trace (`slomo serve --log json`).
 
 A caller's W3C ``traceparent`` is used; otherwise every request starts a trace of its own.
 """
@@ -15,7 +15,7 @@ _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-
 
 
 class RequestContext(NamedTuple):
-    """The present request and its trace."""
+    """Identifiers of the present request and its trace."""
 
     request_id: str = ""
     trace_id: str = ""
@@ -27,7 +27,7 @@ CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("reques
 
 
 def trace_of(parent: str) -> str:
-    """Return the trace of a ``traceparent``, or a new one.
+    """Return the trace identifier in a ``traceparent`` header, or a new one.
 
     Examples
     --------
@@ -41,10 +41,10 @@ def trace_of(parent: str) -> str:
 
 
 class JsonLines(logging.Formatter):
-    """Writes one JSON object per line."""
+    """A log formatter that writes one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as JSON."""
+        """Return a log record as JSON."""
         row = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

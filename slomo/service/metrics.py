@@ -33,18 +33,18 @@ class Counter:
     values: dict[Labels, float] = field(default_factory=dict)
 
     def add(self, labels: Labels, amount: float = 1.0) -> None:
-        """Count."""
+        """Increase the count of a label."""
         key = labels if labels in self.values or len(self.values) < MOST_SERIES else ("other",) * len(labels)
         self.values[key] = self.values.get(key, 0.0) + amount
 
     def lines(self) -> Iterable[str]:
-        """Yield the exposition."""
+        """Yield the counter's lines in Prometheus' text format."""
         return _lines(self.name, self.help, "counter", self.labels, self.values.items())
 
 
 @dataclass
 class Histogram:
-    """Times by label."""
+    """Distributions of times by label."""
 
     name: str
     help: str
@@ -52,7 +52,7 @@ class Histogram:
     values: dict[Labels, list[float]] = field(default_factory=dict)
 
     def observe(self, labels: Labels, seconds: float) -> None:
-        """Note one time [s]."""
+        """Add one time [s]."""
         row = self.values.get(labels)
         if row is None:
             key = labels if len(self.values) < MOST_SERIES else ("other",) * len(labels)
@@ -61,7 +61,7 @@ class Histogram:
         row[-1] += seconds
 
     def lines(self) -> Iterable[str]:
-        """Yield the exposition."""
+        """Yield the histogram's lines in Prometheus' text format."""
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} histogram"
         for labels, row in list(self.values.items()):
@@ -128,7 +128,7 @@ class Metrics:
 
 
 def _process() -> Iterable[str]:
-    """Yield what clients of Prometheus usually tell of their process."""
+    """Yield the usual metrics of a process in Prometheus: CPU time, memory and the like."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     resident_b = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     for name, text, kind, value in (

@@ -1,4 +1,4 @@
-"""Effect of one more network function on a server: whose promise would break, and which servers would fit.
+"""Predict the effect of one more network function: whose promise would break, and on which servers it would fit.
 
 It uses the scheduler extender's judge and confidence, so the page shows the scheduler's result.
 """
@@ -20,7 +20,7 @@ MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 
 @dataclass(frozen=True)
 class OneMore:
-    """What would be."""
+    """Predicted state of a server with one more network function."""
 
     #: Tenants of the socket before and after; the new one is last.
     before: tuple[RunningNF, ...]
@@ -56,7 +56,7 @@ def one_more(
 def _fits(
     judge: NodeJudge, need: PodNeed, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
 ) -> tuple[str, ...]:
-    """Return servers where every promise holds with one more, fullest first."""
+    """Return servers on which every promise is kept with one more function, fullest first."""
     mixes: dict[Host, dict[str, Signature]] = {}
     for server in servers[:MOST_LOOKED_AT]:
         host = hosts.get(server.name)
@@ -74,7 +74,7 @@ def _fits(
 
 
 def _roomiest(server: RunningServer, host: Host) -> tuple[RunningNF, ...]:
-    """Return the tenants of the server's socket with most room."""
+    """Return the tenants on that socket of the server which has fewest tenants."""
     sockets: dict[int, list[RunningNF]] = {}
     for item in server.tenants:
         sockets.setdefault(item.socket, []).append(item)

@@ -1,4 +1,4 @@
-"""Answers during start-up: alive, not ready, with the reason; the service takes over once it is ready."""
+"""Answer requests during start-up (alive, not ready, with the reason) until the service is ready."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ LOOK_AGAIN_S = 2
 
 
 class Opening:
-    """An ASGI application that delegates to another one once that is ready.
+    """An ASGI application that passes requests to the service as soon as the service is ready.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Opening:
         self.fault: BaseException | None = None
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request, or live."""
+        """Answer one request, or handle the ASGI lifespan."""
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         elif self._app is not None:
@@ -62,7 +62,7 @@ class Opening:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _open(self, scope: "Scope") -> None:
-        """Create the other application, and run its lifespan until this one's ends."""
+        """Create the service's application, and keep its lifespan open until this application's lifespan ends."""
         made: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -99,7 +99,7 @@ class Opening:
         await app(scope, receive, send)
 
     async def _wait(self, scope: "Scope", send: "Send") -> None:
-        """Report that the process is alive, and what it waits for."""
+        """Answer that the process is alive, and for what it waits."""
         if scope["type"] != "http":
             return
         accepts = dict(scope["headers"]).get(b"accept", b"")

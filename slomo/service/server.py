@@ -28,7 +28,7 @@ def serve(
     begin: Callable[[Service], None] | None = None,
     prepare: Callable[[], object] | None = None,
 ) -> None:
-    """Serve until a signal ends it.
+    """Serve requests until a signal ends the process.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _serve(
 
 
 def _connections() -> int:
-    """Return the possible number of connections; raises the soft limit of open files as needed."""
+    """Return how many connections are possible; raise the soft limit of open files as far as needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited, needed = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
     if soft != unlimited and soft < needed:
@@ -107,7 +107,7 @@ def _connections() -> int:
 
 
 def _check_tls(settings: ServiceSettings) -> None:
-    """Read certificate, key and authority once, for uvicorn does not say which of them is wrong."""
+    """Read certificate, key and authority once, since uvicorn does not say which of them is wrong."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         if settings.certificate is not None:

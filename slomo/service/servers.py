@@ -54,7 +54,7 @@ class RunningServer:
 
     @property
     def headroom(self) -> float:
-        """Smallest relative margin above a promise; infinite without promises.
+        """Smallest relative margin of any tenant above its promise; infinite without promises.
 
         Examples
         --------
@@ -66,7 +66,7 @@ class RunningServer:
 
     @property
     def kind(self) -> str:
-        """One word: ``empty``, ``free`` (no promise), ``ample``, ``tight``, ``broken`` or ``unjudged``."""
+        """State in one word: ``empty``, ``free`` (no promise), ``ample``, ``tight``, ``broken`` or ``unjudged``."""
         if not self.tenants:
             return "empty"
         states = {item.state for item in self.tenants}
@@ -80,7 +80,7 @@ class RunningServer:
 
 
 def placed(placer: Placer) -> list[RunningServer]:
-    """Return the servers of slomo's own cluster; owners are filled in only for broken promises (see `owned`)."""
+    """Return the servers of slomo's own cluster; tenants' owners are given only for broken promises (see `owned`)."""
     layout, solo = placer.layout(), placer.estimates.solo_mpps
     sizes: dict[tuple[object, ...], tuple[str, int]] = {}
     rows = []

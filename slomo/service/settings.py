@@ -11,7 +11,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How one service runs.
+    """Settings of one service.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class ServiceSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the service."""
+        """Whether the service can be reached only from this machine."""
         if self.host == "localhost":
             return True
         try:

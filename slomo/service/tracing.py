@@ -1,4 +1,4 @@
-"""Spans of requests, judgements and held places for an OpenTelemetry collector (`slomo serve --otlp URL`).
+"""Send spans of requests, judgements and reserved places to an OpenTelemetry collector (`slomo serve --otlp URL`).
 
 Trace ids are those of the log's lines (`slomo.service.logs`): the caller's, or one per request.
 """
@@ -15,7 +15,7 @@ SEND_S = 2.0
 
 
 class Tracer:
-    """Begins spans; without a collector it does nothing.
+    """Records spans; does nothing if there is no collector.
 
     `collector`: address that takes OTLP over HTTP, such as ``"http://localhost:4318"``. Raises MissingExtraError for a
     collector without the packages of the extra `otel`.
@@ -34,7 +34,7 @@ class Tracer:
     def span(
         self, name: str, headers: Mapping[str, str] | None = None, **attributes: str | int
     ) -> AbstractContextManager[Any]:
-        """Return a context manager that records a span: a child of the caller's (in `headers`), or of the current."""
+        """Return a context manager that records a span: a child of the caller's span (in `headers`) or the present."""
         if self._tracer is None:
             return nullcontext()
         from opentelemetry.context import Context
@@ -50,7 +50,7 @@ class Tracer:
         return begun
 
     def answered(self, span: Any, status: int) -> None:
-        """Note the status of a request's answer."""
+        """Record the status of the answer to a request."""
         if span is None:
             return
         from opentelemetry.trace import StatusCode
@@ -60,13 +60,13 @@ class Tracer:
             span.set_status(StatusCode.ERROR)
 
     def close(self) -> None:
-        """Send the last spans."""
+        """Send the remaining spans."""
         if self._provider is not None:
             self._provider.shutdown()
 
 
 def _provider(collector: str) -> Any:
-    """Return the source of tracers that sends to a collector in a thread of its own."""
+    """Return a tracer provider that sends spans to a collector in its own thread."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -77,7 +77,7 @@ def _provider(collector: str) -> Any:
         raise missing("opentelemetry") from None
 
     class LogIds(RandomIdGenerator):  # type: ignore[misc, unused-ignore]
-        """Takes the trace id of the log."""
+        """Takes the trace id from the log context, so that logs and spans match."""
 
         def generate_trace_id(self) -> int:
             return int(CONTEXT.get().trace_id or "0", 16) or int(super().generate_trace_id())

@@ -1,4 +1,4 @@
-"""`/v1/agents`: what the nodes' agents report, and the plans that they carry out."""
+"""`/v1/agents`: reports of the nodes' agents, and the plans that the agents carry out."""
 
 import json
 from dataclasses import replace
@@ -21,18 +21,18 @@ _OF_THE_NODE = ("process_ids", "cgroup", "control_socket")
 
 
 async def agents(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """List the latest reports."""
+    """List the latest report of each node's agent."""
     return Answer({"agents": await service.aside(service.agents.all)})
 
 
 async def report(service: "Service", call: Call) -> Answer:
-    """Keep an agent's report."""
+    """Store an agent's report."""
     service.agents.tell(call.path["node"], call.body)
     return Answer({"kept": len(call.body.tenants)})
 
 
 async def plan(service: "Service", call: Call) -> Answer:
-    """Show a node's plan: the stored one, else what was decided for the server of this name."""
+    """Show a node's plan: the stored plan, or else the one that follows from placement decisions for this server."""
     node = call.path["node"]
 
     def read() -> Answer:
@@ -46,7 +46,7 @@ async def plan(service: "Service", call: Call) -> Answer:
 
 
 def _decided(service: "Service", node: str) -> dict[str, Any] | None:
-    """Return the plan of a server of slomo's own cluster; a request's pod has its name."""
+    """Return the plan that follows from placement decisions for a server; a request's pod has the request's name."""
     placer = service.cluster_store.placer_or_none
     server = None if placer is None else next((item for item in placer.cluster.servers if item.name == node), None)
     if placer is None or server is None:
@@ -61,7 +61,7 @@ def _decided(service: "Service", node: str) -> dict[str, Any] | None:
 
 
 async def put_plan(service: "Service", call: Call) -> Answer:
-    """Store a node's plan; its agent carries it out at its next poll."""
+    """Store a plan for a node; the node's agent carries it out at its next poll."""
     node, body = call.path["node"], call.body
     made = _checked(as_plan({**body.plan, "server": node}))
 
@@ -84,7 +84,7 @@ def _checked(made: EnforcementPlan) -> EnforcementPlan:
 
 
 async def drop_plan(service: "Service", call: Call) -> Answer:
-    """Forget a node's plan; its agent undoes what it has set."""
+    """Delete a node's plan; the node's agent then undoes the settings it has made."""
     node = call.path["node"]
 
     def change(connection: Any) -> tuple[Any, int]:

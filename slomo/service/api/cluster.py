@@ -1,4 +1,4 @@
-"""`/v1/place` and `/v1/cluster`: the cluster, its placed requests, and the receipts of every change."""
+"""`/v1/place` and `/v1/cluster`: the cluster, its placed requests, and a receipt (undoable record) of every change."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ CHUNK = 100
 
 
 def as_request(body: PlacementRequest) -> Request:
-    """Return a placement request as a library value.
+    """Convert the body of a placement request to the library's type.
 
     Raises InvalidValueError for an empty chain or a contradictory SLO.
     """
@@ -36,7 +36,7 @@ def as_request(body: PlacementRequest) -> Request:
 
 
 async def place(service: "Service", call: Call) -> Answer:
-    """Place requests, or preview the decisions."""
+    """Place requests, or show the decisions without placing them."""
     placement: Placement = call.body
     requests = [as_request(item) for item in placement.requests]
     if placement.what_if:
@@ -69,7 +69,7 @@ async def _place_later(service: "Service", call: Call, placement: Placement) -> 
 
 
 async def place_in_batches(service: "Service", errand: dict[str, Any], progress: JobProgress) -> dict[str, int]:
-    """Place many requests, batch by batch; each batch is one transaction with the job's progress."""
+    """Place many requests in batches; one transaction stores each batch together with the job's progress."""
     requests = [as_request(msgspec.convert(item, PlacementRequest)) for item in errand["requests"]]
     so_far: dict[str, int] = progress.before or {"decided": 0, "accepted": 0, "refused": 0}
     while so_far["decided"] < len(requests):
@@ -99,7 +99,7 @@ def _count(service: "Service", answer: Answer) -> None:
 
 
 async def cluster(service: "Service", call: Call) -> Answer:
-    """Show servers and their tenants; in a watched Kubernetes cluster, its nodes."""
+    """Show servers and their tenants; if a Kubernetes cluster is watched, its nodes and pods."""
     if service.kubernetes.is_on:
         return Answer(_nodes(service.kubernetes.view.changes, await service.servers()))
     tag = etag(service.cluster_store.revision)
@@ -109,7 +109,7 @@ async def cluster(service: "Service", call: Call) -> Answer:
 
 
 def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
-    """Return nodes in the format of servers, and pods in that of assignments."""
+    """Return Kubernetes nodes in the format of servers, and pods in the format of assignments."""
     rows = [
         {
             "name": server.name,
@@ -157,7 +157,7 @@ async def remove_server(service: "Service", call: Call) -> Answer:
 
 
 async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """List what is placed."""
+    """List the placed requests."""
     rows = (
         [item.to_dict() for item in service.cluster_store.placer.requests] if service.cluster_store.has_cluster else []
     )
@@ -165,7 +165,7 @@ async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def decision(service: "Service", call: Call) -> Answer:
-    """Show a request's place and history."""
+    """Show where a request is placed, and its history."""
     name = call.path["id"]
 
     def read() -> dict[str, Any]:
@@ -180,7 +180,7 @@ async def decision(service: "Service", call: Call) -> Answer:
 
 
 async def remove(service: "Service", call: Call) -> Answer:
-    """Take a request off."""
+    """Remove a placed request from the cluster."""
     name, caller = call.path["id"], call.caller.name
     return await _changed(service, call, f"remove {name}", lambda c: service.cluster_store.remove(c, name, caller))
 
@@ -195,18 +195,18 @@ async def rebalance(service: "Service", call: Call) -> Answer:
 
 
 async def receipts(service: "Service", call: Call) -> Answer:
-    """List the latest changes."""
+    """List the latest changes to the cluster."""
     limit = _limit(call, 100)
     return Answer({"receipts": service.store.read(lambda connection: journal.receipts(connection, limit))})
 
 
 async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Tell as server-sent events that what runs has changed."""
+    """Send a server-sent event whenever the cluster's tenants, servers or models change."""
     return Answer(media_type="text/event-stream", stream=_changes(service))
 
 
 async def _changes(service: "Service") -> AsyncIterator[bytes]:
-    """Yield what identifies the cluster's state, at once and after every change, for a minute.
+    """Yield an identifier of the cluster's state, at once and after every change, for a minute.
 
     A browser then opens the stream again by itself.
     """
@@ -227,7 +227,7 @@ async def history(service: "Service", call: Call) -> Answer:
 
 
 def hours_of(call: Call) -> int:
-    """Return the asked number of hours, 24 if not given; Problem 422 for none of 1 to 24."""
+    """Return the requested number of hours, 24 by default; Problem 422 unless it is from 1 to 24."""
     text = call.query.get("hours", "24")
     if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= 24):
         raise Problem(422, "hours must be a number from 1 to 24")
@@ -235,7 +235,7 @@ def hours_of(call: Call) -> int:
 
 
 async def undo(service: "Service", call: Call) -> Answer:
-    """Undo a change."""
+    """Undo a change to the cluster."""
     text = call.path["number"]
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise Problem(404, "there is no such receipt", hint="list /v1/receipts")
@@ -244,7 +244,7 @@ async def undo(service: "Service", call: Call) -> Answer:
 
 
 async def decisions(service: "Service", call: Call) -> Answer:
-    """List the latest decisions."""
+    """List the latest placement decisions."""
     limit = _limit(call, 100)
     return Answer({"decisions": service.store.read(lambda connection: journal.decisions(connection, limit))})
 

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics`, `/openapi.json`: for probes, Prometheus, and authors of clients."""
+"""`/healthz`, `/readyz`, `/metrics`, `/openapi.json`: for health probes, Prometheus, and authors of clients."""
 
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 async def health(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Say that the process answers."""
+    """Answer that the process is alive."""
     return Answer({"status": "ok"})
 
 
 async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Report readiness: 503 until running tenants are judged; 200, degraded, if newer models cannot be read."""
+    """Report readiness: 503 until running tenants are judged; 200, as degraded, if newer models cannot be read."""
     faults, unjudged = service.faults(), bool(service.kubernetes.faults())
     status = "not ready" if unjudged else "degraded" if faults else "ready"
     told = {"status": status, "fingerprint": service.model_store.answers.fingerprint, "faults": faults}

@@ -1,4 +1,4 @@
-"""`/v1/enforce` and `/v1/control`: act on the service's host, and run control loops, if allowed."""
+"""`/v1/enforce` and `/v1/control`: change settings of the service's host, and run control loops, if that is allowed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show the host's enforced settings, and its receipts."""
+    """Show the host's enforced settings, and the receipts by which they can be undone."""
     return Answer(await service.aside(service.host.describe))
 
 
 async def enforce(service: "Service", call: Call) -> Answer:
-    """Apply a plan to the host; the receipt is on disk before each change."""
+    """Apply a plan to the host; before each change, the receipt for undoing it is on disk."""
     enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
     plan = as_plan(enforcement.plan)
@@ -39,7 +39,7 @@ async def enforce(service: "Service", call: Call) -> Answer:
 
 
 def as_plan(document: dict[str, Any]) -> EnforcementPlan:
-    """Return a plan; ConfigurationError for a document that is none."""
+    """Convert a document to a plan; ConfigurationError if the document is no plan."""
     try:
         return EnforcementPlan.from_dict(document)
     except (TypeError, ValueError, AttributeError) as fault:
@@ -48,7 +48,7 @@ def as_plan(document: dict[str, Any]) -> EnforcementPlan:
 
 
 async def undo(service: "Service", call: Call) -> Answer:
-    """Undo the changes of one of the host's receipts."""
+    """Undo the changes that one of the host's receipts records."""
     name = call.path["receipt"]
     service.host.enforcing  # noqa: B018
 
@@ -76,7 +76,7 @@ async def control_loop(service: "Service", errand: dict[str, Any], progress: "Jo
 
 
 async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show running loops, and open receipts."""
+    """Show the running control loops, and the receipts that are not undone."""
     require_control(service)
     return Answer(await service.aside(status))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def models(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """List the models in force."""
+    """List the models that the service uses now."""
     answers = service.model_store.answers
     return Answer(await service.aside(lambda: _models(answers)), headers={"ETag": f'"{answers.fingerprint}"'})
 
@@ -60,7 +60,7 @@ async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: 
 
 
 async def network_function(service: "Service", call: Call) -> Answer:
-    """Show a network function, and the machines with models of it."""
+    """Show a network function, and the machines for which there are models of it."""
     name, library = call.path["name"], service.model_store.answers.library
     rows = [{"machine": m, "workload": key} for m, key in library if library[m, key].workload.nf == name]
     if name not in network_function_names():

@@ -22,7 +22,7 @@ _ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Apply a change completely or not at all, or preview it."""
+    """Apply a change completely or not at all, or show its effect without applying it."""
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
@@ -40,7 +40,7 @@ async def change(service: "Service", call: Call) -> Answer:
 
 
 def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
-    """Return the function that makes a change; InvalidValueError for a missing or superfluous server or request."""
+    """Return the function that makes a change; InvalidValueError if a server or request is missing or superfluous."""
     if body.action == "fail_domain":
         label, value = body.label, body.value
         if label is None or value is None:
@@ -61,7 +61,7 @@ def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show promises that do not hold by the present models; for pods also those that cannot be judged."""
+    """Show promises that the present models predict to be broken; for pods also those that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
         if not service.cluster_store.has_cluster:

@@ -1,4 +1,4 @@
-"""HTML pages for people, from the same state and answers as the API."""
+"""HTML pages for people, made from the same state and answers as the API."""
 
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-
 
 
 async def _shown(service: "Service", call: Call, title: str, here: str, content: "Callable[[], Markup]") -> Answer:
-    """Render in a thread; without a required token, redirect to the login form."""
+    """Render a page in a thread; if a required token is missing, redirect to the login form."""
     if call.caller.scope == "open":
         return Answer(b"", 303, {"Location": "/login"}, HTML)
     faults = service.faults()
@@ -101,7 +101,7 @@ async def server_page(service: "Service", call: Call) -> Answer:
 
 
 def _observed(service: "Service", machine: str) -> "Callable[[RunningNF], float | None]":
-    """Return a function from a tenant to its observed throughput beside similar neighbours."""
+    """Return a function that gives a tenant's observed throughput beside similar neighbours."""
     ratios = service.outcomes.errors()
 
     def observed(item: RunningNF) -> float | None:
@@ -144,7 +144,7 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
 
 
 def _percent(text: str) -> float:
-    """Return a share of 0 to 1; Problem 422 for a text that is no percentage."""
+    """Convert a percentage to a share from 0 to 1; Problem 422 if the text is no percentage."""
     if text and not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100):
         raise Problem(422, "A promise is a whole number from 0 to 100 %.")
     return int(text or "0") / 100.0
@@ -156,7 +156,7 @@ async def jobs_page(service: "Service", call: Call) -> Answer:
 
 
 async def drift_page(service: "Service", call: Call) -> Answer:
-    """Show errors and drift."""
+    """Show prediction errors and drift alarms."""
 
     def content() -> Markup:
         history: dict[tuple[str, str], list[float]] = {}
@@ -170,7 +170,7 @@ async def drift_page(service: "Service", call: Call) -> Answer:
 
 
 async def receipts_page(service: "Service", call: Call) -> Answer:
-    """Show the latest changes."""
+    """Show the latest changes to the cluster."""
     return await _shown(
         service, call, "Receipts", "/receipts", lambda: receipts_content(service.store.read(_latest_receipts))
     )
@@ -181,7 +181,7 @@ def _latest_receipts(connection: Any) -> list[dict[str, Any]]:
 
 
 async def login_page(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show the form for a token."""
+    """Show the form in which a user enters a token."""
     return Answer(page("Enter", "/login", login_content(is_wrong=False)), media_type=HTML)
 
 

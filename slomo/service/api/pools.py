@@ -22,13 +22,13 @@ LEVELS = ("l3", "llc")
 
 
 async def summary(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Say which caches there are."""
+    """List the host's caches."""
     caches = [str(cache) for cache in service.host.pools.caches]
     return Answer({**service.host.pools.capabilities(), "caches": {"l3": {"number": len(caches), "cache_ids": caches}}})
 
 
 async def level(service: "Service", call: Call) -> Answer:
-    """Show the ways of a level's caches by pool."""
+    """Show the ways of all caches of one level, by pool."""
     return Answer(_caches(service, call))
 
 
@@ -49,37 +49,37 @@ def _caches(service: "Service", call: Call) -> dict[str, Any]:
 
 
 async def policy(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show the policies."""
+    """Show the configured cache policies."""
     policies = service.host.pools.configuration.policies
     rows = {name: {"cache": {"max": str(p.max_ways), "min": str(p.min_ways)}} for name, p in policies.items()}
     return Answer(rows)
 
 
 async def workloads(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """List workloads."""
+    """List the workloads in the pools."""
     return Answer([service.host.pools.report(item) for item in service.host.pools.workloads])
 
 
 async def workload(service: "Service", call: Call) -> Answer:
-    """Show a workload."""
+    """Show one workload in the pools."""
     pools, name = service.host.pools, call.path["id"]
     return Answer(_asked(lambda: pools.report(pools.workload(name))))
 
 
 async def admit(service: "Service", call: Call) -> Answer:
-    """Take a workload in."""
+    """Admit a workload to a pool."""
     pools, data = service.host.pools, _plain(call.body)
     return await _changed(service, call, "admit", lambda: (pools.report(pools.admit(data)), 201))
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Change a workload."""
+    """Change a workload's settings."""
     pools, name, data = service.host.pools, call.path["id"], _plain(call.body)
     return await _changed(service, call, f"change {name}", lambda: (pools.report(pools.change(name, data)), 200))
 
 
 async def remove(service: "Service", call: Call) -> Answer:
-    """Let a workload go."""
+    """Remove a workload from its pool."""
     pools, name = service.host.pools, call.path["id"]
 
     def run() -> tuple[dict[str, Any], int]:
@@ -106,7 +106,7 @@ def _plain(body: RmdWorkload) -> dict[str, Any]:
 
 
 def _asked(run: Callable[[], Any]) -> Any:
-    """Call the pools; an invalid request, or one without room, gets RMD's 400."""
+    """Call the pools; answer an invalid request, or one for which there is no room, with status 400 as RMD does."""
     try:
         return run()
     except UnknownNameError as error:

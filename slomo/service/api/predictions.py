@@ -1,4 +1,4 @@
-"""`/v1/predict`, `/v1/whatif`: one mix, many mixes, or all tenants of a socket."""
+"""`/v1/predict` and `/v1/whatif`: predict one mix, many mixes, or all tenants of a socket."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def predict(service: "Service", call: Call) -> Answer:
-    """Answer one question; plain ones join the present batch, others run in a thread."""
+    """Predict one mix; plain questions are answered in batches, others in a thread."""
     answers, question = service.model_store.answers, call.body
     answer = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
     if answer is None and answers.is_plain(question):
@@ -50,7 +50,7 @@ def _corrected(service: "Service", document: dict[str, Any], target: str) -> dic
 
 
 async def predict_many(service: "Service", call: Call) -> Answer:
-    """Answer many questions as columns, in a thread."""
+    """Predict many mixes, in a thread; the answer has one column per field."""
     questions: Questions = call.body
     if len(questions.targets) > service.settings.batch_limit:
         raise Problem(
@@ -69,14 +69,14 @@ async def predict_many(service: "Service", call: Call) -> Answer:
 
 
 async def what_if(service: "Service", call: Call) -> Answer:
-    """Predict the loss of every tenant of a socket, and each neighbour's share in it."""
+    """Predict how much throughput every tenant of a socket loses, and how much each neighbour causes."""
     question: WhatIf = call.body
     answers = service.model_store.answers
     return Answer(await service.aside(lambda: together(answers, question)))
 
 
 def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
-    """Predict every tenant beside the others, and without each of them: the difference is that neighbour's cost.
+    """Predict every tenant beside all others, and with each of them left out; the difference is that neighbour's cost.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     how: OptionFields = {"coverage": question.coverage, "window_s": question.window_s}
 
     def server(left_out: int | None = None) -> "ServerPrediction":
-        """Ask about all tenants but one."""
+        """Return the server's question without one of the tenants."""
         there = [place for place in range(len(names)) if place != left_out]
         chosen = [names[place] for place in there]
         return solve_server(answers.library, chosen, question.machine, setting=setting.only(there), **how)

@@ -1,4 +1,4 @@
-"""All operations of the service, for routing and for the OpenAPI document."""
+"""List of all operations of the service, for routing and for the OpenAPI document."""
 
 from slomo.service.api import (
     agents,

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 async def filter_nodes(service: "Service", call: Call) -> Answer:
-    """Return the nodes that keep every SLO with the pod, once its place is held in the API."""
+    """Return the nodes on which every SLO is kept with the pod; answer after the pod's place is reserved in the API."""
     return await _filtered(service, call, binds=False)
 
 
 async def filter_to_bind(service: "Service", call: Call) -> Answer:
-    """Return the nodes that keep every SLO with the pod; `bind` waits until its place is held in the API."""
+    """Return the nodes on which every SLO is kept with the pod; `bind` waits until the pod's place is reserved."""
     return await _filtered(service, call, binds=True)
 
 
@@ -42,7 +42,7 @@ async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
 
 
 async def prioritise_nodes(service: "Service", call: Call) -> Answer:
-    """Return scores from 0 to 10; if nothing can be judged now, all are 0 and no place is held."""
+    """Return scores from 0 to 10; if nothing can be judged now, all scores are 0 and no place is reserved."""
     begun = time.perf_counter()
     pod, names, _ = candidates(call.body)
     scores: list[dict[str, Any]]
@@ -55,7 +55,7 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
 
 
 async def preempt(service: "Service", call: Call) -> Answer:
-    """Return the victims that the scheduler should evict: the fewest after which every promise holds."""
+    """Return the pods that the scheduler should evict: the fewest after which every promise is kept."""
     begun, args = time.perf_counter(), call.body
     candidates = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
     try:
@@ -70,7 +70,7 @@ async def preempt(service: "Service", call: Call) -> Answer:
 
 
 async def bind(service: "Service", call: Call) -> Answer:
-    """Bind a pod to the node that was chosen for it."""
+    """Bind a pod to the node that was chosen for the pod."""
     begun = time.perf_counter()
     try:
         await service.kubernetes.bind(call.body)
@@ -82,7 +82,7 @@ async def bind(service: "Service", call: Call) -> Answer:
 
 
 async def explain(service: "Service", call: Call) -> Answer:
-    """Show the numbers of the last judgement of a pod."""
+    """Show the numbers behind the last judgement of a pod."""
     judgement = service.kubernetes.explain(call.path["pod"])
     if judgement is None:
         raise Problem(404, "nothing was asked about this pod lately", hint="name it as name, namespace/name or uid")

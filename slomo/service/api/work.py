@@ -1,4 +1,4 @@
-"""`/v1/jobs` and `/v1/observations`: long work with progress, and measured outcomes of placed network functions."""
+"""`/v1/jobs` and `/v1/observations`: long work with progress, and measured throughput of placed network functions."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ async def resume(service: "Service", call: Call) -> Answer:
 
 
 async def observe(service: "Service", call: Call) -> Answer:
-    """Accept outcomes: store them, compare them with predictions, and watch for drift."""
+    """Accept measured outcomes: store them, compare them with predictions, and watch for drift."""
     body: Observations = call.body
 
     def run() -> Answer:
@@ -75,7 +75,7 @@ async def observe(service: "Service", call: Call) -> Answer:
 
 
 async def drift(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show errors and alarms."""
+    """Show prediction errors and drift alarms."""
     return Answer(await service.aside(service.outcomes.report))
 
 

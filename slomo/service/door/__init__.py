@@ -1,1 +1,1 @@
-"""Common path of every request: operations, limits, access, problems, the OpenAPI document."""
+"""The common path of every request: routing, limits, access, error documents, and the OpenAPI document."""

@@ -36,7 +36,7 @@ class Token:
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """Read a token file: ``NAME SCOPE SECRET`` per line, ``#`` for remarks; scopes are those of `_SCOPES`.
+    """Read a token file: one ``NAME SCOPE SECRET`` per line, ``#`` for comments; `_SCOPES` lists the scopes.
 
     Raises ConfigurationError for a file that others may read, an invalid line, or a secret of fewer than 16 characters.
     """
@@ -62,7 +62,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 
 
 class Gate:
-    """Identifies a caller and checks its rights.
+    """Identifies callers and checks their rights.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Gate:
         self._open_loopback = open_loopback
 
     def caller(self, headers: Mapping[str, str], address: str = "") -> Caller:
-        """Return the caller, given its `address` if known.
+        """Return who makes a request, by token, certificate, or `address` if known.
 
         Raises Problem 401 for a wrong or missing token if there are tokens, 421 for a foreign host name if there are
         none.
@@ -137,7 +137,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Refuse writes that a foreign web page makes a browser send.
+    """Refuse a write that a browser sends on behalf of another site's page.
 
     Raises Problem 403 if ``Origin`` is not the called host.
     """

@@ -1,4 +1,4 @@
-"""Schemas of what the agent of a node reports, and of the plan that it is to carry out."""
+"""Schemas of an agent's report about its node, and of the plan that the agent carries out."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ Text = Annotated[str, Meta(max_length=500)]
 
 
 class TenantReport(Struct, forbid_unknown_fields=True):
-    """What the agent knows of one pod: its counters, or why there are none."""
+    """An agent's report about one pod: its counters, or why there are none."""
 
     tenant: Identifier
     nf: Name
@@ -21,7 +21,7 @@ class TenantReport(Struct, forbid_unknown_fields=True):
 
 
 class EnforcementReport(Struct, forbid_unknown_fields=True):
-    """What the agent has set by the node's plan, and what was refused."""
+    """Settings that an agent has made by the node's plan, and settings that were refused."""
 
     backend: Annotated[str, Meta(max_length=100)]
     receipt: Annotated[str, Meta(max_length=200)] = ""
@@ -30,7 +30,7 @@ class EnforcementReport(Struct, forbid_unknown_fields=True):
 
 
 class AgentReport(Struct, forbid_unknown_fields=True):
-    """What the agent of a node found at one look."""
+    """An agent's report about its node at one time."""
 
     tenants: Annotated[list[TenantReport], Meta(max_length=1024)]
     enforcement: EnforcementReport | None = None

@@ -32,12 +32,12 @@ class SettingBody(Struct, forbid_unknown_fields=True):
 
     @property
     def asked(self) -> ServerSetting:
-        """The same for the library."""
+        """Return the settings in the library's type."""
         return ServerSetting(**asdict(self))
 
 
 class QuestionBody(Struct, forbid_unknown_fields=True):
-    """One mix: a target and its competitors; `setting` is for the target, the NFs on its core, then competitors."""
+    """One mix: a target and its competitors; `setting` lists the target, the NFs on its core, then competitors."""
 
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
@@ -55,7 +55,7 @@ class QuestionBody(Struct, forbid_unknown_fields=True):
 
 
 class Questions(Struct, forbid_unknown_fields=True):
-    """Many mixes in one request; the answer has columns."""
+    """Many mixes in one request; the answer has one column per field."""
 
     targets: list[str]
     mixes: list[list[str]]
@@ -65,7 +65,7 @@ class Questions(Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """All tenants of one server, and each one's cost to each other."""
+    """Question about all tenants of one server: what does each of them cost the others?"""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
@@ -75,21 +75,21 @@ class WhatIf(Struct, forbid_unknown_fields=True):
 
 
 class PlacementRequest(PlacementEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """A network function or a chain, with an SLO and constraints, as in files; machines are given by name."""
+    """A network function or a chain, with an SLO and constraints, as in request files; machines are given by name."""
 
     nf: Name | None = None
     chain: Annotated[list[Name], Meta(max_length=32)] = []  # type: ignore[assignment]  # noqa: RUF012 - a Struct copies it
 
 
 class Placement(Struct, forbid_unknown_fields=True):
-    """Requests to place; with `what_if` nothing is changed."""
+    """Requests to place; with `what_if` the decisions are shown and nothing is changed."""
 
     requests: Annotated[list[PlacementRequest], Meta(min_length=1, max_length=20_000)]
     what_if: bool = False
 
 
 class ServerBody(HostEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """One server, as in files; `machine` is the name of a machine type, never a file."""
+    """One server, as in cluster files; `machine` is the name of a machine type, never a file."""
 
     machine: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -101,7 +101,7 @@ class ServersBody(Struct, forbid_unknown_fields=True):
 
 
 class Rebalance(Struct, forbid_unknown_fields=True):
-    """Limit of moves for a rebalance."""
+    """Limit on the number of moves in a rebalance."""
 
     max_moves: Annotated[int, Meta(ge=0, le=100_000)] = 100
 
@@ -121,7 +121,7 @@ class ClusterChangeBody(Struct, forbid_unknown_fields=True):
 
 
 class Observation(Struct, forbid_unknown_fields=True):
-    """One outcome: the measured throughput of a placed network function beside others."""
+    """One outcome: the measured throughput of a placed network function beside its neighbours."""
 
     target: Name
     throughput_mpps: Annotated[float, Meta(ge=0.0)]
@@ -134,13 +134,13 @@ class Observation(Struct, forbid_unknown_fields=True):
 
 
 class Observations(Struct, forbid_unknown_fields=True):
-    """Outcomes, oldest first."""
+    """Measured outcomes, oldest first."""
 
     observations: Annotated[list[Observation], Meta(min_length=1, max_length=10_000)]
 
 
 class PredictionAnswer(Struct):
-    """A prediction in the library's format, with the fingerprint of its models."""
+    """A prediction in the library's format, with a fingerprint of the models used."""
 
     schema_version: int
     target: str
@@ -181,7 +181,7 @@ class PredictionColumns(Struct):
 
 
 class ProblemDocument(Struct):
-    """A problem document of RFC 9457, with the library's hint."""
+    """An error document of RFC 9457, with a hint."""
 
     type: str
     title: str

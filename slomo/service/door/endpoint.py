@@ -1,4 +1,4 @@
-"""One path of the API as an ASGI application: read within limits, check, call, encode, count.
+"""Handle one path of the API as an ASGI application: read within limits, check, call, encode, count.
 
 Every answer has a request id and headers against content sniffing; every failure becomes a problem document.
 """
@@ -50,7 +50,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Served(Protocol):
-    """Interface that an endpoint needs of the service."""
+    """What an endpoint uses of the service."""
 
     settings: "ServiceSettings"
     gate: "Gate"
@@ -58,11 +58,11 @@ class Served(Protocol):
     tracer: "Tracer"
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
-        """Log who changed, or tried to change, what."""
+        """Log every change and attempted change with its caller."""
 
 
 class Endpoint:
-    """Answers all methods of one path."""
+    """Answers requests of all methods to one path."""
 
     def __init__(self, service: Served, operations: "tuple[Operation, ...]") -> None:
         self._service = service
@@ -90,7 +90,7 @@ class Endpoint:
     async def _answer(
         self, scope: "Scope", receive: "Receive", send: "Send", headers: Mapping[str, str], request_id: str
     ) -> int:
-        """Check, answer and send; return the status."""
+        """Check a request, answer it and send the answer; return the status."""
         caller = Caller("nobody", "open")
         method = scope["method"]
         try:
@@ -117,7 +117,7 @@ class Endpoint:
         operation: Operation,
         who: tuple[Caller, str],
     ) -> Answer:
-        """Read and answer within one time limit; an answer to the same bytes may come from the cache."""
+        """Read and answer a request within one time limit; for equal bytes, the answer may come from the cache."""
         limit_s, raw = self._service.settings.time_limit_s, None
         try:
             async with asyncio.timeout(limit_s):
@@ -137,7 +137,7 @@ class Endpoint:
             raise Problem(504, f"no answer within {limit_s:g} s", hint=hint) from None
 
     def _decoded(self, operation: Operation, raw: bytes) -> Any:
-        """Return the body as the operation's type; what it gets wrong is told as in files, with the known fields."""
+        """Decode the body to the operation's type; errors name the wrong field and the known ones."""
         if operation.body is None:
             return None
         try:
@@ -171,7 +171,7 @@ class Endpoint:
 
 
 def _query(text: bytes) -> dict[str, str]:
-    """Return the fields of a query.
+    """Return the fields of a query string.
 
     Raises Problem 422 for an invalid query: too many fields, a field without a value or twice, bytes that are no UTF-8.
     """
@@ -215,7 +215,7 @@ def _too_large(limit_b: int) -> Problem:
 
 
 def _check_depth(raw: bytes, limit: int) -> None:
-    """Refuse bodies nested deeper than `limit`; above a mebibyte only the schema limits the depth."""
+    """Refuse a body nested deeper than `limit`; bodies above one mebibyte are limited by the schema alone."""
     if len(raw) > 1 << 20 or raw.count(b"[") + raw.count(b"{") <= limit:
         return
     depth = deepest = 0
@@ -251,13 +251,13 @@ async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool)
 
 
 class NotFound:
-    """Answers unknown paths with a problem document."""
+    """Answers requests to unknown paths with an error document."""
 
     def __init__(self, service: Served) -> None:
         self._service = service
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG002 - ASGI's shape
-        """Answer with 404; close other protocols than HTTP."""
+        """Answer with 404; close connections of protocols other than HTTP."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
             return

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, from the operations and the schemas that requests are checked against."""
+"""Make the OpenAPI 3.1 document from the operations and from the schemas against which requests are checked."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _WITH_WRITE = (409, 412, 429, 507)
 
 
 def document(operations: Sequence[Operation]) -> Document:
-    """Return the document.
+    """Return the OpenAPI document.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def document(operations: Sequence[Operation]) -> Document:
 
 
 def _describe(name: str, properties: Document) -> None:
-    """Give every property a description: its own, that of its type, or that of its name."""
+    """Give every property a description: its own if there is one, else that of its type or of its name."""
     for key, schema in properties.items():
         told = [part["description"] for part in (schema, *schema.get("anyOf", ())) if "description" in part]
         told += [PROPERTIES[known] for known in (f"{name}.{key}", key) if known in PROPERTIES]

@@ -11,7 +11,7 @@ Scope = Literal["open", "read", "observe", "schedule", "admin"]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks."""
+    """Name and rights of the sender of a request."""
 
     #: Name of the token, or ``"loopback"`` or ``"certificate"``.
     name: str
@@ -21,7 +21,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, checked."""
+    """One request after it was checked."""
 
     #: Path parameters, and headers with lower-case names.
     path: Mapping[str, str]
@@ -39,7 +39,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back.
+    """Status, headers and body of an answer.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 @dataclass(frozen=True)
 class LongWork:
-    """Work in the background that an operation may start."""
+    """Work in the background that an operation can start."""
 
     #: Names it in the state.
     kind: str
@@ -78,7 +78,7 @@ class LongWork:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation."""
+    """Definition of one operation of the API."""
 
     #: Such as ``"POST"`` and ``"/v1/predict"``, with path parameters in braces.
     method: str

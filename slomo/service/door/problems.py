@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457), with the library's hints, without tracebacks or paths of this machine."""
+"""Report errors as problem+json (RFC 9457), with hints but without tracebacks or paths of this machine."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ TITLES: dict[int, str] = {
 
 
 class Problem(SlomoError):  # noqa: N818 - RFC 9457's word
-    """An error to be reported as a problem document.
+    """An exception that is answered with a problem document.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (
 
 
 def problem_of(error: BaseException, request_id: str) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Return status, document and headers for an error.
+    """Return status, document and headers that report an error.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _described(error: BaseException) -> tuple[int, str, str, str | None, dict[st
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Return whether SQLite found no room to write.
+    """Return whether an SQLite error means that the disk is full.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The service's host, if it may be acted upon: enforcement, control loops, RMD's pools."""
+"""Access to the service's host, where allowed: enforcement, control loops, RMD's pools."""

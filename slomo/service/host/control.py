@@ -26,11 +26,11 @@ KEEP_EVERY_S = 1.0
 
 
 class _StoppedError(SlomoError):
-    """The service stops; the loop restores its machine."""
+    """Ends a control loop when the service stops; the loop then restores its machine."""
 
 
 def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
-    """Return the loop that a request describes; requests name machines and network functions, never files.
+    """Return the control loop that a request describes; it names machines and network functions, never files.
 
     Raises SlomoError for an invalid request.
 
@@ -50,7 +50,7 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
 
 
 async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
-    """Run a control loop; receipts of changes to this host are written to the folder `receipts`."""
+    """Run a control loop; records for undoing its changes to this host are written to the folder `receipts`."""
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
 
@@ -75,5 +75,5 @@ async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: 
 
 
 def status() -> dict[str, Any]:
-    """Return the loops that run or were killed, and the open receipts."""
+    """Return the loops that run or were killed, and the receipts that are not undone."""
     return control_status()

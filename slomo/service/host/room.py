@@ -1,4 +1,4 @@
-"""Host access of the service: the backend, the folder of receipts, and RMD's pools, if allowed.
+"""The service's access to its host: the backend, the folder of receipts, and RMD's pools, as far as allowed.
 
 Actions on this machine are allowed by settings at start, never by a request: without `enforce`, `control` or `pools`
 the operations answer 403.
@@ -25,7 +25,7 @@ from slomo.workflow.acting.enforce import describe_receipts, undo_receipts
 
 
 class HostRoom:
-    """Acts on the machine under the service.
+    """Changes settings of the machine on which the service runs.
 
     `backend`: sets the host's knobs; None where the service may not. `receipts`: folder of receipts. `pools`: RMD's
     pools.
@@ -44,7 +44,7 @@ class HostRoom:
 
     @classmethod
     def of(cls, settings: ServiceSettings, library: Callable[[], ModelLibrary]) -> "HostRoom":
-        """Return the host access that settings allow; pools predict hospitality with the present `library`.
+        """Return the host access that the settings allow; the pools predict hospitality with the present `library`.
 
         Raises ConfigurationError, TestbedError or UnknownNameError for invalid pools, or a backend that does not work
         here.
@@ -59,14 +59,14 @@ class HostRoom:
 
     @property
     def enforcing(self) -> Backend:
-        """The enforcing backend; Problem 403 if not allowed."""
+        """The backend that enforces plans; Problem 403 if enforcing is not allowed."""
         if self._backend is None:
             raise Problem(403, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
         return self._backend
 
     @property
     def pools(self) -> PoolManager:
-        """RMD's pools; Problem 403 without any."""
+        """RMD's pools; Problem 403 if the service has none."""
         if self._pools is None:
             raise Problem(403, "this service keeps no pools", hint="slomo serve --pools rmd.toml --host-machine TYPE")
         return self._pools
@@ -81,7 +81,7 @@ class HostRoom:
         }
 
     def enforce(self, plan: EnforcementPlan, *, what_if: bool) -> dict[str, Any]:
-        """Apply a plan to the host, or preview its changes."""
+        """Apply a plan to the host, or show the changes without making them."""
         backend = self.enforcing
         if what_if:
             return {"receipt": None, "changes": [vars(change) for change in diff(plan, backend)], "stacked": []}
@@ -94,7 +94,7 @@ class HostRoom:
         }
 
     def undo(self, identifier: str) -> dict[str, Any]:
-        """Undo the changes of one of this host's receipts, given by name, never by file.
+        """Undo the changes of one of this host's receipts, which the caller gives by name, never by file.
 
         Raises Problem 404 for an unknown receipt.
         """
@@ -112,7 +112,7 @@ class HostRoom:
         }
 
     def close(self) -> None:
-        """Restore what the pools changed; settings enforced by requests stay, with their receipts."""
+        """Undo the pools' changes; settings that requests enforced stay, with their receipts."""
         if self._pools is not None:
             self._pools.close()
 

@@ -1,1 +1,1 @@
-"""The service's knowledge: models that are reloaded on change, and batches of questions to them."""
+"""The service's models: reloaded when files change, and asked in batches."""

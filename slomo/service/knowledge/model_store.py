@@ -1,4 +1,4 @@
-"""The service's models: loaded completely, identified by a fingerprint, replaced atomically when the files change.
+"""Load the service's models completely, identify them by a fingerprint, and replace them atomically when files change.
 
 A half-written or damaged library never replaces a working one: it is read and checked completely before the
 replacement. Until then the old one answers and `fault` describes the problem of the new one.
@@ -26,7 +26,7 @@ _Cached = type(functools.lru_cache(len))
 
 
 def fingerprint_of(directory: Path) -> str:
-    """Return a digest of a library's index and manifests, which identifies the state of its files.
+    """Return a digest of a library's index and manifests; it identifies the state of the library's files.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def fingerprint_of(directory: Path) -> str:
 
 
 def forget_models() -> None:
-    """Clear the bounded caches of the rooms that answer, which keep replaced models and parts of them.
+    """Clear caches in other packages that would keep replaced models, or parts of them, in memory.
 
     Caches without a bound hold constants and compiled loops; these stay.
     """
@@ -58,7 +58,7 @@ def forget_models() -> None:
 
 
 def give_memory_back() -> None:
-    """Free what only cycles keep, and return free memory to the system where the C library can (glibc)."""
+    """Free objects in reference cycles, and return free memory to the system where the C library can (glibc)."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -66,7 +66,7 @@ def give_memory_back() -> None:
 
 
 class ModelStore:
-    """Holds the newest library that could be read.
+    """Keeps the newest library that could be read.
 
     Raises ConfigurationError if no library can be read.
 

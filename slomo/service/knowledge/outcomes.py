@@ -1,4 +1,4 @@
-"""Outcomes of placed network functions against predictions: error ratios, and drift with alarms.
+"""Compare measured outcomes of placed network functions with predictions: error ratios, and drift with alarms.
 
 The monitor is the library's (`slomo.drift.monitor`); after a restart it is filled again from the stored outcomes.
 Outcomes predicted by other models are left out: their errors say nothing about the present models.
@@ -26,7 +26,7 @@ _WEIGHT = 0.05
 
 
 class Outcomes:
-    """Judges outcomes."""
+    """Compares measured outcomes with predictions."""
 
     def __init__(self, library: ModelLibrary) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Outcomes:
         self._fingerprints: dict[str, str] = {}
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
-        """Return machine, workload key and predicted throughput for an outcome [Mpps].
+        """Return the machine, workload key and predicted throughput [Mpps] that belong to an outcome.
 
         An outcome without a machine fingerprint is taken to be of the models' machine.
 
@@ -73,14 +73,14 @@ class Outcomes:
                 "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
 
     def replay(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Record the stored outcomes of the present models."""
+        """Record the stored outcomes that the present models had predicted."""
         for row in rows:
             item = Observation(**row["document"])
             if self.is_current(row) and self._can_be(row["machine"], row["target"], item):
                 self.note(item, row["machine"], row["target"], row["predicted_mpps"])
 
     def fingerprint(self, machine: str) -> str:
-        """Return a fingerprint of all present models of a machine type, as predictions use the neighbours' too."""
+        """Return a fingerprint of all models of a machine type, since a prediction also uses the neighbours' models."""
         if machine not in self._fingerprints:
             models = [self._library[key] for key in self._library if key[0] == machine]
             parts = [model_fingerprint(model, DEFAULT_MODEL) for model in models]
@@ -88,12 +88,12 @@ class Outcomes:
         return self._fingerprints[machine]
 
     def is_current(self, row: dict[str, Any]) -> bool:
-        """Whether a stored outcome was predicted by the present models."""
+        """Whether the present models had predicted a stored outcome."""
         is_told = row["predicted_mpps"] is not None and row["fingerprint"] != ""
         return is_told and row["fingerprint"] == self.fingerprint(row["machine"])
 
     def _can_be(self, machine: str, target: str, item: Observation) -> bool:
-        """Return whether a stored outcome, of an older version or other models, is still valid."""
+        """Return whether a stored outcome, from an older version or other models, can still be used."""
         try:
             check_reading(self._library.find(target, machine), item.throughput_mpps)
             told = item.machine_fingerprint or ""
@@ -108,14 +108,14 @@ class Outcomes:
             return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
 
     def factor(self, machine: str, target: str) -> float:
-        """Return the correction factor of a name's predictions; 1 without outcomes."""
+        """Return the factor that corrects predictions for a name; 1 if there are no outcomes."""
         try:
             return self._correction.factor(_named(machine, self._library.find(target, machine).workload.key))
         except SlomoError:
             return 1.0
 
     def factors(self) -> dict[str, dict[str, float]]:
-        """Return machine -> workload -> correction factor of predictions."""
+        """Return the factors that correct predictions: machine -> workload -> factor."""
         told: dict[str, dict[str, float]] = {}
         for name, factor in self._correction.factors.items():
             machine, target = name.split("\0")
@@ -128,7 +128,7 @@ class Outcomes:
         return not self._correction.biases
 
     def report(self) -> dict[str, Any]:
-        """Return errors and alarms of every machine."""
+        """Return prediction errors and drift alarms of every machine."""
         rows = [
             {"machine": machine, "target": target, "ratio": ratio, "observations": count}
             for (machine, target), (ratio, count) in sorted(self.errors().items())
@@ -155,7 +155,7 @@ class Outcomes:
 
 
 def _vectors(item: Observation) -> tuple[MetricVector | None, MetricVector | None]:
-    """Return an outcome's counters, and its socket's without them; UnknownNameError for one that is no metric."""
+    """Return an outcome's counters, and the socket's counters without the target's; UnknownNameError for no metric."""
     own, beside = item.counters, item.counters_beside
     return (
         None if own is None else MetricVector(own, scope=Scope.CORE),
@@ -187,7 +187,7 @@ def corrected(document: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def corrected_columns(columns: dict[str, Any], factors: list[float]) -> dict[str, Any]:
-    """Return columns of predictions, each row multiplied by its correction factor."""
+    """Return columns of predictions in which each row is multiplied by its correction factor."""
     names = ("throughput_mpps", "low_mpps", "high_mpps")
     scaled = {
         name: [None if value is None else value * by for value, by in zip(columns[name], factors, strict=True)]

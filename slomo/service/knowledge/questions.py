@@ -1,4 +1,4 @@
-"""Questions to one library's models: waiting questions are answered in one batch, with cached equilibria.
+"""Ask one library's models: waiting questions are answered in one batch, and solved mixes are cached.
 
 A cluster has few distinct mixes, and a mix in a batch costs a tenth of a single one. Questions that arrive while the
 service is busy are therefore answered together (continuous batching in language-model servers; no timer delays
@@ -62,7 +62,7 @@ Key = tuple[str | None, float]
 
 @dataclass
 class _Waiting:
-    """A question and its waiting caller."""
+    """A question, and the future that its caller awaits."""
 
     question: QuestionBody
     raw: bytes
@@ -70,7 +70,7 @@ class _Waiting:
 
 
 class ServiceAnswers:
-    """What one library says.
+    """Answers of one library's models to the service's questions.
 
     `fingerprint`: names the library in every answer.
     """
@@ -85,7 +85,7 @@ class ServiceAnswers:
         self.question_count = 0
 
     def kept(self, raw: bytes) -> bytes | None:
-        """Return the cached answer to the same question."""
+        """Return the cached answer to an equal question."""
         return self._kept.get(raw)
 
     def is_plain(self, question: QuestionBody) -> bool:
@@ -99,7 +99,7 @@ class ServiceAnswers:
         )
 
     async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
-        """Answer a plain question, together with all waiting ones."""
+        """Answer a plain question, in one batch with all waiting ones."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(question, raw, loop.create_future())
         self._waiting.append(waiting)
@@ -108,7 +108,7 @@ class ServiceAnswers:
         return await waiting.answer
 
     def columns(self, questions: Questions) -> dict[str, Any]:
-        """Answer many mixes as columns; InvalidValueError and UnknownNameError as for `Predictor.predict_batch`."""
+        """Predict many mixes as columns; InvalidValueError and UnknownNameError as in `Predictor.predict_batch`."""
         if len(questions.targets) != len(questions.mixes):
             raise InvalidValueError(
                 f"{len(questions.targets)} targets for {len(questions.mixes)} mixes, needed one per mix"
@@ -137,7 +137,7 @@ class ServiceAnswers:
         return columns
 
     def _ask_library(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
-        """Fill in rows without an equilibrium or behind full ports, each distinct one answered by the library once."""
+        """Fill in rows that have no equilibrium or share a full port; the library answers each distinct row once."""
         names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict")
         keys = [
             (questions.machine, questions.coverage, questions.targets[row], *sorted(questions.mixes[row]))
@@ -159,7 +159,7 @@ class ServiceAnswers:
                 columns[name][row] = value
 
     def _columns_of_library(self, questions: Questions) -> dict[str, Any]:
-        """Answer with the library, whose batches have no verdicts."""
+        """Answer with the library's batch function, whose answers have no verdicts."""
         predictor = Predictor(self.library, questions.machine, questions.model)
         batch = predictor.predict_batch(questions.targets, questions.mixes, questions.coverage)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
@@ -171,7 +171,7 @@ class ServiceAnswers:
         }
 
     def ahead(self) -> Iterator[Callable[[], float]]:
-        """Yield steps that solve the mixes of each machine in advance; each returns its time [s].
+        """Yield steps that predict mixes of each machine in advance; each step returns the time it took [s].
 
         If all mixes are too many, enough small ones are solved that models are built and loops compiled before the
         first placement.
@@ -192,7 +192,7 @@ class ServiceAnswers:
         return self._machines[name]
 
     def _gather(self, before: int) -> None:
-        """Answer what waits once a turn of the event loop has brought no more questions, or enough wait."""
+        """Answer all waiting questions once no more arrive within a turn of the event loop, or enough are waiting."""
         if before < len(self._waiting) < MOST_TOGETHER:
             asyncio.get_running_loop().call_soon(self._gather, len(self._waiting))
         else:
@@ -221,7 +221,7 @@ class ServiceAnswers:
         self._kept[raw] = answer
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
-        """Answer questions of one machine and coverage; a failing one does not affect the others."""
+        """Answer questions about one machine and coverage together; one that fails does not affect the others."""
         try:
             machine = self._machine(key[0])
             solved = machine.solve([q.target for q in questions], [q.competitors for q in questions], key[1])
@@ -249,7 +249,7 @@ class ServiceAnswers:
         return _encode({**machine.document(solved, row, question.coverage, reasons), "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
-        """Answer with all of the library's options: loads, explanations, unprofiled traffic.
+        """Answer a question with all options of the library: loads, explanations, traffic that was not profiled.
 
         Raises the library's SlomoError.
         """
@@ -289,7 +289,7 @@ class _Solved:
 
 
 class _PlainMachine:
-    """The network functions of one machine that array code can treat, numbered."""
+    """The network functions of one machine whose models array code can solve; each has a number."""
 
     def __init__(self, library: ModelLibrary, name: str | None) -> None:
         self.name = name or (library.machines[0] if len(library.machines) == 1 else "")
@@ -327,14 +327,14 @@ class _PlainMachine:
         return _Solved(members, joint, codes, self._solo[members[:, 0]], of_library)
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
-        """Yield all mixes of the functions numbered here in lists, small ones first."""
+        """Yield lists of all mixes of the numbered functions, small mixes first."""
         whole = (mix for size in range(1, self.places + 1)
                  for mix in combinations_with_replacement(range(len(self.models)), size))  # fmt: skip
         while mixes := list(islice(whole, chunk)):
             yield mixes
 
     def learn(self, mixes: Sequence[tuple[int, ...]], coverage: float = DEFAULT_COVERAGE) -> float:
-        """Solve mixes in advance; return the time taken [s]."""
+        """Solve mixes in advance and cache the results; return the time taken [s]."""
         begun = time.perf_counter()
         members = np.full((len(mixes), self.places), -1, dtype=np.int64)
         for row, mix in enumerate(mixes):
@@ -343,7 +343,7 @@ class _PlainMachine:
         return time.perf_counter() - begun
 
     def document(self, solved: _Solved, row: int, coverage: float, reasons: list[str]) -> dict[str, Any]:
-        """Return one prediction in the library's format."""
+        """Return one row's prediction in the library's format."""
         members = [number for number in solved.members[row].tolist() if number >= 0]
         joint, code, solo = solved.joint, int(solved.codes[row]), float(solved.solo_mpps[row])
         mpps = float(joint.throughput_mpps[row, 0])
@@ -394,7 +394,7 @@ class _PlainMachine:
         return self._memos[coverage]
 
     def reasons(self, solved: _Solved, coverage: float) -> dict[int, list[str]]:
-        """Return why answers are not supported, by row; rows of supported answers are left out."""
+        """Return why answers are not supported by measurements, by row; supported rows are left out."""
         rows = np.flatnonzero(solved.codes)
         if not len(rows):
             return {}

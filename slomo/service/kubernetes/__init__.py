@@ -1,1 +1,1 @@
-"""The scheduler extender, and its view of pods and nodes."""
+"""The Kubernetes scheduler extender, and its view of pods and nodes."""

@@ -35,29 +35,29 @@ _LONGEST = 500
 
 
 class _ContainerStatus(Struct):
-    """Fields read of a container's status."""
+    """Fields of a container's status that the agent reads."""
 
     container_id: str = msgspec.field(default="", name="containerID")
 
 
 class _PodStatus(PodStatus):
-    """Fields read of a pod's status on its own node."""
+    """Fields of a pod's status that the agent reads."""
 
     containers: list[_ContainerStatus] | None = msgspec.field(default=None, name="containerStatuses")
 
 
 class AgentPod(Pod):
-    """A pod as its node's agent reads it."""
+    """A pod as the agent of its node reads it."""
 
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
     @property
     def name(self) -> str:
-        """Namespace and name."""
+        """Namespace and name of the pod."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def containers(self, groups: PodGroups) -> "tuple[Container, ...] | SlomoError":
-        """Return its containers, or why they are not known."""
+        """Return the pod's containers, or an error that says why they are not known."""
         ids = [item.container_id.rpartition("/")[2] for item in self.status.containers or ()]
         try:
             return groups.containers(self.metadata.uid, ids)
@@ -72,14 +72,14 @@ class _PodList(Struct):
 
 
 class AgentService(Protocol):
-    """What an agent asks of the service; `slomo.client.AsyncClient` has it."""
+    """Requests that an agent sends to the service; `slomo.client.AsyncClient` implements them."""
 
     async def observe(self, observations: list[dict[str, Any]]) -> Any:
-        """Send outcomes."""
+        """Send measured outcomes."""
         ...
 
     async def report(self, node: str, report: Mapping[str, Any]) -> Any:
-        """Send what was found."""
+        """Send the agent's report about its node."""
         ...
 
     async def plan(self, node: str) -> dict[str, Any] | None:
@@ -88,7 +88,7 @@ class AgentService(Protocol):
 
 
 class NodeAgent:
-    """Observes one node, and acts on it if allowed.
+    """Measures the pods of one node, and enforces the node's plan if allowed.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class NodeAgent:
         self.counts: Counter[str] = Counter()
 
     async def look(self) -> None:
-        """Read every pod once, carry out the plan, and send throughputs of saturated pods, counters and refusals."""
+        """Read every pod once, enforce the plan, and send saturated pods' throughput, counters and refused settings."""
         try:
             labels, pods = await self._listed()
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
@@ -157,7 +157,7 @@ class NodeAgent:
         await self._service.report(self._node, {"tenants": tenants, "enforcement": enforced})
 
     async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> dict[str, Any] | None:
-        """Carry out the node's plan; return what to report, None if nothing may be set here.
+        """Enforce the node's plan; return what to report, or None if the agent may not change settings.
 
         If the service does not answer, settings stay in force.
         """
@@ -175,12 +175,12 @@ class NodeAgent:
         return {"backend": told.backend, "receipt": told.receipt, **lists}
 
     async def end(self) -> None:
-        """Undo what was set on the node."""
+        """Undo all settings made on the node."""
         if self._enforcer is not None:
             await asyncio.to_thread(self._enforcer.end)
 
     async def _listed(self) -> tuple[dict[str, str], dict[str, AgentPod]]:
-        """Return the node's labels, and its pods by uid."""
+        """Return the node's labels, and the node's pods by uid."""
         answer = await self._watch.request("GET", f"/api/v1/nodes/{self._node}")
         answer.raise_for_status()
         labels = msgspec.json.decode(answer.content, type=KubernetesNode).metadata.labels or {}
@@ -190,7 +190,7 @@ class NodeAgent:
         return labels, pods
 
     async def _saturated_mpps(self, pod: Pod, found: "tuple[Container, ...] | SlomoError") -> float | None:
-        """Return a pod's throughput since the last reading if it was saturated [Mpps]; else None."""
+        """Return a pod's throughput since the last reading [Mpps]; None if the pod was not saturated."""
         uid, text = pod.metadata.uid, (pod.metadata.annotations or {}).get(RATE, "")
         if not text or not pod.status.pod_ip:
             return None
@@ -214,6 +214,6 @@ class NodeAgent:
 
 
 def _vectors(counted: Counted) -> dict[str, dict[str, float]]:
-    """Return counters as fields of an outcome; absent where unknown."""
+    """Return counters as fields of an outcome; unknown counters are left out."""
     parts = {"counters": counted.own, "counters_beside": counted.beside}
     return {name: dict(vector) for name, vector in parts.items() if vector}

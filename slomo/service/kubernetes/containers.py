@@ -1,4 +1,4 @@
-"""Control groups of a node's pods: where the kubelet put their containers, on which CPUs, with which threads.
+"""Find the control groups of a node's pods: where the kubelet put containers, on which CPUs, with which threads.
 
 Both of the kubelet's drivers are understood: ``kubepods/burstable/podUID/ID`` (cgroupfs) and
 ``kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope`` (systemd), below
@@ -33,7 +33,7 @@ class Container:
 
 
 class PodGroups:
-    """Finds them.
+    """Finds the control groups of pods.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class PodGroups:
         self._knobs = CgroupKnobs(root)
 
     def containers(self, uid: str, ids: Iterable[str]) -> tuple[Container, ...]:
-        """Return a pod's containers, given their ids; without the pause container, which has none in a pod's status.
+        """Return a pod's containers by their ids, without the pause container, which no pod's status lists.
 
         Raises TestbedError if the pod has no control group, or none of these containers.
         """
@@ -80,7 +80,7 @@ class PodGroups:
 
 
 def _pods(folder: Path, depth: int) -> Iterator[tuple[str, Path]]:
-    """Yield the pods below a folder, by uid."""
+    """Yield the control groups of pods below a folder, by uid."""
     for item in _folders(folder):
         match = _POD.search(item.name.replace("_", "-"))
         if match is not None:
@@ -97,7 +97,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def one_core(containers: "tuple[Container, ...] | SlomoError") -> int | str:
-    """Return the CPU that a pod has for itself alone by its control groups, or why there is none to count.
+    """Return the CPU that only this pod may use, or why the pod has no CPU whose counters are its own.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Write Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per network function.
+"""Write results to Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per network function.
 
 The leader writes changed objects, a few at a time; a new leader first lists the existing ones. If the kinds are not
 installed (`deploy/kubernetes/slomo-crds.yaml`), nothing is written.
@@ -29,7 +29,7 @@ MOST_AT_A_TIME, REFUSED_S = 20, 60.0
 
 
 class ContentionWriter:
-    """Writes objects.
+    """Writes results to Kubernetes objects.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class ContentionWriter:
         self._not_before_s = 0.0
 
     def forget(self) -> None:
-        """Forget the written objects: another replica may have changed them."""
+        """Forget which objects were written, since another replica may have changed them."""
         self._stands = {}
 
     async def write(self, servers: Iterable[RunningServer], library: ModelLibrary) -> None:
-        """Write what has changed."""
+        """Write the objects whose content has changed."""
         if self._clock() < self._not_before_s:
             return
         try:
@@ -90,7 +90,7 @@ class ContentionWriter:
 
 
 def contention(server: RunningServer) -> dict[str, Any]:
-    """Return the status of a node's NodeContention.
+    """Return the status for a node's NodeContention object.
 
     Examples
     --------
@@ -126,5 +126,5 @@ def profiles(library: ModelLibrary) -> dict[str, dict[str, Any]]:
 
 
 def _text(value: float) -> str:
-    """Return a number as text with three digits, as Kubernetes objects have it."""
+    """Return a number as text with three digits, the form used in Kubernetes objects."""
     return f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Hardware counters of a node's pods: those of the one CPU that each has, by the readers of the host testbed.
+"""Read hardware counters of a node's pods, each on the one CPU it owns, by the readers of the host testbed.
 
 A metric that no reader reads is missing, and a pod that cannot be counted has a reason in place of numbers.
 """
@@ -21,7 +21,7 @@ COUNT_S = 1.0
 
 @dataclass(frozen=True)
 class Counted:
-    """Counters of one pod, or why there are none."""
+    """Counters of one pod, or the reason why there are none."""
 
     #: Core-level vector, and the socket's less that; None if unknown.
     own: MetricVector | None = None
@@ -31,7 +31,7 @@ class Counted:
 
 
 class PodCounting:
-    """Counts pods.
+    """Reads hardware counters of pods.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class PodCounting:
 
     @classmethod
     def of(cls, wanted: str) -> "PodCounting":
-        """Return counting by the reader of this name, by the first that works (``"auto"``), or by none, with why."""
+        """Create counting with a named reader; ``"auto"`` takes the first that works, or none with the reason."""
         if wanted == "off":
             return cls(None, "the agent was started with --counters off")
         try:
@@ -70,11 +70,11 @@ class PodCounting:
 
     @property
     def source(self) -> str:
-        """Name of the reader; empty without one."""
+        """Name of the counter reader; empty if there is none."""
         return "" if self._reader is None else self._reader.name
 
     def count(self, where: Mapping[str, int | str]) -> dict[str, Counted]:
-        """Count for a second; return each pod's counters.
+        """Count for one second and return each pod's counters.
 
         `where` holds each pod's CPU, or why it has none.
         """

@@ -1,4 +1,4 @@
-"""Carry out a node's plan on its pods: cache ways, memory bandwidth and CPU weights, through the machine's journal.
+"""Enforce a node's plan on its pods: cache ways, memory bandwidth and CPU weights, through the machine's journal.
 
 The plan names pods; their threads and control groups are found here, never taken from the plan. A refused plan leaves
 the settings as they are. Whatever was set is undone when the agent stops, or when there is no plan any more; an agent
@@ -32,7 +32,7 @@ _LISTED = 50
 
 @dataclass(frozen=True)
 class Enforced:
-    """Result of one look at the plan."""
+    """Result of one attempt to enforce the plan."""
 
     #: Backend, and receipt of what is in force; empty without one.
     backend: str
@@ -44,7 +44,7 @@ class Enforced:
 
 
 class NodeEnforcer:
-    """Carries out the plans of one node.
+    """Enforces plans on one node.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ class NodeEnforcer:
 
     @classmethod
     def of(cls, node: str, backend: str) -> "NodeEnforcer":
-        """Return what enforces by a backend's name; SlomoError for one that there is not."""
+        """Create an enforcer with the backend of this name; SlomoError if there is no such backend."""
         return cls(node, load_backend(backend))
 
     def follow(self, plan: EnforcementPlan | None, pods: Pods) -> Enforced:
-        """Make the node as planned; without a plan, as it was."""
+        """Change the node's settings to the plan; if there is no plan, restore the original settings."""
         wanted, refusals = resolved(plan, pods, self._backend.name)
         try:
             if not (wanted.tenants or wanted.device_way_mask or wanted.rest_way_mask):
@@ -85,13 +85,13 @@ class NodeEnforcer:
         return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
 
     def end(self) -> None:
-        """Undo everything; TestbedError for knobs that cannot be restored; they stay in the journal."""
+        """Undo all changes; TestbedError if knobs cannot be restored (the journal then keeps them)."""
         if self._receipt is not None:
             undo(self._receipt, self._backend)
         self._receipt = self._applied = None
 
     def _left_behind(self) -> Receipt | None:
-        """Return the receipt of an agent of this node that was killed."""
+        """Return the receipt (record of changes) that a killed agent of this node left behind."""
         for receipt in open_receipts(self._folder):
             head: dict[str, Any] = receipt.head
             is_mine = (head["backend"], head["place"]) == (self._backend.name, self._backend.place())
@@ -102,12 +102,12 @@ class NodeEnforcer:
 
 
 def _server(node: str) -> str:
-    """Return the name that an agent's receipts have as server, so that no other program's are taken for its own."""
+    """Return the server name in an agent's receipts; it distinguishes them from other programs' receipts."""
     return f"agent of {node}"
 
 
 def resolved(plan: EnforcementPlan | None, pods: Pods, backend: str) -> tuple[EnforcementPlan, list[str]]:
-    """Return a plan with the threads and control groups of the pods that are here, and what is left out, and why."""
+    """Return a plan with the threads and control groups of present pods, and which tenants are left out and why."""
     tenants: list[TenantSetting] = []
     refusals: list[str] = []
     for setting in () if plan is None else plan.tenants:

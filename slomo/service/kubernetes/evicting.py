@@ -36,7 +36,7 @@ PER_MINUTE = 60
 
 
 class Evictor:
-    """Evicts.
+    """Evicts pods from nodes with broken promises.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Evictor:
         self._spared: dict[str, float] = {}
 
     async def look(self, servers: Iterable[RunningServer], judge: NodeJudge) -> list[str]:
-        """Evict pods if that helps, each from another node; return them."""
+        """Evict pods where that helps, at most one per node; return them."""
         now_s = self._clock()
         if self._mode == "off" or now_s < self._not_before_s or not (now_s >= self._until_s or self._are_back()):
             return []
@@ -102,14 +102,14 @@ class Evictor:
         return names
 
     def _are_back(self) -> bool:
-        """Return whether evicted pods are placed again: as many with the same need run as before."""
+        """Return whether evicted pods run again: as many pods with the same function and promise run as before."""
         if any(uid in self._view.pods for uid in self._gone):
             return False
         there = Counter(need for node in self._view.nodes.values() for need in node.tenants.values())
         return all(there[need] >= count for need, count in self._there.items())
 
     def victim(self, name: str, judge: NodeJudge, taken: Collection[str] = ()) -> tuple[str, str] | None:
-        """Return the uid of the pod whose eviction helps a node most, and a node that takes it; or None.
+        """Return the uid of the pod whose eviction helps a node most, and another node that can take it; or None.
 
         Raises SlomoError if too many mixes would have to be judged.
         """
@@ -140,7 +140,7 @@ class Evictor:
         return free, [uid for uid in may_go if needs[uid].has_promise]
 
     def _left(self, node: NodeView, uid: str, judge: NodeJudge) -> Mapping[str, bool]:
-        """Return whether all promises of the remaining pods would hold, or the worst be violated less."""
+        """Return whether the remaining pods' promises would all be kept, and whether the worst would improve."""
         host = node.host
         assert host is not None
         numbers = {each: judge.number(need, host.machine) for each, need in node.tenants.items()}
@@ -149,13 +149,13 @@ class Evictor:
         return {"ok": then.ok, "helps": then.headroom > now.headroom}
 
     def _place(self, uid: str, name: str, node: NodeView, judge: NodeJudge, taken: Collection[str]) -> str | None:
-        """Return another node, not in `taken`, that can take a pod without breaking a promise."""
+        """Return another node, not in `taken`, that can run a pod without breaking a promise."""
         others = [other for other in self._view.nodes if other != name and other not in taken]
         judged = judge.judge(node.tenants[uid], uid, others, self._view)
         return next((other for other, answer in judged.items() if answer.ok and answer.is_judged), None)
 
     async def _evict(self, uid: str, node: str) -> str | None:
-        """Evict a pod; return its name if it is evicted."""
+        """Evict a pod; return its name if that succeeded."""
         name = self._view.names[uid]
         outcome = await evict(self._watch, self._view, uid, self._mode)
         self._counted.add((self._mode, outcome))
@@ -164,7 +164,7 @@ class Evictor:
 
 
 async def evict(watch: Watch, view: ClusterView, uid: str, mode: Eviction) -> str:
-    """Evict a pod, or dry-run it on the API server; return done, budget, refused, gone or failed."""
+    """Evict a pod, or let the API server check the eviction; return done, budget, refused, gone or failed."""
     namespace, _, name = view.names.get(uid, "").partition("/")
     options: dict[str, Any] = {"preconditions": {"uid": uid}}
     if mode == "dry-run":

@@ -1,4 +1,4 @@
-"""Places held between score and bind, stored in the API: all replicas of slomo see them, also after a restart.
+"""Reserve places for pods between score and bind in the API, where all replicas see them, also after a restart.
 
 There is one Lease per node; its annotation lists the expected pods. It is written with the version on which the node
 was judged (optimistic concurrency): if two schedulers choose one node at the same time, one write fails and is judged
@@ -32,11 +32,11 @@ HELD, LABEL, PREFIX = "slomo.io/held", "slomo.io/holds", "slomo-hold-"
 
 
 class TakenMeanwhile(PredictionError):  # noqa: N818 - says what happened
-    """Other schedulers took the places in every attempt, or nothing can be held now."""
+    """A place could not be reserved: other schedulers took it at every attempt, or reserving is impossible now."""
 
 
 class _HeldPlace(Struct, array_like=True):
-    """One expected pod."""
+    """A place reserved for one pod that is expected on the node."""
 
     nf: Annotated[str, Meta(max_length=300)]
     min_share: float | None
@@ -46,7 +46,7 @@ class _HeldPlace(Struct, array_like=True):
 
 @dataclass(frozen=True)
 class _Held:
-    """What a Lease says."""
+    """Places and version in a node's Lease object."""
 
     version: str
     places: dict[str, _HeldPlace]
@@ -58,7 +58,7 @@ _decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
 
 
 class SharedHolds:
-    """Holds places in the view and in the API.
+    """Reserves places in this replica's view and in the API.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class SharedHolds:
         )
 
     def take(self, uid: str, need: PodNeed, node: str) -> Coroutine[None, None, bool]:
-        """Hold a place for a pod in the view now, in the API when the coroutine returned has ended.
+        """Reserve a place for a pod in the view at once; in the API when the returned coroutine has ended.
 
         It returns False if another replica changed the node's held places: judge anew. It raises TakenMeanwhile if the
         API server does not answer.
@@ -119,7 +119,7 @@ class SharedHolds:
                     self._view.release(uid)
 
     async def _shared(self, node: str) -> bool:
-        """Write all places wanted on a node; return False if another replica changed them."""
+        """Write all places wanted on a node to the API; return False if another replica has changed them meanwhile."""
         known, now_s = self._known.get(node), self._wall()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
         answer = await self._write(node, places | self._wanted[node], known)
@@ -154,7 +154,7 @@ class SharedHolds:
         return await self._watch.request("PUT", f"{self._path}/{PREFIX}{node}", body)
 
     async def _read(self, node: str) -> None:
-        """Read the places that others hold on a node."""
+        """Read the places on a node that other replicas have reserved."""
         answer = await self._watch.request("GET", f"{self._path}/{PREFIX}{node}")
         if answer.status_code == 404:
             self._known.pop(node, None)
@@ -162,7 +162,7 @@ class SharedHolds:
             self._seen(msgspec.json.decode(answer.content, type=Lease))
 
     def _keep(self, node: str, lease: Lease) -> dict[str, _HeldPlace]:
-        """Store a Lease's content; return the new places."""
+        """Store the content of a Lease object; return the places that are new."""
         known, version = self._known.get(node), lease.metadata.resource_version
         if known is not None and not _is_newer(version, known.version):
             return {}
@@ -176,7 +176,7 @@ class SharedHolds:
         return {uid: place for uid, place in places.items() if before.get(uid) != place}
 
     def _seen(self, lease: Lease) -> None:
-        """Hold the places that another replica has just written, for as long as by this replica's clock."""
+        """Reserve in the view what another replica has just written; the time limit counts by this replica's clock."""
         self._held(lease, -math.inf)
 
     def _held(self, lease: Lease, since_s: float) -> None:

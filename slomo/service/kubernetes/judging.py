@@ -1,4 +1,4 @@
-"""Judge on which nodes every SLO holds with one more pod: one vectorised prediction over all candidates.
+"""Judge on which nodes every SLO is kept with one more pod: one vectorised prediction over all candidate nodes.
 
 Equal nodes (same machine, same mix) are one question, and verdicts are cached by mix: between two pods only the node
 that took the first one is new. A network function without a model counts as the worst neighbour of the library
@@ -36,12 +36,12 @@ LONGEST_S = 1.0
 
 
 class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
-    """Judging takes longer than the scheduler waits."""
+    """Judging would take longer than the scheduler waits."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Judgement of one node."""
+    """Result of judging one node."""
 
     #: Whether the pod may go there.
     ok: bool
@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Mixed:
-    """A node's mix and its number, the version of the view that both come from, and the tenants without a model."""
+    """A node's mix with its number, the view's version they are from, and the tenants that have no model."""
 
     version: int
     kind: int
@@ -69,7 +69,7 @@ class _Mixed:
 
 
 class NodeJudge:
-    """Judges candidate nodes by the models of one library.
+    """Judges candidate nodes with the models of one library.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class NodeJudge:
         self._learned: dict[str, int] = {}
 
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
-        """Judge all candidates for a pod.
+        """Judge all candidate nodes for a pod.
 
         Raises JudgesTooLong after `LONGEST_S`; finished judgements are cached.
         """
@@ -138,7 +138,7 @@ class NodeJudge:
         return judged
 
     def fits_without_held(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> bool:
-        """Return whether a pod would fit on one of the nodes if no place were held there for others."""
+        """Return whether a pod would fit on a node if the places reserved there for other pods were free."""
         held = {hold.node for each, hold in view.holds.items() if each != uid}
         for name in held.intersection(names):
             node = view.nodes[name]
@@ -151,7 +151,7 @@ class NodeJudge:
         return False
 
     def ahead(self, view: ClusterView) -> bool:
-        """Judge every network function on one changed node in advance; return whether there was one."""
+        """Judge every network function on one changed node in advance; return False if no node has changed."""
         for name, node in view.nodes.items():
             if node.host is None or self._learned.get(name) == node.version:
                 continue
@@ -166,14 +166,14 @@ class NodeJudge:
         return False
 
     def _usual(self, machine: str) -> list[PodNeed]:
-        """Return one need per network function; rates of a mix do not depend on the promised amount."""
+        """Return one pod requirement per network function; the predicted rates do not depend on the promise in it."""
         if machine not in self._needs:
             keys = [key for where, key in self.library if where == machine]
             self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
         return self._needs[machine]
 
     def _known_of(self, need: PodNeed) -> dict[int, Judged]:
-        """Return the cached judgements of a need, clearing the cache if it is too large."""
+        """Return the cached judgements for a pod's requirement; clear the cache if it is too large."""
         if sum(map(len, self._known.values())) > MOST_JUDGED:
             self._known.clear()
             self._kinds.clear()
@@ -181,7 +181,7 @@ class NodeJudge:
         return self._known.setdefault(need, {})
 
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
-        """Judge mixes with one more pod, those not cached in one batch."""
+        """Judge mixes with one more pod; mixes that are not cached are judged in one batch."""
         number = self.number(need, host.machine)
         piece = self.pieces[number]
         refusal = NO_MODEL if piece.workloads == (STRANGER,) and need.has_promise else ""
@@ -195,13 +195,13 @@ class NodeJudge:
         return [self._answer(host, mix, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
 
     def strangers(self, name: str, view: ClusterView) -> tuple[str, ...]:
-        """Return a node's tenants without a model, which count as the worst known neighbour."""
+        """Return a node's tenants that have no model; each counts as the worst known neighbour."""
         node = view.nodes.get(name)
         mixed = None if node is None else self._mixed(name, node, without="")
         return () if mixed is None else mixed.strangers
 
     def verdict(self, host: Host, mix: Signature) -> MixVerdict:
-        """Return the numbers of a judgement."""
+        """Return the numbers on which a judgement is based."""
         return self.oracle.verdict(host, mix)
 
     def _answer(self, host: Host, signature: Signature, verdict: MixVerdict) -> Judged:
@@ -212,7 +212,7 @@ class NodeJudge:
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
     def _mixed(self, name: str, node: NodeView, without: str) -> _Mixed | None:
-        """Return a node's mix, cached until it changes; None without models of its machine."""
+        """Return a node's mix, cached until it changes; None if its machine has no models."""
         host = node.host
         if host is None or host.machine not in self.library.machines:
             return None
@@ -226,16 +226,16 @@ class NodeJudge:
         return mixed
 
     def _mix(self, node: NodeView, host: Host, without: str) -> Signature:
-        """Return the mix of a node's tenants and held places, without the pod in question."""
+        """Return the mix of a node's tenants and of the pods with reserved places, without the pod in question."""
         needs = (need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without)
         return tuple(sorted(self.number(need, host.machine) for need in needs))
 
     def is_stranger(self, need: PodNeed, machine: str) -> bool:
-        """Return whether a pod counts as the worst known neighbour on a machine, having no model."""
+        """Return whether a pod has no model on a machine and therefore counts as the worst known neighbour."""
         return self.pieces[self.number(need, machine)].workloads == (STRANGER,)
 
     def number(self, need: PodNeed, machine: str) -> int:
-        """Return the number of a pod's piece on a machine with models."""
+        """Return the number that stands for a pod's function and promise on a machine with models."""
         key = (need, machine)
         if key not in self._numbers:
             self._numbers[key] = self._numbered(need, machine)

@@ -1,4 +1,4 @@
-"""Leader election: one replica writes conditions and objects and evicts; the others answer the scheduler and wait.
+"""Elect a leader among replicas: the leader writes objects and evicts pods; the others only answer the scheduler.
 
 The Lease is used as in client-go: its holder renews it, and another replica takes it over once it has not changed for
 its stated duration, measured by the waiting replica's clock, so clocks need not agree. A holder that cannot renew stops
@@ -26,7 +26,7 @@ LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 
 
 class Leader:
-    """Tries to lead.
+    """Takes part in the election of a leader.
 
     Parameters
     ----------
@@ -56,16 +56,16 @@ class Leader:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this replica may act."""
+        """Whether this replica is the leader."""
         return self._clock() - self._renewed_s < ACTS_S
 
     @property
     def models_differ(self) -> bool:
-        """Whether another replica leads, by other models: pods are then told by those, and judged here by these."""
+        """Whether another replica leads with other models, so that its conditions on pods may differ from here."""
         return not self.is_leading and self._leads_by not in ("", self._models())
 
     async def lead(self) -> None:
-        """Try for ever."""
+        """Try to become or stay leader, without end."""
         while True:
             try:
                 await self.attempt()
@@ -74,7 +74,7 @@ class Leader:
             await asyncio.sleep(RENEW_S)
 
     async def attempt(self) -> None:
-        """Take or renew the lease if possible."""
+        """Take or renew the leader's lease if possible."""
         begun = self._clock()
         answer = await self._watch.request("GET", f"{self._path}/{NAME}")
         if answer.status_code == 404:
@@ -97,7 +97,7 @@ class Leader:
             self._note(f"the API server refuses Leases ({answer.status_code})")
 
     async def step_down(self) -> None:
-        """Release the lease, so that another replica need not wait."""
+        """Release the leader's lease, so that another replica need not wait."""
         if not self.is_leading:
             return
         self._renewed_s = -LASTS_S * 1.0

@@ -1,4 +1,4 @@
-"""Annotations and labels of pods and nodes that slomo reads.
+"""Read slomo's annotations and labels of pods and nodes.
 
 A pod states its network function and its promise, a node its machine type::
 
@@ -46,7 +46,7 @@ _SIMILAR = 0.8
 
 @dataclass(frozen=True)
 class PodNeed:
-    """A pod's network function and promise."""
+    """A pod's requirement: its network function and promised throughput."""
 
     #: Network function or workload, as text; empty if unreadable.
     nf: str
@@ -58,12 +58,12 @@ class PodNeed:
 
     @property
     def has_promise(self) -> bool:
-        """Whether it has or may have a promise: an unreadable annotation counts as one."""
+        """Whether the pod has a promise, or may have one that cannot be read."""
         return bool(self.fault) or self.min_share is not None or self.min_mpps is not None
 
 
 def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
-    """Return a pod's need, with any fault; None for a pod without slomo's annotations.
+    """Return a pod's requirement, with any fault of it; None for a pod without slomo's annotations.
 
     A policy's promise (`policy_share`) applies if the annotations contain none.
 
@@ -96,12 +96,12 @@ def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
 
 
 def is_over(pod: Pod) -> bool:
-    """Whether a pod no longer uses a core."""
+    """Whether a pod has ended and no longer uses a core."""
     return pod.status.phase in _OVER
 
 
 def host_on(node: KubernetesNode) -> Host | str:
-    """Return the kind of socket of a node, or the reason why it cannot be judged."""
+    """Return the kind of socket that a node has, or the reason why the node cannot be judged."""
     fault = _mistyped(node.metadata, (CORES_RESERVED,), (MACHINE,))
     if fault:
         return f"node: {fault}"
@@ -124,7 +124,7 @@ NO_MACHINE = f"node has no label {MACHINE}"
 
 
 def _unreadable(text: str) -> str:
-    """Return why a text names no network function; empty if it does."""
+    """Return why a text does not name a network function; empty if it does."""
     try:
         if len(text) <= _LONGEST:
             parse_workload(text)
@@ -135,7 +135,7 @@ def _unreadable(text: str) -> str:
 
 
 def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[str]) -> str:
-    """Return a key that is nearly slomo's, or slomo's in the wrong place; empty without any."""
+    """Return an error about a key that resembles one of slomo's, or is in the wrong place; empty if there is none."""
     for kind, given, known in (
         ("annotation", metadata.annotations, annotations),
         ("label", metadata.labels, labels),
@@ -151,7 +151,7 @@ def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[s
 
 @lru_cache(maxsize=4096)
 def _meant(key: str) -> str:
-    """Return the slomo key that a similar key probably means, or nothing."""
+    """Return the slomo key that a similar key probably means; empty if no key is similar."""
     nearest = max(_KEYS, key=lambda ours: SequenceMatcher(None, key[:100], ours).ratio())
     if key.startswith("slomo") or key in _BARE:
         return nearest

@@ -29,7 +29,7 @@ ENDS_S = 60.0
 
 @dataclass(frozen=True)
 class Preemption:
-    """A node, and the pods whose eviction makes room there."""
+    """A node, and the pods on it whose eviction makes room."""
 
     node: str
     victims: tuple[str, ...]
@@ -39,7 +39,7 @@ def fewest(
     need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
     judge: NodeJudge, clock: Callable[[], float] = time.monotonic,
 ) -> Preemption | None:  # fmt: skip
-    """Return the option with fewest victims, then lowest priority and least promises; None without any.
+    """Return the option with fewest victims, then lowest priority, then fewest promises; None if there is none.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _enough(
     need: PodNeed, uid: str, sets: Sequence[tuple[object, object, str, tuple[str, ...]]], view: ClusterView,
     judge: NodeJudge,
 ) -> list[bool]:  # fmt: skip
-    """Return for each set of victims whether every promise would hold with the pod in their place."""
+    """Return for each set of victims whether every promise would be kept with the new pod in their place."""
     answers = [False] * len(sets)
     asked: dict[Host, list[tuple[int, Signature]]] = {}
     for index, (_, _, name, gone) in enumerate(sets):
@@ -103,7 +103,7 @@ def _enough(
 
 
 class Preemptor:
-    """Makes room.
+    """Makes room for pods of high priority by evicting others.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Preemptor:
         self._spared: dict[str, float] = {}
 
     def is_waiting(self, uid: str) -> bool:
-        """Whether room is being made for a pod, with victims that have not ended yet."""
+        """Whether a pod waits for room, since victims evicted for it have not ended yet."""
         now_s = self._clock()
         self._waiting = {
             key: (room, until_s)
@@ -134,7 +134,7 @@ class Preemptor:
         return uid in self._waiting
 
     def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Preemption | None:
-        """Return the room to make for a pod that fits nowhere; None if there is no such option."""
+        """Return which pods to evict for a pod that fits nowhere; None if no eviction helps."""
         uid, now_s = pod.metadata.uid, self._clock()
         if self._mode == "off" or not uid or not pod.may_preempt or self.is_waiting(uid):
             return None
@@ -147,7 +147,7 @@ class Preemptor:
         return room
 
     async def make(self, pod: Pod, room: Preemption, hold: Callable[[], Awaitable[bool]]) -> None:
-        """Hold the place, then evict the victims; pods protected by a budget are not chosen again for a while."""
+        """Reserve the place, then evict the victims; pods protected by a budget are not chosen again for a while."""
         uid, who = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
         if self._mode == "on" and not await hold():
             self._waiting.pop(uid, None)
@@ -165,7 +165,7 @@ class Preemptor:
     def narrowed(
         self, pod: Pod, need: PodNeed, victims: dict[str, list[str]], judge: NodeJudge
     ) -> dict[str, list[str]]:
-        """Return, of the scheduler's candidate nodes, one with fewest victims, and all its victims."""
+        """Return that one of the scheduler's candidate nodes which needs fewest victims, and all its victims."""
         if self.is_waiting(pod.metadata.uid):
             return {}
         nodes = [(name, frozenset(uids)) for name, uids in victims.items()]

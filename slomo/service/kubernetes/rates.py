@@ -93,7 +93,7 @@ def prometheus_sums(text: str) -> dict[str, float]:
 async def read_dpdk(
     text: str, containers: "Sequence[Container] | SlomoError", proc: Path = Path("/proc")
 ) -> PacketCount:
-    """Read packets received, and missed or without a buffer, from DPDK's telemetry in a pod.
+    """Read numbers of packets received, missed and without a buffer from DPDK's telemetry in a pod.
 
     Raises InvalidValueError for an annotation without prefix and ports, TestbedError if no container of the pod has
     that socket, or it does not answer.
@@ -113,7 +113,7 @@ async def read_dpdk(
 
 
 def _sockets(root: Path, prefix: str) -> list[Path]:
-    """Return a container's telemetry sockets; a symbolic link could lead out of the container, and is not followed."""
+    """Return a container's telemetry sockets; symbolic links, which could lead out of it, are not followed."""
     found = []
     for folder in _FOLDERS:
         path = root / folder / prefix / SOCKET

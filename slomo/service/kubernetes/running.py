@@ -22,20 +22,20 @@ _NEVER = (-1, RunningServer("", "", 0))
 
 
 class Running:
-    """Judges running pods, node by node as they change."""
+    """Judges running pods on nodes that have changed."""
 
     def __init__(self, view: ClusterView, judge: NodeJudge) -> None:
         self._view, self._judge = view, judge
         self._servers: dict[str, tuple[int, RunningServer]] = {}
 
     async def servers(self) -> list[RunningServer]:
-        """Return all nodes with their tenants; other requests are answered during long judgements."""
+        """Return all nodes with their tenants; long judgements let other requests be answered in between."""
         while self.refresh():
             await asyncio.sleep(0)
         return [self._servers[name][1] for name in sorted(self._view.nodes)]
 
     def refresh(self) -> bool:
-        """Judge some changed nodes, in one batch per kind of socket; return whether there were any."""
+        """Judge some changed nodes, in one batch per kind of socket; return False if no node has changed."""
         nodes = self._view.nodes
         if len(self._servers) > len(nodes):
             self._servers = {name: kept for name, kept in self._servers.items() if name in nodes}

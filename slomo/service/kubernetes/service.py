@@ -1,4 +1,4 @@
-"""Kubernetes part of the service: view, judge, watch, and explanations per pod."""
+"""The Kubernetes part of the service: it views the cluster, judges pods and explains judgements."""
 
 import asyncio
 import functools
@@ -55,19 +55,19 @@ NOT_OURS = "pod names no network function"
 
 
 class NotSynced(PredictionError):  # noqa: N818 - says what is so
-    """The cluster's state is unknown at present, so nothing can be judged."""
+    """The cluster's state is unknown at present, so that nothing can be judged."""
 
 
 class NotBound(PredictionError):  # noqa: N818 - says what happened
-    """The pod's place cannot be held any more, or the API server refuses the binding."""
+    """A pod cannot be bound: its place cannot be reserved any more, or the API server refuses."""
 
 
 class PlacesHeld(PredictionError):  # noqa: N818 - says what is so
-    """Only places held for pods that are being bound are in the way: some may be given up, so ask again."""
+    """A pod does not fit only because of places reserved for others; some may become free, so ask again."""
 
 
 class KubernetesRoom:
-    """Answers the scheduler.
+    """Answers the requests of the Kubernetes scheduler.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class KubernetesRoom:
         self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        """Judge by new models from now on, with the corrections from outcomes."""
+        """Use new models from now on, with correction factors from measured outcomes."""
         self._latest = ("", -1, {})
         self.judge = NodeJudge(self._model_store.answers.library, self._confidence, factors)
         self.running = Running(self.view, self.judge)
@@ -139,7 +139,7 @@ class KubernetesRoom:
         self._tasks = [asyncio.create_task(item) for item in work]
 
     async def _think(self) -> None:
-        """Judge changed nodes in advance, for at most half of the time."""
+        """Judge changed nodes in advance, for at most half of the CPU time."""
         while True:
             begun = time.perf_counter()
             try:
@@ -151,7 +151,7 @@ class KubernetesRoom:
             await asyncio.sleep(took_s if has_more else 0.05)
 
     async def _act(self, watch: Watch, leader: Leader) -> None:
-        """As the leader, update the pods' conditions every second, and evict pods where promises are broken."""
+        """As the leader, update the pods' conditions every second, and evict pods if promises are broken."""
         teller = Teller(watch, self.view, self._metrics.told)
         evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions, self._per_minute)
         writer = ContentionWriter(watch)
@@ -166,7 +166,7 @@ class KubernetesRoom:
                 writer.forget()
 
     def _refused(self) -> RunningServer:
-        """Return pods without a node whose annotations are unreadable."""
+        """Return pods that are on no node because their annotations cannot be read."""
         items = self.view.refused.items()
         return RunningServer("", "", 0, tuple(
             RunningNF(name, "?", state="unjudged", why=fault, uid=uid) for uid, (name, fault) in items
@@ -188,7 +188,7 @@ class KubernetesRoom:
         return self.watch is not None or bool(self.view.nodes)
 
     def faults(self) -> list[str]:
-        """Return why pods cannot be judged now; empty if they can, or without an API server."""
+        """Return why pods cannot be judged now; empty if they can, or if no API server is watched."""
         if self.watch is None or self.view.is_fresh:
             return []
         return [f"kubernetes: {self._not_synced()}; pods wait ({self.watch.trouble or 'not listed yet'})"]
@@ -199,7 +199,7 @@ class KubernetesRoom:
         return "slomo has lost the API server"
 
     def gauges(self) -> Iterable[Gauge]:
-        """Yield what is watched."""
+        """Yield metrics of the watched cluster."""
         if not self.is_on:
             return
         view = self.view
@@ -217,7 +217,7 @@ class KubernetesRoom:
     async def filter(
         self, pod: Pod, names: list[str], *, binds: bool = False
     ) -> tuple[list[str], dict[str, str], dict[str, str]]:
-        """Return the nodes that pass, and the reasons of temporary and of permanent rejections.
+        """Return the nodes that pass, and the reasons why others are rejected temporarily or permanently.
 
         With a watched API server only the best node passes, since its place is held there at once; if the scheduler
         `binds` pods by `bind`, the API server may learn of the place until then. Raises NotSynced, JudgesTooLong,
@@ -256,7 +256,7 @@ class KubernetesRoom:
         raise TakenMeanwhile("other schedulers take the places, ask again")
 
     def _hold(self, uid: str, need: PodNeed, node: str, holds: SharedHolds) -> asyncio.Task[bool]:
-        """Hold a place in the view now; in the API when the task ends."""
+        """Reserve a place in the view at once, and in the API by the returned task."""
         taken = holds.take(uid, need, node)
 
         async def shared() -> bool:
@@ -271,7 +271,7 @@ class KubernetesRoom:
         return task
 
     async def _few_under_way(self) -> None:
-        """Wait until few pods are between filter and binding; the scheduler begins one pod at a time."""
+        """Wait until few pods are between filter and binding; the scheduler starts one pod at a time."""
         try:
             async with asyncio.timeout(FILTER_S):
                 while len(self._writes) >= UNDER_WAY:
@@ -280,13 +280,13 @@ class KubernetesRoom:
             raise NotBound(SLOW) from error
 
     def _choose(self, uid: str, need: PodNeed, node: str, held: asyncio.Task[bool]) -> None:
-        """Remember the write of a held place until the pod is bound, or the place's time is over."""
+        """Remember the task that reserves a place, until the pod is bound or the reservation expires."""
         held.add_done_callback(_retrieve)
         self._chosen[uid] = need, node, held
         self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
 
     async def bind(self, order: BindingArgs) -> None:
-        """Bind a pod once the API server knows its place, judged anew if another replica took places there meanwhile.
+        """Bind a pod once its place is reserved in the API; judge again if another replica took places there meanwhile.
 
         Raises NotBound, NotSynced, JudgesTooLong or TakenMeanwhile: the scheduler begins anew with the pod.
         """
@@ -320,12 +320,12 @@ class KubernetesRoom:
             raise NotBound(f"the API server refuses the binding ({answer.status_code}): {answer.text[:300]}")
 
     def _give_up(self, uid: str, node: str) -> None:
-        """Release the place of a pod that is not bound: the scheduler now asks again for pods that found none."""
+        """Release the place of a pod that is not bound, and let the scheduler retry pods that found no place."""
         if self.view.node_of(uid) == node:
             self.view.release(uid)
 
     async def _hold_for(self, order: BindingArgs, path: str, watch: Watch, holds: SharedHolds) -> None:
-        """Hold a pod's place on its node, if it has a promise or a network function: as chosen, else judged now."""
+        """Reserve a pod's place on its node as chosen before, or after judging now, if slomo judges the pod."""
         uid, node, is_held = order.PodUID, order.Node, False
         need, chosen, held = self._chosen.pop(uid, (None, "", None))
         if held is not None and chosen == node:
@@ -356,20 +356,20 @@ class KubernetesRoom:
             task.add_done_callback(self._tasks.remove)
 
     def _await_held(self, need: PodNeed, uid: str, names: list[str]) -> None:
-        """Raise PlacesHeld if only these are in the way: no event tells the scheduler that one was given up."""
+        """Raise PlacesHeld if only reserved places prevent a fit: no event tells the scheduler of a release."""
         is_making_room = self.preemptor is not None and self.preemptor.is_waiting(uid)
         if not is_making_room and self.judge.fits_without_held(need, uid, names, self.view):
             raise PlacesHeld("places are held for pods that are being bound, ask again")
 
     def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return, of the scheduler's candidate nodes for these victims, the one to take and all its victims."""
+        """Return which of the scheduler's candidate nodes to take, and all pods to evict from it."""
         need = self._ready(pod)
         if need is None or self.preemptor is None:
             return victims
         return {} if need.fault else self.preemptor.narrowed(pod, need, victims, self.judge)
 
     def prioritise(self, pod: Pod, names: list[str]) -> list[dict[str, Any]]:
-        """Score nodes; a single node gets the best score and is held for the pod until it is bound."""
+        """Score nodes; if there is a single node, it gets the best score, and its place is reserved for the pod."""
         need = self._ready(pod)
         if need is None or need.fault:
             return [{"Host": name, "Score": 0} for name in names]
@@ -386,7 +386,7 @@ class KubernetesRoom:
         return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
 
     def _judged(self, pod: Pod, need: PodNeed, names: list[str]) -> dict[str, Judged]:
-        """Judge nodes, or return filter's recent result if nothing has changed."""
+        """Judge nodes, or return the recent result of `filter` if nothing has changed."""
         uid, changes, judged = self._latest
         if uid and uid == pod.metadata.uid and changes == self.view.changes and all(name in judged for name in names):
             return {name: judged[name] for name in names}
@@ -403,7 +403,7 @@ class KubernetesRoom:
         return {key: kept[key] for key in ("pod", "uid", "nf", "outcome", "reason")} | {"nodes": rows}
 
     def _ready(self, pod: Pod) -> PodNeed | None:
-        """Return a pod's need, or None if slomo does not judge it; count skipped pods by reason."""
+        """Return a pod's requirement; None if slomo does not judge the pod, which is counted by reason."""
         self.view.expire()
         need = self.view.need(pod)
         if need is None:
@@ -464,17 +464,17 @@ class KubernetesRoom:
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:
-    """Take the fault of a task that nobody waits for any more: the pod ended, or the scheduler asked again."""
+    """Retrieve the exception of a task that nobody awaits any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
 def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:
-    """Return the ranks of nodes that pass by prediction."""
+    """Return the ranks of those nodes that a prediction shows to be suitable."""
     return {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
 
 
 def _best(ranks: Mapping[str, tuple[float, float]]) -> str:
-    """Return the node with the highest rank; of equal ones the last by name."""
+    """Return the node with the highest rank; among equal ones, the last by name."""
     highest = max(ranks.values())
     return max(name for name, rank in ranks.items() if rank == highest)

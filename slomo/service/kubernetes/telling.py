@@ -1,4 +1,4 @@
-"""Write on pods whether their promise is kept: a condition, and an event when it changes.
+"""Write to pods whether their promise is kept: as a condition, and as an event when that changes.
 
 The condition ``slomo.io/PromiseKept`` is compared with its intended value, so a restart loses nothing and two writers
 agree. If the API server refuses (no such role), only metrics and the page report it.
@@ -30,7 +30,7 @@ REFUSED_S = 300.0
 
 
 class Teller:
-    """Tells pods.
+    """Writes conditions and events of pods.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The view of the cluster: nodes, pods, and pods about to be bound.
+"""The service's view of the cluster: nodes, pods, and pods about to be bound.
 
 Between score and bind, the scheduler continues with the next pod. A reservation holds the place until the binding is
 seen, the pod is deleted, or a time limit by a monotonic clock.
@@ -22,7 +22,7 @@ LOST_S = 10.0
 
 @dataclass
 class NodeView:
-    """One node: its kind of socket, or why it cannot be judged, and its tenants by pod."""
+    """One node: its kind of socket (or why it cannot be judged), and its tenants by pod."""
 
     host: Host | None = None
     fault: str = "node is not known"
@@ -36,14 +36,14 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Hold:
-    """A place held for a pod."""
+    """A place reserved for a pod."""
 
     node: str
     until_s: float
 
 
 class ClusterView:
-    """Nodes and pods, updated by events.
+    """Nodes and pods of the cluster, updated by events of the API server.
 
     Parameters
     ----------
@@ -89,23 +89,23 @@ class ClusterView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether all required kinds were listed, have recent news, and are still followed."""
+        """Whether all required kinds of objects were listed, have recent news, and are still watched."""
         now = self._clock()
         heard = all(now - self.heard_at_s.get(kind, -STALE_S) < STALE_S for kind in self.needed)
         return heard and all(now - self.lost_at_s.get(kind, now) < LOST_S for kind in self.needed)
 
     @property
     def is_listed(self) -> bool:
-        """Whether all required kinds were listed once."""
+        """Whether all required kinds of objects were listed once."""
         return self.needed <= self.heard_at_s.keys()
 
     def heard(self, kind: str) -> None:
-        """Record news of a kind from the API server."""
+        """Record that the API server has sent news about a kind of object."""
         self.heard_at_s[kind] = self._clock()
         self.lost_at_s.pop(kind, None)
 
     def lost(self, kind: str) -> None:
-        """Record that a kind cannot be followed."""
+        """Record that a kind of object cannot be watched now."""
         self.lost_at_s.setdefault(kind, self._clock())
 
     def node_seen(self, node: KubernetesNode) -> None:
@@ -118,7 +118,7 @@ class ClusterView:
             self._changed(view)
 
     def node_gone(self, name: str) -> None:
-        """Remove a node; its pods are removed by their own events."""
+        """Remove a node; the node's pods are removed by their own events."""
         view = self.nodes.get(name)
         if view is not None:
             view.host, view.fault, view.exists = None, NodeView.fault, False
@@ -151,7 +151,7 @@ class ClusterView:
         self.pods[uid], self.names[uid] = node, f"{pod.metadata.namespace}/{pod.metadata.name}"
 
     def pod_gone(self, uid: str) -> None:
-        """Forget a pod."""
+        """Remove a pod that no longer exists."""
         self.release(uid)
         self.refused.pop(uid, None)
         node = self.pods.pop(uid, None)
@@ -168,13 +168,13 @@ class ClusterView:
         self._forget(node)
 
     def _forget(self, name: str) -> None:
-        """Drop a removed node once its last pod is gone."""
+        """Remove a deleted node once its last pod is gone."""
         view = self.nodes[name]
         if not view.exists and not view.tenants and not view.held:
             del self.nodes[name]
 
     def replace_nodes(self, nodes: list[KubernetesNode]) -> None:
-        """Replace all nodes by a list: others are removed."""
+        """Replace all nodes by those of a list; nodes not listed are removed."""
         names = {node.metadata.name for node in nodes}
         for name in [name for name, view in self.nodes.items() if view.exists and name not in names]:
             self.node_gone(name)
@@ -182,7 +182,7 @@ class ClusterView:
             self.node_seen(node)
 
     def replace_pods(self, pods: list[Pod]) -> None:
-        """Replace all pods by a list: others are removed."""
+        """Replace all pods by those of a list; pods not listed are removed."""
         uids = {pod.metadata.uid for pod in pods}
         for uid in [uid for uid in (*self.pods, *self.refused) if uid not in uids]:
             self.pod_gone(uid)
@@ -190,7 +190,7 @@ class ClusterView:
             self.pod_seen(pod)
 
     def need(self, pod: Pod) -> PodNeed | None:
-        """Return a pod's need: by its annotations, else by its namespace's policy with the largest promise."""
+        """Return a pod's requirement: from its annotations, or else the largest promise of its namespace's policies."""
         labels, namespace = pod.metadata.labels or {}, pod.metadata.namespace
         shares = [
             policy.spec.min_share
@@ -212,12 +212,12 @@ class ClusterView:
         self.again.add("pods")
 
     def policy_gone(self, policy: SLOPolicy) -> None:
-        """Forget a policy."""
+        """Remove a policy that no longer exists."""
         self.policies.pop(_name(policy), None)
         self.again.add("pods")
 
     def hold(self, uid: str, need: PodNeed, node: str) -> None:
-        """Hold a place for a pod."""
+        """Reserve a place for a pod."""
         view = self.nodes.get(node)
         if not uid or view is None or uid in self.pods:
             return
@@ -227,7 +227,7 @@ class ClusterView:
         self.holds[uid] = Hold(node, self._clock() + HOLD_S)
 
     def release(self, uid: str) -> None:
-        """Give a held place up."""
+        """Release a reserved place."""
         hold = self.holds.pop(uid, None)
         if hold is None:
             return
@@ -241,12 +241,12 @@ class ClusterView:
         view.version = self.changes
 
     def node_of(self, uid: str) -> str:
-        """Return the node on which a pod runs or is held; empty without one."""
+        """Return the node on which a pod runs or has a reserved place; empty if there is none."""
         hold = self.holds.get(uid)
         return self.pods.get(uid, "") if hold is None else hold.node
 
     def expire(self) -> None:
-        """Release places after their time limit."""
+        """Release reserved places whose time limit has passed."""
         now = self._clock()
         for uid in [uid for uid, hold in self.holds.items() if hold.until_s <= now]:
             self.release(uid)

@@ -55,7 +55,7 @@ class _Page(Struct):
 
 
 class _ListMetadata(Struct):
-    """Where a list stands."""
+    """Version of a list, and the token for its next page."""
 
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     carry_on: str = msgspec.field(default="", name="continue")
@@ -69,25 +69,25 @@ class _Event(Struct):
 
 
 class _Status(Struct):
-    """The server's message when it cannot continue."""
+    """The server's message when a watch cannot continue."""
 
     code: int = 0
     message: str = ""
 
 
 class _Versioned(Struct):
-    """The version of any object."""
+    """Any object, of which only the version is read."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
 class Gone(Exception):  # noqa: N818 - the server's word for it
-    """The requested version is no longer available."""
+    """The requested version is no longer available, so that a new list is needed."""
 
 
 @dataclass(frozen=True)
 class WatchedKind:
-    """A followed kind of object: its path, the fields read, and its handler."""
+    """A kind of object to watch: its path, the fields to read, and a handler."""
 
     path: str
     type: type[Any]
@@ -100,7 +100,7 @@ class WatchedKind:
 
 
 class Watch:
-    """Follows one API server.
+    """Watches the objects of one API server.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ class Watch:
         self._writer = httpx.AsyncClient(verify=verify, timeout=SEND_S, trust_env=False, limits=limits)
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the API server."""
         await self._client.aclose()
         await self._writer.aclose()
 
     async def follow(self, kind: str, after: str = "") -> None:
-        """List, then watch a kind for ever; if `after` is given, begin once that kind was listed."""
+        """List a kind of object, then watch it without end; if `after` is given, begin once that kind was listed."""
         pause_s, version = FIRST_PAUSE_S, ""
         while after in self._view.needed - self._view.heard_at_s.keys():
             await asyncio.sleep(0.01)
@@ -177,7 +177,7 @@ class Watch:
             pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
 
     async def _list(self, kind: str) -> str:
-        """List everything in pages; return the list's version."""
+        """List all objects of a kind in pages; return the version of the list."""
         items: list[Raw] = []
         what = self.kinds[kind]
         carry_on = version = ""
@@ -227,7 +227,7 @@ class Watch:
         return version
 
     async def send(self, method: str, path: str, body: dict[str, Any], media_type: str = "application/json") -> int:
-        """Send a write; return the answer's status."""
+        """Send a write request; return the status of the answer."""
         return (await self.request(method, path, body, media_type)).status_code
 
     async def request(
@@ -285,13 +285,13 @@ def _base(address: str) -> str:
 
 
 def _namespace(address: str) -> str:
-    """Return the namespace for slomo's own objects: the pod's, or one from the environment."""
+    """Return the namespace for slomo's own objects: that of slomo's pod, or one from the environment."""
     named = os.environ.get("SLOMO_KUBE_NAMESPACE", "slomo")
     return read_text(ACCOUNT / "namespace").strip() if address == "in-cluster" else named
 
 
 def _credentials(address: str) -> tuple[Path | None, ssl.SSLContext | bool]:
-    """Return the paths of token and CA: the pod's own, or from the environment."""
+    """Return the paths of token and CA certificate: those of slomo's pod, or from the environment."""
     folder = ACCOUNT if address == "in-cluster" else None
     token = os.environ.get("SLOMO_KUBE_TOKEN_FILE")
     authority = os.environ.get("SLOMO_KUBE_CA_FILE")

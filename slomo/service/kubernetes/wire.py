@@ -1,4 +1,4 @@
-"""The scheduler extender's JSON, as in `pkg/scheduler/extender.go`.
+"""Types of the scheduler extender's JSON, as in Kubernetes' `pkg/scheduler/extender.go`.
 
 The Go structures have no tags: field names verbatim, the unused one of ``Nodes`` and ``NodeNames`` null. Go's decoder
 ignores case, so lower-case keys are accepted too; unneeded fields are skipped without decoding.
@@ -11,7 +11,7 @@ from msgspec import Meta, Raw, Struct
 
 
 class Metadata(Struct):
-    """Fields read of an object's metadata."""
+    """Fields of an object's metadata that slomo reads."""
 
     name: str = ""
     namespace: str = "default"
@@ -24,12 +24,12 @@ class Metadata(Struct):
 
     @property
     def has_controller(self) -> bool:
-        """Whether a controller creates the object anew after its deletion."""
+        """Whether a controller creates the object again after it was deleted."""
         return any(owner.get("controller") for owner in self.owner_references or ())
 
 
 class PodSpec(Struct):
-    """Fields read of a pod's specification."""
+    """Fields of a pod's specification that slomo reads."""
 
     node_name: str = msgspec.field(default="", name="nodeName")
     scheduler_name: str = msgspec.field(default="", name="schedulerName")
@@ -49,7 +49,7 @@ class Condition(Struct):
 
 
 class PodStatus(Struct):
-    """Fields read of a pod's status."""
+    """Fields of a pod's status that slomo reads."""
 
     phase: str = ""
     conditions: list[Condition] | None = None
@@ -57,12 +57,12 @@ class PodStatus(Struct):
 
     @property
     def promise_kept(self) -> str:
-        """Status of the pod's condition on its promise: True, False, Unknown, or none."""
+        """Status of the pod condition that says whether the promise is kept: True, False, Unknown, or none."""
         return next((item.status for item in self.conditions or () if item.type == PROMISE_KEPT), "")
 
 
 class Pod(Struct):
-    """A pod."""
+    """Fields of a pod that slomo reads."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
@@ -70,18 +70,18 @@ class Pod(Struct):
 
     @property
     def may_preempt(self) -> bool:
-        """Whether it may preempt pods of lower priority."""
+        """Whether the pod may preempt pods of lower priority."""
         return self.spec.preemption_policy != "Never"
 
 
 class KubernetesNode(Struct):
-    """A node."""
+    """Fields of a node that slomo reads."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
 class LeaseSpec(Struct):
-    """Fields read of a lease's specification."""
+    """Fields of a lease's specification that slomo reads."""
 
     holder_identity: str | None = msgspec.field(default=None, name="holderIdentity")
     lease_duration: int | None = msgspec.field(default=None, name="leaseDurationSeconds")
@@ -90,34 +90,34 @@ class LeaseSpec(Struct):
 
 
 class Lease(Struct):
-    """A lease."""
+    """A Kubernetes Lease object."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
 class Selector(Struct):
-    """Which pods are meant."""
+    """Labels by which a policy selects pods."""
 
     match_labels: dict[str, str] = msgspec.field(default_factory=dict, name="matchLabels")
 
 
 class PolicySpec(Struct):
-    """A policy's promise, and the labels of its pods."""
+    """A policy's promise, and the labels of the pods to which it applies."""
 
     selector: Selector = msgspec.field(default_factory=Selector)
     min_share: float = msgspec.field(default=1.0, name="minShare")
 
 
 class SLOPolicy(Struct):
-    """A promise to a namespace's pods with some labels."""
+    """A promise to those pods of a namespace that have some labels."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PolicySpec = msgspec.field(default_factory=PolicySpec)
 
 
 class NodeList(Struct):
-    """Nodes in undecoded form, to be returned unchanged."""
+    """Nodes that are not decoded, since they are returned unchanged."""
 
     items: list[Raw] | None = None
 
@@ -126,7 +126,7 @@ KubernetesPod = Pod
 
 
 class ExtenderArgs(Struct):
-    """The scheduler's question, in either mode and either case."""
+    """The scheduler's request to filter or score, in either mode and either spelling of fields."""
 
     Pod: "KubernetesPod | None" = None
     Nodes: NodeList | None = None
@@ -152,19 +152,19 @@ def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | Non
 
 
 class Victims(Struct):
-    """Pods to evict from a node, by uid or whole."""
+    """Pods to evict from a node, given by uid or as whole objects."""
 
     Pods: list[dict[str, Any]] | None = None
     NumPDBViolations: int = 0
 
     @property
     def uids(self) -> list[str]:
-        """The pods' uids."""
+        """Identifiers (uids) of the pods to evict."""
         return [str(pod.get("UID") or (pod.get("metadata") or {}).get("uid", "")) for pod in self.Pods or ()]
 
 
 class PreemptionArgs(Struct):
-    """The scheduler's question before an eviction."""
+    """The scheduler's request before it evicts pods."""
 
     Pod: KubernetesPod = msgspec.field(default_factory=KubernetesPod)
     NodeNameToVictims: dict[str, Victims] | None = None
@@ -176,7 +176,7 @@ ObjectName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z", max_length=2
 
 
 class BindingArgs(Struct):
-    """The scheduler's order to bind a pod."""
+    """The scheduler's request to bind a pod to a node."""
 
     PodName: ObjectName
     PodNamespace: ObjectName
@@ -191,7 +191,7 @@ def filter_answer(
     raw: dict[str, Raw] | None,
     error: str = "",
 ) -> dict[str, Any]:
-    """Return the answer to ``filter``, in the question's mode; with `error` the scheduler asks again.
+    """Return the answer to ``filter`` in the mode of the request; if `error` is given, the scheduler asks again.
 
     Examples
     --------

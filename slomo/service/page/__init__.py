@@ -1,1 +1,1 @@
-"""The page at ``/``: rendered on the server, without a build step or external resources."""
+"""HTML pages at ``/``: rendered on the server, without a build step or external resources."""

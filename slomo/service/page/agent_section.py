@@ -1,4 +1,4 @@
-"""What the agent of a server's node reports: counters of its tenants, and what was enforced."""
+"""Page section about the agent of a server's node: counters of tenants, and enforced settings."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ LATE_S = 60.0
 
 
 def agent_content(report: dict[str, Any] | None) -> Markup:
-    """Return the section about a node's agent; how to start one if none has reported."""
+    """Return the section about a node's agent; if no agent has reported, say how to start one."""
     head = tag("h2", "Counters")
     if report is None:
         text = "No agent reports from this node. Start one there, and counters of its tenants appear here: "
@@ -38,7 +38,7 @@ def _counters(item: dict[str, Any]) -> Markup:
 
 
 def _enforced(enforcement: dict[str, Any] | None) -> Markup:
-    """Return what the agent has set, and what it has not."""
+    """Return which settings the agent has made, and which it has not."""
     head = tag("h2", "Enforced")
     if enforcement is None:
         text = "The agent may not act on its node; slomo agent --enforce resctrl+cgroup allows it to carry out a plan."

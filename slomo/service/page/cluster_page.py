@@ -1,4 +1,4 @@
-"""The cluster as racks: each server has a colour and a mark for its promises and headroom."""
+"""Page of the cluster as racks: colour and mark of each server show its promises and headroom."""
 
 import math
 import re
@@ -27,7 +27,7 @@ def state_text(row: RunningServer) -> str:
 
 
 def _spare(row: RunningServer) -> str:
-    """Return the headroom in whole per cent, rounded down."""
+    """Return the headroom in percent, rounded down to a whole number."""
     return str(math.floor(100.0 * row.headroom)) if math.isfinite(row.headroom) else "-"
 
 
@@ -43,7 +43,7 @@ KINDS = {
 
 
 def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
-    """Return the page's content.
+    """Return the content of the cluster page.
 
     `servers`: what runs where. `functions`: network functions to choose from. `is_kubernetes`: whether the servers are
     nodes, and their tenants pods: those are placed by their scheduler.
@@ -89,7 +89,7 @@ def _tiles(rows: Sequence[RunningServer]) -> Markup:
 
 
 def at_risk(rows: Sequence[RunningServer]) -> Markup | None:
-    """Return the promises that do not hold or cannot be judged; None without any."""
+    """Return a section on promises that are broken or cannot be judged; None if there are none."""
     here = [(row, item) for row in rows for item in row.tenants if item.state in ("broken", "unjudged")]
     if not here:
         return None
@@ -135,7 +135,7 @@ def _palette(functions: list[str]) -> Markup:
 
 
 def _filters(rows: Sequence[RunningServer]) -> Markup:
-    """Return the controls that choose which servers are shown; page.js keeps the choice in the address."""
+    """Return the controls that choose which servers are shown; page.js stores the choice in the URL."""
     machines = sorted({row.machine for row in rows})
     functions = sorted({item.workload.split("@")[0] for row in rows for item in row.tenants})
     kinds = [kind for kind in KINDS if any(row.kind == kind for row in rows)]

@@ -1,4 +1,4 @@
-"""Figures as SVG, with their numbers as text for screen readers; colours are in the style sheet."""
+"""Draw figures as SVG, with their numbers as text for screen readers; the style sheet has the colours."""
 
 import math
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ _HALF = 20.0
 
 
 def ratio_line(ratios: Sequence[float]) -> Markup:
-    """Draw the ratios of outcomes to predictions, oldest left, from -20 to +20 %; the middle line is 0."""
+    """Draw ratios of measured to predicted throughput, oldest left, from -20 to +20 %; the middle line is 0."""
     shown = list(ratios)[-60:]
     points = " ".join(
         f"{'M' if not place else 'L'}{4 * place} {round(_HALF - 5.0 * _HALF * max(-0.2, min(0.2, ratio - 1.0)), 1)}"
@@ -85,7 +85,7 @@ _WIDE, _HIGH = 1000.0, 100.0
 def time_chart(
     caption: str, unit: str, window: dict[str, Any], scale: tuple[float, float] | None, series: Sequence[ChartLine]
 ) -> Markup:
-    """Draw lines over time; the window has `start_s`, `end_s` and `every_s`, a scale is chosen if not given."""
+    """Draw lines over time; the window has `start_s`, `end_s` and `every_s`; by default the scale fits the values."""
     values = [value for line in series for _, value in line.points if value is not None]
     low, high = scale or _scale(values)
     start_s, end_s = window["start_s"], window["end_s"]
@@ -125,7 +125,7 @@ def time_chart(
 
 
 def _scale(values: Sequence[float]) -> tuple[float, float]:
-    """Return round ends of an axis that holds values and 0.
+    """Return round numbers as the ends of an axis that includes all values and 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Common parts of all pages: head, navigation, and messages about actions."""
+"""Common parts of all pages: head, navigation, and messages about the results of actions."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ PAGES = (
 
 
 def page(title: str, here: str, *content: Any, status: str = "") -> bytes:
-    """Return a whole page."""
+    """Return a complete HTML page."""
     links = [
         tag("li", tag("a", name, href=path, aria_current="page" if path == here else None)) for path, name in PAGES
     ]
@@ -45,7 +45,7 @@ def page(title: str, here: str, *content: Any, status: str = "") -> bytes:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number for people.
+    """Return a number as text for display.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share as per cent.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -67,12 +67,12 @@ def share(value: float) -> str:
 
 
 def field(label: str, name: str, control: Markup) -> Markup:
-    """Return a labelled control."""
+    """Return a form control with a label."""
     return tag("p", tag("label", label, for_=name), control, class_="field")
 
 
 def choice(name: str, options: Any, chosen: str = "") -> Markup:
-    """Return a selection of texts; a text that HTML would trim is also sent as value."""
+    """Return a select element for texts; a text that HTML would trim also gets an explicit value."""
     return tag(
         "select",
         [

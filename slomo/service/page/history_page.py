@@ -1,4 +1,4 @@
-"""The cluster over time: charts of shares, headroom, promises and decisions, and the same numbers as a table."""
+"""Page of the cluster over time: charts of shares, headroom, promises and decisions, and their numbers as a table."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ MOST_ROWS = 48
 
 
 def history_content(told: dict[str, Any], rows: list[dict[str, Any]], hours: int, every_s: float) -> Markup:
-    """Return the page's content.
+    """Return the content of the history page.
 
     Parameters
     ----------

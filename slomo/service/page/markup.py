@@ -1,4 +1,4 @@
-"""Build HTML by functions that escape: everything not marked as markup is text.
+"""Build HTML by functions that escape all text that is not marked as markup.
 
 Callers choose the names of network functions, servers and requests; none can become markup here, and the content
 security policy would not run it.
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already HTML and is not escaped."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ _EMPTY, _CLOSED = frozenset({"input", "link", "meta", "br"}), frozenset({"rect",
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
-    """Return an element.
+    """Return an HTML element.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
 
 
 def joined(children: Iterable[Any]) -> Markup:
-    """Return children in sequence.
+    """Return child elements one after the other.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Jobs with progress, drift of the models, receipts with undo, and the login form."""
+"""Pages of jobs with progress, drift of the models, receipts with undo, and the login form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from slomo.service.page.markup import Markup, joined, table, tag
 
 
 def jobs_content(jobs: Sequence[Job]) -> Markup:
-    """Return the jobs; server-sent events update the running ones."""
+    """Return the content of the jobs page; server-sent events update running jobs."""
     if not jobs:
         text = "No long work so far. A large placement becomes a job, and is followed here:"
         header = "curl -H 'Prefer: respond-async' -H 'Content-Type: application/json' -d @requests.json .../v1/place"
@@ -30,7 +30,7 @@ def jobs_content(jobs: Sequence[Job]) -> Markup:
 
 
 def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[float]]) -> Markup:
-    """Return errors and alarms."""
+    """Return the content of the drift page: prediction errors and alarms."""
     if not report["errors"]:
         text = "No outcomes yet. Send what a placed network function was seen to do, and it is compared here:"
         body = '{"observations": [{"target": "lpm", "competitors": ["nat"], "throughput_mpps": 4.1}]}'
@@ -65,7 +65,7 @@ _BASES = (
 
 
 def _off(ratio: float) -> Markup:
-    """Return the deviation of outcomes from predictions [%], coloured."""
+    """Return how far measured outcomes are from predictions [%], in colour."""
     off = round(100.0 * (ratio - 1.0), 1) + 0.0  # no minus before nought
     kind = "ample" if abs(off) < TOLERATED else "tight" if abs(off) < 2.0 * TOLERATED else "broken"
     return tag("span", f"{off:+.1f} %", class_=f"badge {kind}")
@@ -76,7 +76,7 @@ TOLERATED = 5.0
 
 
 def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
-    """Return the latest changes, each with an undo button."""
+    """Return the content of the page of changes, each with an undo button."""
     if not receipts:
         text = (
             "Nothing was changed yet. Every change of the cluster leaves a receipt here, with a button that undoes it."
@@ -104,12 +104,12 @@ def receipts_content(receipts: Sequence[dict[str, Any]]) -> Markup:
 
 
 def _where(entry: dict[str, Any] | None) -> str:
-    """Return the servers of a placed request."""
+    """Return the servers on which a request is placed."""
     return "nowhere" if entry is None else ", ".join(sorted({piece["server"] for piece in entry["pieces"]}))
 
 
 def login_content(*, is_wrong: bool) -> Markup:
-    """Return the form for a token."""
+    """Return the form in which a user enters a token."""
     token = tag("input", type="password", name="token", id="token", required=True, autocomplete="current-password")
     message = tag("p", "This token is not known.", class_="lead broken-text", role="alert") if is_wrong else None
     button = tag("p", tag("button", "Enter", type="submit", class_="strong"), class_="actions")

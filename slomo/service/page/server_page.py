@@ -1,4 +1,4 @@
-"""One server: its tenants with intervals and promises, the cost of each neighbour, and the effect of one more."""
+"""Page of one server: tenants with intervals and promises, each neighbour's cost, the effect of one more function."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ def _tenants(
 
 
 def verdict_badge(verdict: str) -> Markup:
-    """Return a prediction's verdict as a coloured word."""
+    """Return the verdict on a prediction as a coloured word."""
     kind = {"supported": "ample", "extrapolated": "tight", "unsupported": "broken"}.get(verdict, "unjudged")
     return tag("span", verdict, class_=f"badge {kind}")
 
@@ -111,7 +111,7 @@ def _promised(item: RunningNF) -> Markup:
 
 
 def _costs(told: dict[str, Any]) -> Markup:
-    """Return the table of costs: in each row, what a tenant takes from each of the others."""
+    """Return a table of costs: each row shows how much throughput a tenant takes from each of the others."""
     tenants, costs = told["tenants"], told["costs_mpps"]
     names = [item["target"] for item in tenants]
     solos = [item["solo_mpps"] or 1.0 for item in tenants]
@@ -154,7 +154,7 @@ def _add(name: str, functions: list[str]) -> Markup:
 def whatif_content(
     servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], told: OneMore | str | None
 ) -> Markup:
-    """Return the what-if page's content: broken promises, all tenants before and after, remedies.
+    """Return the content of the what-if page: broken promises, all tenants before and after, remedies.
 
     `servers`, `functions`: to choose from. `asked`: server, network function and promise [%]. `told`: the effect; why
     it is unknown; None where nothing was asked.
@@ -197,7 +197,7 @@ def _lost(item: RunningNF) -> str:
 
 
 def _verdict(told: OneMore) -> Markup:
-    """Return whose promise would break."""
+    """Return whose promise the additional function would break."""
     broken = [item for item in told.after if item.state == "broken"]
     if not broken:
         return tag("p", "No promise would break.", class_="lead ample-text")
@@ -211,7 +211,7 @@ def _verdict(told: OneMore) -> Markup:
 
 
 def _elsewhere(told: OneMore, server: str) -> Markup:
-    """Return the servers where it would fit without breaking a promise."""
+    """Return the servers on which the function would fit without breaking a promise."""
     names = [name for name in told.fits if name != server]
     if not names:
         return tag("p", "There is no other server on which every promise would hold.", class_="hint")

@@ -1,1 +1,1 @@
-"""Durable state: SQLite with one writer."""
+"""Durable state of the service, in SQLite with one writer."""

@@ -1,4 +1,4 @@
-"""Durable cluster: every change is applied in memory and on disk before it is answered, or in neither.
+"""Durable cluster: before a change is answered, it is both in memory and on disk, or in neither.
 
 All changes run in the writer's thread, one after the other. A failed change leaves the placer unchanged; after the loss
 of a whole transaction (disk full), the placer is rebuilt from disk.
@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClusterStore:
-    """Decides and writes down.
+    """Makes decisions about the cluster and stores them.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class ClusterStore:
 
     @property
     def placer(self) -> Placer:
-        """The present cluster; Problem 409 without one."""
+        """The placer of the present cluster; Problem 409 if there is no cluster."""
         placer = self._placer
         if placer is None:
             raise Problem(409, "there are no servers yet", hint="POST /v1/cluster/servers")
@@ -68,12 +68,12 @@ class ClusterStore:
 
     @property
     def placer_or_none(self) -> Placer | None:
-        """The present cluster, or None."""
+        """The placer of the present cluster; None if there is no cluster."""
         return self._placer
 
     @property
     def has_cluster(self) -> bool:
-        """Whether there are servers."""
+        """Whether the cluster has servers."""
         return self._placer is not None
 
     def reload(self) -> None:
@@ -84,7 +84,7 @@ class ClusterStore:
             )
 
     def _made(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> Placer | None:
-        """Return a placer over servers, with the stored placements and closed servers."""
+        """Create a placer for servers, with the stored placements and closed servers."""
         if not documents:
             return None
         cluster = Cluster(tuple(_server(item) for item in documents))
@@ -94,7 +94,7 @@ class ClusterStore:
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
-        """Make a change durable, once per idempotency key, and only for the revision that the caller states.
+        """Make a change durable, once per idempotency key, and only if the cluster has the revision the caller states.
 
         Raises Problem 412 for another revision, 422 for a key used for another request.
         """
@@ -135,7 +135,7 @@ class ClusterStore:
     def place(
         self, connection: sqlite3.Connection, requests: Sequence[Request], caller: str
     ) -> tuple[dict[str, Any], int]:
-        """Place a batch; store accepted requests, return reasons for refused ones."""
+        """Place a batch of requests; store the accepted ones, return reasons for the refused ones."""
         placer = self.placer
         decisions = placer.place_all(requests)
         try:
@@ -158,7 +158,7 @@ class ClusterStore:
         return _placed(decisions, number, fingerprint), 200
 
     def remove(self, connection: sqlite3.Connection, request: str, caller: str) -> tuple[dict[str, Any], int]:
-        """Take a request off."""
+        """Remove a placed request."""
         placer = self.placer
         if request not in {item.id for item in placer.requests}:
             raise Problem(404, f"request '{request}' is not placed", hint="list /v1/cluster/requests")
@@ -172,7 +172,7 @@ class ClusterStore:
         return {"removed": document, "receipt": number}, 200
 
     def rebalance(self, connection: sqlite3.Connection, max_moves: int, caller: str) -> tuple[dict[str, Any], int]:
-        """Empty servers by moving pieces."""
+        """Empty servers by moving pieces of requests to others."""
         placer = self.placer
         held = {item.id: placer.entry(item.id) for item in placer.requests}
         moves = placer.rebalance(max_moves)
@@ -207,7 +207,7 @@ class ClusterStore:
     def _lived(
         self, connection: sqlite3.Connection, change: ClusterChange, caller: str, snapshots: tuple[Entry, Entry]
     ) -> int | None:
-        """Store the effects of a change; return its receipt, if it affected requests."""
+        """Store the effects of a change; return the change's receipt if requests were affected."""
         journal.put_closed(connection, snapshots[1]["closed"])
         before, after = ({entry["request"]["id"]: entry for entry in snapshot["placed"]} for snapshot in snapshots)
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -218,7 +218,7 @@ class ClusterStore:
         return self._written(connection, change.what.split()[0], caller, held, now)
 
     def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
-        """Restore the state before a receipt's change, if nothing of it has changed since."""
+        """Restore the state before the change of a receipt, if nothing of that state has changed since."""
         receipt = journal.receipt(connection, number)
         if receipt is None:
             raise Problem(404, f"there is no receipt {number}", hint="list /v1/receipts")
@@ -291,7 +291,7 @@ class ClusterStore:
         return {"servers": len(left), "revision": number}, 200
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        """Switch the cluster to new models and corrections, between two changes."""
+        """Use new models and correction factors for the cluster, between two changes."""
 
         def rebuilt(connection: sqlite3.Connection) -> None:
             self.factors = factors or {}
@@ -331,7 +331,7 @@ def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str
 
 
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:
-    """Check servers like the library, and return them as documents.
+    """Check servers as the library does, and return them as documents.
 
     Raises InvalidValueError for a machine given by a file, which requests must not do.
     """
@@ -345,7 +345,7 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
 
 
 def _server(document: Entry) -> Server:
-    """Return a stored server; placements made for another machine of the same name are dropped."""
+    """Load a stored server; drop placements made when another machine had its name."""
     server = Server.from_dict({name: value for name, value in document.items() if name != "machine_fingerprint"})
     told, machine = document.get("machine_fingerprint", ""), server.machine_type
     require_same(machine.name, told, machine.fingerprint, f"server '{server.name}'", "the state's decisions are for")
@@ -353,7 +353,7 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Restore placements without judging them; `lifecycle.at_risk` lists promises that no longer hold.
+    """Restore placements without judging them; `lifecycle.at_risk` lists promises that are no longer kept.
 
     Closed servers stay closed by default.
     """
@@ -363,7 +363,7 @@ def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] |
 
 
 def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:
-    """Refuse to restore anything on a failed server."""
+    """Raise an error if a failed server would get placements back."""
     homes = {piece["server"] for entry in receipt["before"].values() if entry for piece in entry["pieces"]}
     failed = sorted(name for name in homes if closed.get(name) == "failed")
     if failed:

@@ -1,4 +1,4 @@
-"""Reading and writing of the tables: cluster, placements, decisions, receipts, jobs, observations, plans.
+"""Read and write the tables of the state: cluster, placements, decisions, receipts, jobs, observations, plans.
 
 Rows are ordered by number, never by time: a clock that is set back affects only displayed times.
 """
@@ -20,17 +20,17 @@ _DOCUMENTS = frozenset({"document", "decision", "before", "after", "result"})
 
 
 def now() -> str:
-    """Return the time as text."""
+    """Return the present time as text."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def revision(connection: sqlite3.Connection) -> int:
-    """Return the number of changes to the cluster."""
+    """Return the revision of the cluster: the number of changes so far."""
     return int(connection.execute("SELECT number FROM revision").fetchone()[0])
 
 
 def advance(connection: sqlite3.Connection) -> int:
-    """Increment the revision and return it."""
+    """Increase the revision of the cluster and return it."""
     connection.execute("UPDATE revision SET number = number + 1")
     return revision(connection)
 
@@ -58,12 +58,12 @@ def drop_server(connection: sqlite3.Connection, name: str) -> None:
 
 
 def closed(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the closed servers with reasons (``"cordoned"``, ``"failed"``)."""
+    """Return the servers closed for new requests, each with its reason (``"cordoned"``, ``"failed"``)."""
     return dict(connection.execute("SELECT server, why FROM closed ORDER BY server").fetchall())
 
 
 def put_closed(connection: sqlite3.Connection, servers: Mapping[str, str]) -> None:
-    """Store the closed servers; all others are open."""
+    """Store which servers are closed for new requests; all others are open."""
     connection.execute("DELETE FROM closed")
     connection.executemany("INSERT INTO closed (server, why) VALUES (?, ?)", sorted(servers.items()))
 
@@ -75,7 +75,7 @@ def entries(connection: sqlite3.Connection) -> list[Entry]:
 
 
 def put_entries(connection: sqlite3.Connection, changed: Mapping[str, Entry | None]) -> None:
-    """Write placements; None removes one."""
+    """Store placements; an entry that is None is removed."""
     for request, entry in changed.items():
         if entry is None:
             connection.execute("DELETE FROM placed WHERE request = ?", (request,))
@@ -100,7 +100,7 @@ def put_order(connection: sqlite3.Connection, requests: Sequence[str]) -> None:
 def add_decision(
     connection: sqlite3.Connection, verb: str, request: str, document: Mapping[str, Any], fingerprint: str
 ) -> None:
-    """Write what was decided."""
+    """Store a placement decision."""
     row = {"at": now(), "request": request, "verb": verb, "fingerprint": fingerprint, "document": json.dumps(document)}
     _add(connection, "decisions", row)
 
@@ -140,7 +140,7 @@ def open_receipts(connection: sqlite3.Connection) -> int:
 
 
 def mark_undone(connection: sqlite3.Connection, number: int, by: int) -> None:
-    """Note which receipt undid another."""
+    """Store which receipt undid another one."""
     connection.execute("UPDATE receipts SET undone_by = ? WHERE number = ?", (by, number))
 
 
@@ -151,7 +151,7 @@ def add_job(connection: sqlite3.Connection, job: Mapping[str, Any], errand: Any)
 
 
 def asked_of_job(connection: sqlite3.Connection, identifier: str) -> Any:
-    """Return a job's request; None if it is not stored."""
+    """Return the request that started a job; None if it is not stored."""
     row = connection.execute("SELECT asked FROM jobs WHERE id = ?", (identifier,)).fetchone()
     return None if row is None or row[0] is None else json.loads(row[0])
 
@@ -171,7 +171,7 @@ def interrupt_jobs(connection: sqlite3.Connection, why: str, identifier: str | N
 
 
 def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
-    """Write a job's state."""
+    """Store a job's state."""
     result = None if job["result"] is None else json.dumps(job["result"])
     connection.execute(
         "INSERT INTO jobs (id, at, kind, state, done, message, result) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -196,7 +196,7 @@ def add_observation(
     predicted_mpps: float | None,
     fingerprint: str,
 ) -> None:
-    """Store one outcome, with the fingerprint of its models."""
+    """Store one measured outcome, with the fingerprint of the models that predicted it."""
     row: Entry = {"at": now(), "machine": machine, "target": target, "document": json.dumps(document)}
     row |= {"predicted_mpps": predicted_mpps, "throughput_mpps": document["throughput_mpps"]}
     row["fingerprint"] = fingerprint
@@ -204,13 +204,13 @@ def add_observation(
 
 
 def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
-    """Return the latest `limit` outcomes, oldest first."""
+    """Return the latest `limit` measured outcomes, oldest first."""
     names = ("number", "at", "machine", "target", "document", "predicted_mpps", "throughput_mpps", "fingerprint")
     return _listed(connection, "observations", names, "ORDER BY number DESC LIMIT ?", (limit,))[::-1]
 
 
 def remembered(connection: sqlite3.Connection, key: str) -> tuple[str, int, Entry, bytes] | None:
-    """Return digest, status, headers and body of the stored answer to an idempotency key."""
+    """Return the stored answer to an idempotency key: digest, status, headers and body."""
     row = connection.execute("SELECT digest, status, headers, body FROM idempotency WHERE key = ?", (key,)).fetchone()
     return None if row is None else (row[0], row[1], json.loads(row[2]), row[3])
 
@@ -225,13 +225,13 @@ def remember(connection: sqlite3.Connection, key: str, digest: str, status: int,
 
 
 def add_audit(connection: sqlite3.Connection, caller: str, verb: str, request_id: str, status: int) -> None:
-    """Write who did what."""
+    """Store who did what in the audit log."""
     row = {"at": now(), "caller": caller, "verb": verb, "request_id": request_id, "status": status}
     _add(connection, "audit", row)
 
 
 def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
-    """Add a row to a table that only grows and return its number; now and then the oldest rows are deleted."""
+    """Add a row to a table and return its number; from time to time the oldest rows are deleted."""
     places = ", ".join("?" * len(row))
     statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})"  # noqa: S608 - no text of a caller
     number = connection.execute(statement, tuple(row.values())).lastrowid or 0
@@ -254,20 +254,20 @@ def _listed(
 
 
 def plan(connection: sqlite3.Connection, node: str) -> str | None:
-    """Return the plan of a node's agent as JSON; None without one."""
+    """Return the plan for a node's agent as JSON; None if there is none."""
     row = connection.execute("SELECT document FROM plans WHERE node = ?", (node,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def put_plan(connection: sqlite3.Connection, node: str, document: str | None) -> None:
-    """Store the plan of a node's agent; None removes it."""
+    """Store the plan for a node's agent; None removes it."""
     connection.execute("DELETE FROM plans WHERE node = ?", (node,))
     if document is not None:
         connection.execute("INSERT INTO plans (node, at, document) VALUES (?, ?, ?)", (node, now(), document))
 
 
 def add_point(connection: sqlite3.Connection, at_s: float, document: Mapping[str, Any], most: int) -> None:
-    """Store a point of the history; all but the latest `most` are deleted."""
+    """Store a point of the history, and delete all but the latest `most` points."""
     cursor = connection.execute("INSERT INTO history (at_s, document) VALUES (?, ?)", (at_s, json.dumps(document)))
     connection.execute("DELETE FROM history WHERE number <= ?", ((cursor.lastrowid or 0) - most,))
 

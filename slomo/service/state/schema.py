@@ -1,4 +1,4 @@
-"""The tables of the state."""
+"""Definition of the SQLite tables of the service's state."""
 
 import sqlite3
 
@@ -44,7 +44,7 @@ _TABLES = """
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of an empty file, or those added since version 6, all or none.
+    """Create the tables in an empty file, or those missing in a file since version 6: all of them or none.
 
     Raises ConfigurationError for a file of another version.
 

@@ -1,4 +1,4 @@
-"""SQLite with one writer: every acknowledged write is on disk.
+"""Access SQLite with one writer; every acknowledged write is on disk.
 
 Write-ahead log, ``synchronous=FULL``. Waiting writes share one transaction and one fsync, each behind its own
 savepoint, so that a failing one does not affect the others. Readers have connections of their own and never wait for
@@ -27,14 +27,14 @@ MOST_TOGETHER = 64
 
 @dataclass
 class _Write(Generic[Result]):
-    """One write that waits."""
+    """One write that waits to be executed."""
 
     run: Callable[[sqlite3.Connection], Result]
     future: "Future[Result]" = field(default_factory=Future)
 
 
 class Store:
-    """The state file.
+    """The SQLite file with the service's state.
 
     Raises ConfigurationError for a file that is no state, or of a newer version; StoreError if another service has it
     open for writing.
@@ -82,7 +82,7 @@ class Store:
         return connection
 
     def write(self, run: Callable[[sqlite3.Connection], Result]) -> "Future[Result]":
-        """Queue a write; its future ends when it is on disk, or with an error and no effect."""
+        """Queue a write; the returned future ends when the write is on disk, or with an error and no effect."""
         item = _Write(run)
         self._waiting.put(item)
         return item.future
@@ -110,7 +110,7 @@ class Store:
         return run(connection)
 
     def backup(self, target: Path) -> None:
-        """Copy the state consistently while it is in use.
+        """Copy the state file consistently while it is in use.
 
         Raises StoreError if the copy cannot be written.
         """
@@ -119,7 +119,7 @@ class Store:
         copy_state(self.path, target)
 
     def close(self) -> None:
-        """Finish what waits, then close."""
+        """Execute the waiting writes, then close the file."""
         self._waiting.put(None)
         self._thread.join()
         self._connection.close()
@@ -158,7 +158,7 @@ class Store:
             item.future.set_result(result)
 
     def _one(self, item: _Write[Any], done: list[tuple[_Write[Any], Any]]) -> None:
-        """Run one write behind its savepoint; if it fails, only its own effects are undone."""
+        """Run one write within a savepoint; if the write fails, only its own effects are undone."""
         self._connection.execute("SAVEPOINT one")
         try:
             result = item.run(self._connection)
@@ -201,7 +201,7 @@ def copy_state(path: Path, target: Path) -> None:
 
 
 def _guard(path: Path) -> sqlite3.Connection:
-    """Hold a lock beside the state while the service runs, so that there is only one writer."""
+    """Lock the state file while the service runs, so that there is only one writer."""
     make_private(f"{path}.writer")
     guard = sqlite3.connect(f"{path}.writer", isolation_level=None, timeout=0.2, check_same_thread=False)
     try:
