@@ -67,7 +67,7 @@ class Agents:
         return [_told(node, entry, self._clock()) for node, entry in sorted(self._fresh().items())]
 
     def gauges(self) -> Iterable[Gauge]:
-        """Yield ages, counters up to a limit, and numbers of what is not counted and of what was refused."""
+        """Yield metrics of the reports: ages, a bounded number of counters, and numbers of uncounted and refused."""
         reports = self._fresh()
         counters: dict[tuple[str, ...], float] = {}
         for node, (_, report) in reports.items():

@@ -65,7 +65,7 @@ class Questions(Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """Question about all tenants of one server: what does each of them cost the others?"""
+    """Question about all tenants of one server: how much throughput each of them costs the others."""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
