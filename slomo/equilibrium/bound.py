@@ -176,9 +176,15 @@ def _of_rates(servers: Servers, packet: _Slopes) -> _Slopes:
 
     own = times((low, high), (slower[:, :, None], faster[:, :, None]))
     speed = times((falling, rising), (least[:, :, None], most[:, :, None]))
-    return _Slopes(
+    moved = _Slopes(
         np.where(rates, own[0] + speed[0], low),
         np.where(rates, own[1] + speed[1], high),
         np.where(rates, least * slower, least),
         np.where(rates, most * faster, most),
     )
+    if (channel := servers.socket.channel) is not None:
+        for slopes in moved:
+            slopes[..., channel] *= (
+                servers.burden if slopes.ndim == servers.burden.ndim + 1 else servers.burden[..., None]
+            )
+    return moved

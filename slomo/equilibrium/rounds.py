@@ -26,7 +26,7 @@ BUSY = 0.9
 _UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
 #: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
-_PER_SERVER = ("status", "pace", "waiting", "speed", "mpps")
+_PER_SERVER = ("status", "pace", "burden", "waiting", "speed", "mpps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,8 @@ class Servers:
         The same at part load; None where no NF was profiled there.
     pace : ndarray, shape (servers, places)
         Throughput over its smooth estimate.
+    burden : ndarray, shape (servers, places)
+        Memory traffic of a packet over its smooth estimate.
     most_waiting : ndarray, shape (servers,)
         Waiting beyond which no NF's answer changes.
     reference : ndarray, shape (servers, 1, pressures)
@@ -82,6 +84,7 @@ class Servers:
     socket: SharedSocket
     least: Floats
     pace: Floats
+    burden: Floats
     most_waiting: Floats
     reference: Floats
     part_load: PartLoad | None = None
@@ -105,6 +108,7 @@ class Rest:
     status: Floats
     #: As in :class:`Servers`, shape (servers, places).
     pace: Floats
+    burden: Floats
     #: How many times that of a channel just full the memory's latency is; 1 where it is not full, shape (servers,).
     waiting: Floats
     #: Smooth speed under that pressure [Mpps]; 0 at an empty place, shape (servers, places).
@@ -118,7 +122,8 @@ class Rest:
         """Return the start of the rounds, at vectors of shape (servers, places, pressures), with space for results."""
         vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
         vectors[0], status[:] = begin, _UNTOUCHED
-        return cls(vectors, status, pace, np.ones(len(begin)), np.zeros(pace.shape), np.full(pace.shape, np.nan))
+        whole = np.ones(pace.shape), np.ones(len(begin))
+        return cls(vectors, status, pace, *whole, np.zeros(pace.shape), np.full(pace.shape, np.nan))
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""
@@ -176,6 +181,7 @@ def laid_out(
     socket: SharedSocket,
     full_kib: Floats | float = 0.0,
     pace: Floats | None = None,
+    burden: Floats | None = None,
 ) -> Servers:
     """Arrange the servers `members`, shape (servers, places), -1 for an empty place.
 
@@ -189,7 +195,7 @@ def laid_out(
         The socket that they share.
     full_kib : ndarray, shape (servers,), or float
         What the cache holds at the least when it is full [KiB].
-    pace : ndarray, shape (servers, places), optional
+    pace, burden : ndarray, shape (servers, places), optional
         As in :class:`Servers`; 1 by default.
     """
     here = (members >= 0)[:, :, None]
@@ -212,6 +218,7 @@ def laid_out(
         socket,
         least,
         np.ones(members.shape) if pace is None else pace,
+        np.ones(members.shape) if burden is None else burden,
         most_waiting,
         (table.reference[members] * here).max(axis=1, keepdims=True, initial=TINY),
         None if table.part_load is None or not np.isfinite(offered).any() else _part_load(table.part_load, members),
@@ -328,8 +335,7 @@ def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
     answers, rates = _under(servers, beside + added), servers.socket.rates
     possible = answers[:, :, size] * servers.pace
     if not np.isfinite(servers.offered).any():
-        saturated: Floats = answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0)
-        return saturated
+        return _burdened(servers, answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0))
     load = load_of(servers.offered, possible)[:, :, None]
     served = load * possible[:, :, None]
     faster = _under(servers, beside * np.where(rates, 1.0 / load, 1.0) + added)
@@ -339,7 +345,19 @@ def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
         idle = _under(servers.part_load, beside * np.where(rates, 1.0 / part, 1.0) + added)[:, :, :size]
         busy = busy_part(load)
         moved = np.where(servers.part_load.known, busy * answers[:, :, :size] + (1.0 - busy) * idle, moved)
-    return moved * np.where(rates, served, 1.0)
+    return _burdened(servers, moved * np.where(rates, served, 1.0))
+
+
+def _burdened(servers: Servers, moved: Floats) -> Floats:
+    if servers.socket.channel is not None:
+        moved[:, :, servers.socket.channel] *= servers.burden
+    return moved
+
+
+def smooth_traffic(servers: Servers, pressure: Floats) -> Floats:
+    """Return the smooth estimate of the memory traffic of each NF's packets, shape (servers, places)."""
+    traffic: Floats = _under(servers, pressure)[:, :, servers.socket.channel]
+    return traffic
 
 
 def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:

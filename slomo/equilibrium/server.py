@@ -234,6 +234,13 @@ def joint_vectors(
         moved = np.where(known, busy * full + (1.0 - busy) * idle, moved)
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
     result = np.where(present, result, 0.0)
+    if "LMB" in names and nfs.socket.channel is not None and nfs.corrects_traffic:
+        # where the channel is loaded the rounds know an NF's traffic better: all that is moved less what others move
+        others = beside[0][:, :, nfs.socket.channel] * here
+        moved_by_all = others.sum(axis=1, keepdims=True) / np.maximum(count[:, :, 0] - 1.0, 1.0)
+        known = here & (count[:, :, 0] > 1) & nfs.loads(moved_by_all)
+        column = result[:, :, names.index("LMB")]
+        column[known] = np.maximum(moved_by_all - others, 0.0)[known]
     total = np.nansum(result, axis=1)
     saturated, _ = saturate(total, names, nfs.socket.capacities)
     if "L3OCC" in names:
@@ -299,7 +306,9 @@ def bounds(
     certain, rows = np.full(len(bound), np.inf), np.flatnonzero(rest.converged)
     if len(rows):
         here = members[rows]
-        servers = laid_out(nfs.table, here, offered[rows], nfs.socket, nfs.full_kib(here), rest.pace[rows])
+        servers = laid_out(
+            nfs.table, here, offered[rows], nfs.socket, nfs.full_kib(here), rest.pace[rows], rest.burden[rows]
+        )
         certain[rows] = proven_bound(servers, rest.vector[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 

@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import features_of_one, left_of_one, loop_for, weigh_one
-from slomo.equilibrium.rounds import BUSY, LEAST_LOAD, TINY, TOLERANCE, Rest, come_to_rest, laid_out
+from slomo.equilibrium.rounds import (
+    BUSY,
+    LEAST_LOAD,
+    TINY,
+    TOLERANCE,
+    Rest,
+    come_to_rest,
+    in_order,
+    laid_out,
+    smooth_traffic,
+)
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
@@ -29,6 +39,8 @@ _LOOSE = 10.0
 #: Largest relative difference between the throughput read and the one solved for, share of a pressure that the
 #: correction may move before this is checked, and most repetitions of the correction.
 _APART, _MOVED, _CORRECTIONS = 0.01, 0.03, 40
+#: Utilisation of the memory channel from which the traffic of a packet is corrected, too.
+_LOADED = 0.7
 #: Relative excess of summed occupancies over the cache allowed for counting errors.
 _ROUNDING = 0.02
 #: Number of servers per pass of the numpy rounds, so that their data stay in a cache.
@@ -159,7 +171,7 @@ class ResponseTable:
         if _is_full(group.members) and len(ready) == len(code) and self._units is not None:
             if self._settle_one(ready, group, rest, tries) and rest.converged[0]:
                 self._agreed(group, rest, np.zeros(1, dtype=np.int64), tries)
-            return rest
+            return self._on_loaded_channels(group, rest, tries)
         settled(self.table, self.socket, group, rest, tries, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
         rest.restart(group.pace(self.responses, rest))
@@ -168,7 +180,43 @@ class ResponseTable:
         if moved.any():
             left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
             self._agreed(group, rest, left, tries)
+        return self._on_loaded_channels(group, rest, tries)
+
+    def _on_loaded_channels(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]) -> Rest:
+        """Correct the traffic of packets as well where the memory channel is loaded, and NFs learned it from mixes."""
+        if self.socket.channel is None or not self.corrects_traffic or not group.members.size:
+            return rest
+        moved = in_order(rest.vector[:, :, [self.socket.channel]])[:, 0, 0]
+        loaded = np.flatnonzero(self.loads(moved) & rest.converged)
+        if len(loaded):
+            rest.mpps[loaded] = np.nan
+            self._agreed(group, rest, loaded, tries, traffic=True)
         return rest
+
+    @cached_property
+    def corrects_traffic(self) -> bool:
+        """Whether any NF learned its packets' memory traffic from mixes."""
+        return any(response.traffic is not None for response in self.responses)
+
+    def loads(self, moved: Floats) -> NDArray[np.bool_]:
+        """Return whether this much traffic loads the memory channel."""
+        assert self.socket.channel is not None
+        loaded: NDArray[np.bool_] = moved > _LOADED * self.socket.caps[self.socket.channel]
+        return loaded
+
+    def _burden(self, group: ServerGroup, rest: Rest) -> Floats:
+        """Return the learned traffic of each saturated NF's packets over its smooth estimate, else 1."""
+        members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
+        servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
+        smooth, burden = smooth_traffic(servers, rest.pressure), np.ones(members.shape)
+        for number in np.unique(members[members >= 0]).tolist():
+            response, mine = self.responses[number], (members == number) & np.isinf(group.offered)
+            if response.traffic is None or not mine.any():
+                continue
+            neighbours = np.broadcast_to(count - 1.0, members.shape)[mine]
+            learned = response.traffic.predict_mpps(response.inputs(rest.pressure[mine], neighbours))
+            burden[mine] = learned / np.maximum(smooth[mine], TINY)
+        return burden
 
     @cached_property
     def _units(self) -> tuple[Floats, int] | None:
@@ -199,9 +247,15 @@ class ResponseTable:
         return bool(moved)
 
     def _agreed(
-        self, group: ServerGroup, rest: Rest, left: NDArray[np.int64], tries: Sequence[tuple[float, int]]
+        self,
+        group: ServerGroup,
+        rest: Rest,
+        left: NDArray[np.int64],
+        tries: Sequence[tuple[float, int]],
+        *,
+        traffic: bool = False,
     ) -> None:
-        """Correct the servers `left` of `rest` until the throughput read and the one solved for agree.
+        """Correct the servers `left` of `rest` until the throughput read (and `traffic`) and the one solved for agree.
 
         Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
         channel, throughput falls with waiting more steeply than the rounds see.
@@ -212,6 +266,8 @@ class ResponseTable:
         share, before = np.full((len(left), 1), 0.5), np.zeros((1, 1))
         for correction in range(_CORRECTIONS + 1):
             change = mine.pace(self.responses, part) / part.pace - 1.0
+            if traffic:
+                change = np.hstack([change, self._burden(mine, part) / part.burden - 1.0])
             if part is not rest:
                 rest.put(left, part)
             apart = np.flatnonzero(np.logical_or.reduce(np.abs(change) > _APART, axis=1) | ~part.converged)
@@ -223,7 +279,9 @@ class ResponseTable:
             share[(change * before).sum(axis=1) < 0.0] *= 0.5
             left, share, before = left[apart], share[apart], change[apart]
             mine, part = mine.only(apart), part.rows(apart)
-            part.restart(part.pace * (1.0 + share * before))
+            if traffic:
+                part.burden[:] *= 1.0 + share * before[:, before.shape[1] // 2 :]
+            part.restart(part.pace * (1.0 + share * before[:, : part.pace.shape[1]]))
             settled(self.table, self.socket, mine, part, tries, TOLERANCE)
 
 
@@ -238,10 +296,11 @@ def settled(
     """Run the rounds from `rest` to a tolerance, and write the result there."""
     members, offered, full_kib = group.members, group.offered, group.full_kib
     loop = loop_for(len(members))
-    if loop is None or not members.size:
+    if loop is None or not members.size or (rest.burden != 1.0).any():
         for begin in range(0, len(members), _LAID_OUT):
             part = slice(begin, begin + _LAID_OUT)
-            here = laid_out(table, members[part], offered[part], socket, full_kib[part], rest.pace[part])
+            corrections = rest.pace[part], rest.burden[part]
+            here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
             come_to_rest(here, tries, rest.rows(part), tolerance)
         return
     tables = table.rows, members, offered, group.is_reduced, rest.pace, _numbers(socket)

@@ -21,6 +21,7 @@ from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.regression import ridge
+from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
@@ -29,6 +30,7 @@ from slomo.models.responses.moved import most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, mix_rows
 from slomo.training.cross_validation import folds, held_out
+from slomo.training.families.gaussian_process import SmoothFamily
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
@@ -49,6 +51,8 @@ OCCUPANCY_STRENGTH = 5e-2
 _FULL, _FULL_QUANTILE = 0.9, 0.25
 #: Least numbers of rows for fitting a function, at full and at part load.
 _FEWEST_ROWS, _FEWEST_IDLE = 24, 10
+#: Utilisation from which a memory channel counts as loaded, and the fewest such rows to learn a packet's traffic from.
+_LOADED, _FEWEST_LOADED = 0.7, 12
 #: One in this many rows, but at least this number, counts as losing little.
 _MILD, _FEWEST_MILD = 8, 12
 
@@ -103,7 +107,31 @@ def fit_server_response(
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
         part_load=_part_load(subject, names, float(mpps.max()), channel),
         full_channel_ns=channel[0] if "LLCMISSLAT" in subject.beside_names else 0.0,
+        traffic=None if judged is None else _traffic(subject, whole, read, rows, own, channel[1], seed),
     )
+
+
+def _traffic(
+    subject: Subject,
+    whole: NDArray[np.bool_],
+    names: tuple[str, ...],
+    pressure: Floats,
+    own: Floats,
+    most: float,
+    seed: int,
+) -> SmoothSensitivity | None:
+    """Return a packet's memory traffic under pressure, by a Gaussian process; None with few rows on a loaded channel.
+
+    The ridge of the rounds cannot follow the step from a queue whose packets stay in the cache to one that leaks.
+    """
+    if not {"LMB"} <= {*names, *subject.own_names} or "LMB" not in subject.beside_names:
+        return None
+    column = subject.own_names.index("LMB")
+    moved = subject.own[whole][:, column] + subject.beside[whole][:, subject.beside_names.index("LMB")]
+    if (moved > _LOADED * most).sum() < _FEWEST_LOADED or not own[:, column].max() > 0.0:
+        return None
+    family = SmoothFamily(name="traffic")
+    return family.fit(names, pressure, own[:, column], solo_mpps=float(own[:, column].max()), seed=seed)
 
 
 def pressures_of(

@@ -1,5 +1,6 @@
 """Facts about what is learned from the competition measured beside an NF."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
 from slomo.equilibrium.settling import responses_of
 from slomo.errors import ConfigurationError, MissingMetricError
+from slomo.models.contentiousness import pressure_basis
 from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -17,7 +19,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows
 from slomo.training.features import subjects
 from slomo.training.mixes_fit import learned_from_mixes
-from slomo.training.server_response_fit import widened
+from slomo.training.server_response_fit import fit_server_response, widened
 from slomo.training.training import train
 
 
@@ -141,3 +143,25 @@ def test_part_load_is_judged_by_the_profiles_own_runs_there():
         held += (np.abs(rows["throughput_mpps"].to_numpy() - offered) <= width).tolist()
     assert len(held) >= 15
     assert np.mean(held) >= 0.8
+
+
+def test_traffic_of_packets_is_learned_where_rows_load_the_channel():
+    """It is learned with the mixes alone, follows measured rows better than the ridge of the rounds, and is stored."""
+    shipped = find_dataset("slomo-silver-4110")
+    frame = shipped.frame[shipped.frame["nf"] == "maglev"]
+    subject = next(iter(subjects(ProfileDataset(frame.reset_index(drop=True), shipped.environment))))
+    column, beside = subject.own_names.index("LMB"), subject.beside_names.index("LMB")
+    moved = subject.own[:, column] + subject.beside[:, beside]
+    first = fit_server_response(subject, 0)
+    loaded = fit_server_response(subject, 0, (0.0, float(np.median(moved))), first)
+    assert loaded.traffic is not None
+    assert first.traffic is None
+    assert fit_server_response(subject, 0, (0.0, 1e3 * float(moved.max())), first).traffic is None
+    pressure = subject.beside[:, [subject.beside_names.index(name) for name in loaded.pressure_names]]
+    packet = subject.own[:, column] / subject.mpps
+    told = loaded.traffic.predict_mpps(loaded.inputs(pressure, subject.counts.astype(float)))
+    basis = pressure_basis(pressure, loaded.profile.scale, loaded.profile.limit)
+    smooth = (basis @ loaded.profile.weights)[:, loaded.profile.metric_names.index("LMB")]
+    assert np.abs(told - packet).mean() < np.abs(smooth - packet).mean()
+    again = ServerResponse.from_dict(json.loads(json.dumps(loaded.to_dict())))
+    np.testing.assert_array_equal(again.traffic.weights, loaded.traffic.weights)

@@ -17,6 +17,7 @@ from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
 from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
+from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.responses.moved import MostMoved, moved_in
 from slomo.models.responses.sensitivity import sensitivity_from_dict
@@ -57,6 +58,9 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     full_channel_ns : float
         Latency of the memory where its channel is just full [ns]. A longer one is waiting, part of the pressure: so
         much more traffic (`slomo.training.waiting`). 0 where it was not measured, and traffic alone is the pressure.
+    traffic : SmoothSensitivity or None
+        Memory traffic of a packet [MiB/s per Mpps], over the inputs of `sensitivity`; exact where the channel is
+        loaded. None where too few mixes load it.
     """
 
     profile: ContentiousnessProfile
@@ -71,6 +75,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     most_moved: MostMoved = field(default_factory=MostMoved)
     part_load: ContentiousnessProfile | None = None
     full_channel_ns: float = 0.0
+    traffic: SmoothSensitivity | None = None
 
     @property
     def knows_waiting(self) -> bool:
