@@ -243,7 +243,7 @@ def _at_equilibrium(
 
 def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
     """Run the rounds, which neither end early nor limit sums: V is measured without the target."""
-    rest = Rest.beginning(begin, np.ones(members.shape))
+    rest = Rest.beginning(begin)
     if table.pressures:
         group = ServerGroup(members, None, np.zeros(len(members)))
         settled(table, _unlimited(table.pressures), group, rest, ((0.5, ROUNDS),), -1.0)

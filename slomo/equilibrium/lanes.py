@@ -31,6 +31,7 @@ class _Spent:
 
     servers = 0
     loops: ClassVar[dict[Callable[..., Any], Callable[..., Any] | None]] = {}
+    ready: ClassVar[dict[tuple[Callable[..., Any], ...], list[Callable[..., Any]]]] = {}
     thread = threading.local()
 
 
@@ -56,7 +57,7 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
     True
     """
     _Spent.servers += servers
-    if _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS):
+    if _is_early():
         return None
     function = function or settle_side_by_side
     loop = _Spent.loops.get(function)
@@ -65,6 +66,26 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
     if loop is None:
         loop = _Spent.loops[function] = compiled(function)
     return loop
+
+
+def _is_early() -> bool:
+    """Return whether this process has solved too few servers in numpy for compiled code to pay."""
+    return _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS)
+
+
+def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., Any]] | None:
+    """Return the compiled code of all of several functions, None unless :func:`loop_for` has all of them."""
+    if _is_early():
+        return None
+    code = _Spent.ready.get(functions)
+    if code is None:
+        found = [loop_for(0, each) for each in functions]
+        code = [each for each in found if each is not None]
+        if len(code) < len(functions):
+            return None
+        if all(getattr(each, "signatures", None) for each in code):  # none waits for the compiler any more
+            _Spent.ready[functions] = code
+    return code
 
 
 def features_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]

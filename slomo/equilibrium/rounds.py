@@ -24,6 +24,8 @@ TINY = 1e-12
 #: Utilisation above which queues grow and an NF's vector approaches that of a saturated one, linearly.
 BUSY = 0.9
 _UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
+#: Pace, burden, speed and throughput before the first round.
+_BEFORE = np.array([1.0, 1.0, 0.0, np.nan]).reshape(4, 1, 1)
 #: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
 _PER_SERVER = ("status", "pace", "burden", "waiting", "speed", "mpps")
@@ -118,12 +120,16 @@ class Rest:
     mpps: Floats
 
     @classmethod
-    def beginning(cls, begin: Floats, pace: Floats) -> "Rest":
+    def beginning(cls, begin: Floats, pace: Floats | None = None) -> "Rest":
         """Return the start of the rounds, at vectors of shape (servers, places, pressures), with space for results."""
-        vectors, status = np.zeros((2, *begin.shape)), np.empty((len(begin), len(_UNTOUCHED)))
+        servers, places, _ = begin.shape
+        vectors, status, waiting = np.zeros((2, *begin.shape)), np.empty((servers, len(_UNTOUCHED))), np.empty(servers)
         vectors[0], status[:] = begin, _UNTOUCHED
-        whole = np.ones(pace.shape), np.ones(len(begin))
-        return cls(vectors, status, pace, *whole, np.zeros(pace.shape), np.full(pace.shape, np.nan))
+        waiting.fill(1.0)
+        per_place = np.empty((4, servers, places))
+        per_place[:] = _BEFORE
+        ones, burden, speed, mpps = per_place
+        return cls(vectors, status, ones if pace is None else pace, burden, waiting, speed, mpps)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import features_of_one, left_of_one, loop_for, weigh_one
+from slomo.equilibrium.lanes import code_for, features_of_one, left_of_one, loop_for, settle_side_by_side, weigh_one
 from slomo.equilibrium.rounds import (
     BUSY,
     LEAST_LOAD,
@@ -52,6 +52,8 @@ _REPEATING, _MANY = 1_024, 0.8
 _FEW = 32
 #: Largest number of possible competitions per mix for a lookup table.
 _TABLE = 32
+#: What is compiled for a single server.
+_OF_ONE = (settle_side_by_side, features_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
@@ -59,9 +61,13 @@ class ServerGroup:
 
     def __init__(self, members: NDArray[np.int64], offered: Floats | None, full_kib: Floats) -> None:
         self.members, self.full_kib, self.is_reduced = members, full_kib, offered is not None
-        self.offered = np.full(members.shape, np.inf) if offered is None else offered
-        #: Where an NF is; 0 for a single server without empty places, of which there are most.
-        self._here: NDArray[np.bool_] | int = 0 if _is_full(members) else members >= 0
+        if offered is None:
+            offered = np.empty(members.shape)
+            offered.fill(np.inf)
+        self.offered = offered
+        #: Whether this is a single server without empty places, as most are; and where an NF is, 0 for such a server.
+        self.is_one = _is_full(members)
+        self._here: NDArray[np.bool_] | int = 0 if self.is_one else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "ServerGroup":
@@ -165,11 +171,10 @@ class ResponseTable:
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
         repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
         """
-        rest = Rest.beginning(self.begin[group.members], np.ones(group.members.shape))
-        code = [loop_for(0, each) for each in (features_of_one, weigh_one, left_of_one)]
-        ready = [each for each in code if each is not None]
-        if _is_full(group.members) and len(ready) == len(code) and self._units is not None:
-            if self._settle_one(ready, group, rest, tries) and rest.converged[0]:
+        rest = Rest.beginning(self.begin[group.members])
+        code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
+        if code is not None:
+            if self._settle_one(code, group, rest, tries) and rest.converged[0]:
                 self._agreed(group, rest, np.zeros(1, dtype=np.int64), tries)
             return self._on_loaded_channels(group, rest, tries)
         settled(self.table, self.socket, group, rest, tries, _LOOSE * TOLERANCE)
@@ -231,12 +236,12 @@ class ResponseTable:
         Compiled but for logarithms and hyperbolic tangents, whose last bits are numpy's own.
         """
         assert self._units is not None
-        (lay_out, weigh, leave), (models, features), members = code, self._units, group.members
+        (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
         units = (models.shape[1] - 3 * features - 2) // (features + 2)
         scaled, (sums, heights) = np.empty((members.shape[1], features)), np.empty((2, members.shape[1], units))
         felt, moved = np.zeros(rest.pressure[0].shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, rest.pace), (TOLERANCE, np.empty(members.shape))):
-            settled(self.table, self.socket, group, rest, tries, tolerance)
+            _run(loop, self.table, self.socket, group, rest, tries, tolerance)
             moved = lay_out(models, members, rest.pressure[0], felt, _MOVED, scaled)
             np.log1p(scaled, out=scaled)
             weigh(models, members, scaled, sums, heights)
@@ -303,8 +308,21 @@ def settled(
             here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
             come_to_rest(here, tries, rest.rows(part), tolerance)
         return
-    tables = table.rows, members, offered, group.is_reduced, rest.pace, _numbers(socket)
-    how = tolerance, full_kib, _as_array(tuple(tries))
+    _run(loop, table, socket, group, rest, tries, tolerance)
+
+
+def _run(
+    loop: Callable[..., Any],
+    table: Tables,
+    socket: SharedSocket,
+    group: ServerGroup,
+    rest: Rest,
+    tries: Sequence[tuple[float, int]],
+    tolerance: float,
+) -> None:
+    """Run the compiled rounds as :func:`settled` does."""
+    tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
+    how = tolerance, group.full_kib, _as_array(tuple(tries))
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
 
 

@@ -95,7 +95,7 @@ def within(members: NDArray[np.integer]) -> Kinds:
     return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)
 
 
-def kinds_in(row: Sequence[int]) -> list[int]:
+def kinds_in(row: Sequence[int]) -> tuple[int, ...]:
     """Return the neighbourhood of every NF of one server, equal to :func:`within`.
 
     Examples
@@ -103,9 +103,14 @@ def kinds_in(row: Sequence[int]) -> list[int]:
     >>> [NEIGHBOURHOODS[kind] for kind in kinds_in([3, 3, 5, -1])]
     ['2 unlike', '2 unlike', '2 like', 'unknown']
     """
+    return _kinds_in(tuple(row))
+
+
+@lru_cache(maxsize=4096)
+def _kinds_in(row: tuple[int, ...]) -> tuple[int, ...]:
     here = [nf for nf in row if nf >= 0]
     alike = {nf: here.count(nf) for nf in here}
     second, most = sorted((0, 0, *alike.values()))[-2:]
     # beside one of the only commonest kind there is one less of it
     mosts = {nf: max(most - 1, second) if count == most else most for nf, count in alike.items()}
-    return [kind_of(len(here) - 1, mosts[nf]) if nf >= 0 else UNKNOWN for nf in row]
+    return tuple(kind_of(len(here) - 1, mosts[nf]) if nf >= 0 else UNKNOWN for nf in row)

@@ -534,3 +534,22 @@ def test_no_request_waits_for_the_compiler(client: TestClient, monkeypatch: pyte
     assert client.portal is not None
     assert client.portal.call(service.aside, lambda: lanes.loop_for(1)) is None
     assert lanes.loop_for(1) is not None
+
+
+def test_what_single_questions_use_is_compiled_in_the_background(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds, and what one prediction by either method reads and composes."""
+    pytest.importorskip("numba")
+    compiled, asked = lanes.compiled, set()
+    monkeypatch.setattr(lanes, "compiled", lambda function: asked.add(function) or compiled(function))
+    monkeypatch.setattr(lanes._Spent, "loops", {})
+    monkeypatch.setattr(lanes._Spent, "ready", {})
+    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    service: Service = client.service  # type: ignore[attr-defined]
+
+    for step in service.model_store.answers.ahead():
+        step()
+
+    of_one = {lanes.features_of_one, lanes.weigh_one, lanes.left_of_one, lanes.compose_one}
+    assert asked == {lanes.settle_side_by_side, *of_one}

@@ -12,6 +12,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement, islice
 from typing import Any
@@ -174,13 +175,14 @@ class ServiceAnswers:
         """Yield steps that predict mixes of each machine in advance; each step returns the time it took [s].
 
         If all mixes are too many, enough small ones are solved that models are built and loops compiled before the
-        first placement.
+        first placement. One single question follows for each machine, which compiles what only those use.
         """
         for name in self.library.machines:
             machine = self._machine(name)
             are_few = math.comb(len(machine.models) + machine.places, machine.places) <= MOST_AHEAD
             for chunk in islice(machine.all_mixes(CHUNK), None if are_few else WARMING):
                 yield functools.partial(machine.learn, chunk)
+            yield functools.partial(_ask_once, self.library, name)
 
     def _machine(self, name: str | None) -> "_PlainMachine":
         if name is None and len(self.library.machines) == 1:
@@ -286,6 +288,16 @@ class _Solved:
     solo_mpps: NDArray[np.float64]
     #: Mixes without an equilibrium or with full shared ports, which the library answers.
     of_library: NDArray[np.bool_]
+
+
+def _ask_once(library: ModelLibrary, machine: str) -> float:
+    """Answer one question by either method; return the time taken [s]."""
+    begun = time.perf_counter()
+    for method in ("equilibrium", "composed"):
+        predictor = Predictor(library, machine, method=method)
+        with suppress(SlomoError):  # some functions answer to one method alone
+            predictor.predict(predictor.workloads[0], predictor.workloads[:1], explain=False)
+    return time.perf_counter() - begun
 
 
 class _PlainMachine:
