@@ -28,6 +28,8 @@ NUMASFP, RMD = "NUMASFP (COMSNETS'22)", "RMD and VSPERF (OSS EU'18)"
 SOURCES = (
     ("L3OCC",), ("L2MISS", "L2MPI", "L2HIT"), ("READ", "WRITE", "LMB", "L3MISS"), ("DDIOOCC", "PCIEHIT", "PCIEMISS"),
 )  # fmt: skip
+#: Where all memory is on another socket: occupancy, references, its memory, the link.
+LINK_SOURCES = (*SOURCES[:2], ("READ", "WRITE", "L3MISS", "LLCMISSLAT"), ("RMB", "UPI"))
 _MODELS: list[Path] = []
 
 
@@ -225,6 +227,34 @@ def slomo_metrics(seed: int) -> Iterator[Line]:
         yield Line("metrics", what, "all", sources, len(SOURCES), len(SOURCES))
 
 
+def slomo_link(seed: int) -> Iterator[Line]:
+    """Draw a profile with all memory on the other socket, and select metrics on it, the link's and misses' among them.
+
+    Nothing is cached for the card there, so the packets' cache is no source.
+    """
+    from slomo.records.dataset import ProfileDataset
+    from slomo.training.metric_ranking import rank_metrics
+    from slomo.workflow.profile import profile
+
+    functions = ["ip-router", "flowstats", "maglev", "stateless-firewall"]
+    for machine in ("e5-2620v4", "silver-4110"):
+        drawn = profile(functions, machine=machine, plan="pressure", design="link", runs=60, seed=seed, jobs=1)
+        ranked = {item.name: item for item in rank_metrics(drawn, seed=seed)}
+        best = min(item.error for item in ranked.values())
+        place = f"{machine}, memory on the other socket"
+        for name, rival in (("L2MISS", "Dobrescu's"), ("L3OCC", "Bubble-Up's")):
+            what = f"{place}: error with {rival} metric alone ({name}) over that with those selected"
+            yield Line("link", what, "2-5", ranked[name].alone / best, 2, 5)
+        useful = [name for name, item in ranked.items() if item.gain > 0.0]
+        sources = sum(any(name in useful for name in names) for names in LINK_SOURCES)
+        what = f"{place}: sources of contention among metrics that lower the error, of {len(LINK_SOURCES)}"
+        yield Line("link", what, "all", sources, len(LINK_SOURCES), len(LINK_SOURCES))
+        others = drawn.frame.drop(columns=["competition.UPI", "competition.LLCMISSLAT"])
+        without = min(item.error for item in rank_metrics(ProfileDataset(others, drawn.environment), seed=seed))
+        what = f"{place}: error without the link's use and misses' latency over that with them"
+        yield Line("link", what, "-", without / best, 1, 1e9)
+
+
 def slomo_utilisation(seed: int) -> Iterator[Line]:
     """Admit a draw of requests with SLOMO's predictor and its rivals at equal safety, and judge what was admitted."""
     sys.path.insert(0, str(HERE / "placement"))
@@ -311,6 +341,7 @@ FIGURES: tuple[Figure, ...] = (
         for name in ("slomo-fig5", "slomo-fig6", "slomo-fig7")
     ),
     Figure("slomo-metrics", SLOMO, "section 5.1", "metrics selected", slomo_metrics),
+    Figure("slomo-link", SLOMO, "section 5.1", "metrics selected, memory on the other socket", slomo_link),
     Figure("slomo-utilisation", SLOMO, "utilisation", "requests admitted", slomo_utilisation, takes_models=True),
     Figure("slomo-utilisation-e2", SLOMO, "utilisation", "beside E2", slomo_beside_e2, takes_models=True),
     *(

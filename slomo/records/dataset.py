@@ -217,7 +217,9 @@ class ProfileDataset:
 
     def _solo(self, target: str, machine: str | None) -> tuple[float, str]:
         chosen = self.select(target=target, machine=machine)._frame
-        solo = chosen.loc[chosen[schema.PLAN] == Plan.SOLO, schema.THROUGHPUT]
+        solos = chosen[chosen[schema.PLAN] == Plan.SOLO]
+        elsewhere = schema.placed(solos)
+        solo = solos.loc[~elsewhere if not elsewhere.all() else elsewhere, schema.THROUGHPUT]
         if len(solo):
             return float(solo.median()), "measured"
         stated = self._environment.get("stated_solo_mpps", {})

@@ -93,6 +93,7 @@ def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
     if colocation.target is None:
         raise InvalidValueError(f"{colocation.label}: a dataset needs runs with a target")
     described = colocation.to_dict()
+    nodes = {name: described[name] for name in ("sockets", "memory_node") if name in described}
     return {
         schema.MACHINE: colocation.machine,
         **workload_columns(colocation.target),
@@ -100,6 +101,7 @@ def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
         schema.COMPETITOR_COUNT: len(colocation.competitors),
         schema.ISOLATION: canonical_json(described["isolation"]),
         schema.PLAN: str(plan),
+        **({schema.NODES: canonical_json(nodes)} if nodes else {}),
     }
 
 

@@ -44,7 +44,7 @@ class Phase(Stored):
 
     #: In the order of the participating tenants of the co-location.
     tenants: tuple[TenantSample, ...]
-    #: Metrics of the socket the target's core belongs to.
+    #: Metrics of the socket the target's core belongs to; READ and WRITE are of the socket that holds its memory.
     socket: MetricVector
     #: Metrics of the whole machine.
     system: MetricVector | None = None

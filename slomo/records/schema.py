@@ -43,11 +43,25 @@ LATENCIES = ("latency_p50_us", "latency_p95_us", "latency_p99_us")
 STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
 #: Standard error of a replicate's throughput [Mpps]; missing if the testbed does not report it.
 THROUGHPUT_SE = "throughput_se_mpps"
+#: Where tenants and memory are, as a co-location states it; "null" or absent if all are on the NIC's socket.
+NODES = "nodes"
 
 #: Columns that identify a measurement: the experiment, the tenant that the row is about, the seed.
 IDENTITY = (RUN_KEY, TENANT, SEED)
 
-TEXT_COLUMNS = (MACHINE, NF, TARGET, CONFIGURATION, FLOW_DISTRIBUTION, COMPETITORS, ISOLATION, PLAN, STABILITY, RUN_KEY)
+TEXT_COLUMNS = (
+    MACHINE,
+    NF,
+    TARGET,
+    CONFIGURATION,
+    FLOW_DISTRIBUTION,
+    COMPETITORS,
+    ISOLATION,
+    PLAN,
+    STABILITY,
+    RUN_KEY,
+    NODES,
+)
 _INTEGER = (PACKET_SIZE, FLOW_COUNT, COMPETITOR_COUNT, TENANT, REPLICATES, SEED)
 
 #: Columns every dataset has, in order.
@@ -99,6 +113,17 @@ def column_kind(name: str) -> str:
     ):
         return "number"
     raise UnknownNameError("dataset column", name, [*BASE_COLUMNS, *METRIC_COLUMNS, "traffic.<name>"])
+
+
+def placed(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Return which rows are of tenants or memory away from the NIC's socket.
+
+    Examples
+    --------
+    >>> placed(pd.DataFrame({NODES: ["null", '{"memory_node":1}']})).tolist(), placed(pd.DataFrame([{}])).tolist()
+    ([False, True], [False])
+    """
+    return frame[NODES] != "null" if NODES in frame else pd.Series(data=False, index=frame.index)
 
 
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
@@ -154,7 +179,7 @@ def _typed(values: "pd.Series[Any]", name: str, place: _Place) -> "pd.Series[Any
     kind = column_kind(name)
     values = values.reset_index(drop=True)
     if kind == "text":
-        return values.astype(str)
+        return values.fillna("null").astype(str) if name == NODES else values.astype(str)
     numbers = _numbers(values, name, place)
     if kind == "number":
         return pd.Series(numbers)

@@ -4,7 +4,7 @@ The counters are those of Intel PCM (metrics table of SLOMO, SIGCOMM'20, section
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class SimulationResult:
 
     #: In the order given.
     tenants: tuple[TenantResult, ...]
-    #: One socket-level vector each.
+    #: One socket-level vector each; READ and WRITE are what the socket's memory moved, whichever socket asked.
     sockets: tuple[MetricVector, ...]
     #: The whole machine.
     system: MetricVector
@@ -243,7 +243,9 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
     link = np.minimum(1.0, readings.busy_ns[:, machine.sockets] / span_ns) if machine.sockets > 1 else None
     for socket in range(machine.sockets):
         inside = [counts for counts, seat in zip(each, seats, strict=True) if machine.socket_of(seat.core) == socket]
-        sockets.append(sum(inside, nothing))
+        # as PCM counts at a socket's memory controllers, whichever socket asks
+        held = sum((counts for counts, seat in zip(each, seats, strict=True) if seat.memory_socket == socket), nothing)
+        sockets.append(replace(sum(inside, nothing), read_lines=held.read_lines, write_lines=held.write_lines))
     whose = [(Scope.CORE, counts, 1) for counts in each]
     whose += [(Scope.SOCKET, counts, machine.cores_per_socket) for counts in sockets]
     told = vectors(machine, [*whose, (Scope.SYSTEM, sum(sockets, nothing), machine.cores)], span_ns, link)

@@ -103,6 +103,7 @@ def _record(row: Mapping[Any, Any], tenants: Mapping[int, Mapping[Any, Any]]) ->
             "target": workload_from_columns(row).to_dict(),
             "competitors": [workload.to_dict() for workload in competitors],
             "isolation": parse_json(str(row[schema.ISOLATION]), "isolation"),
+            **(parse_json(str(row.get(schema.NODES, "null")), "nodes") or {}),
         }
     )
     target = _sample(row)

@@ -23,6 +23,7 @@ from slomo.vocabulary.network_function import (
     one_core_chain,
     stage_names,
 )
+from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 #: Raised whenever the simulator's numbers change, so that measurements from before and after are never merged.
@@ -81,8 +82,9 @@ class SimulatedTestbed:
         seats = self._seats(colocation)
         competitors = seats[len(seats) - len(colocation.competitors) :]
         port = colocation.port_gbps
-        alone = self._phase(competitors, seed + 1, port) if competitors else None
-        beside = self._phase(seats, seed, port) if colocation.target is not None else None
+        nodes = self._nodes(colocation)
+        alone = self._phase(competitors, seed + 1, port, nodes) if competitors else None
+        beside = self._phase(seats, seed, port, nodes) if colocation.target is not None else None
         stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
         return RunRecord(colocation, seed, alone, beside, {**stated, **self._host})
 
@@ -167,16 +169,27 @@ class SimulatedTestbed:
             memory_socket=colocation.memory_node if far else None,
         )
 
-    def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None) -> Phase:
+    def _nodes(self, colocation: Colocation) -> tuple[int, int]:
+        """Return the socket of the target's core (the NIC's without a target) and that of its memory."""
+        core = self.machine.nic_socket if colocation.target is None else self._sockets(colocation)[0]
+        return core, core if colocation.memory_node is None else colocation.memory_node
+
+    def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None, nodes: tuple[int, int]) -> Phase:
+        core, memory = nodes
         result = simulate(self.machine, seats, seed=seed, scale=self.scale, accesses=self.accesses, port_gbps=port_gbps)
         samples = (_sample(tenant, seat.workload) for tenant, seat in zip(result.tenants, seats, strict=True))
         return Phase(
             tenants=tuple(samples),
-            socket=result.sockets[self.machine.nic_socket],
+            socket=MetricVector({**result.sockets[core], **_channel(result.sockets[memory])}),
             system=result.system,
             duration_s=result.duration_us / 1e6,
-            socket_errors=result.socket_errors[self.machine.nic_socket],
+            socket_errors={**result.socket_errors[core], **_channel(result.socket_errors[memory])},
         )
+
+
+def _channel(socket: Mapping[str, float]) -> dict[str, float]:
+    """Return what the memory channels of a socket moved, as PCM counts it there."""
+    return {name: socket[name] for name in ("READ", "WRITE")}
 
 
 def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:

@@ -15,6 +15,7 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
+from slomo.records.schema import placed
 from slomo.training.noise import row_variance
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
@@ -102,12 +103,15 @@ class Subject:
         return self.vectors[:, [self.names.index(name) for name in names]]
 
 
-def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) -> Iterator[Subject]:
+def subjects(
+    dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, as_measured: bool = False
+) -> Iterator[Subject]:
     """Yield one subject per machine and NF with training rows.
 
     Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was
     also measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the
-    former are for latency as well (`slomo.training.latency_fit`).
+    former are for latency as well (`slomo.training.latency_fit`). Only `as_measured` keeps rows of tenants or memory
+    away from the NIC's socket, and metrics of a socket that no core has.
 
     Raises
     ------
@@ -116,6 +120,7 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     """
     frame = dataset.frame
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
+    frame = frame if as_measured else frame[~placed(frame)]
     chosen = _wanted(frame, targets)
     reduced = reduced_rows(frame)
     saturated = frame.drop(reduced.index)
@@ -127,7 +132,7 @@ def subjects(dataset: "ProfileDataset", targets: Sequence[str] | None = None) ->
     imported = frame["plan"] == "imported"
     for (machine, target), rows in frame[~imported].groupby(["machine", "target"], sort=False):
         if chosen is None or str(target) in chosen:
-            subject = _subject(dataset, rows, str(machine), str(target), imported=False)
+            subject = _subject(dataset, rows, str(machine), str(target), imported=False, as_measured=as_measured)
             mine = idle[(idle["machine"] == machine) & (idle["saturated"] == target)]
             yield replace(subject, part_load=_part_load(subject, mine))
     for (machine, _, _), rows in frame[imported].groupby(["machine", "nf", "configuration"], sort=False):
@@ -234,13 +239,21 @@ def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | 
     return keys
 
 
-def _subject(dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool) -> Subject:
+def _subject(
+    dataset: "ProfileDataset",
+    rows: "pd.DataFrame",
+    machine: str,
+    target: str,
+    *,
+    imported: bool,
+    as_measured: bool = False,
+) -> Subject:
     solo, source = _solo(dataset, rows, machine, target, imported=imported)
     contended = rows[rows["competitor_count"] > 0] if not imported else rows
     own_names = _reported(rows, "own")
     beside_names = _reported_beside(contended) if not imported else ()
     metrics = _reported(contended, "competition")
-    if not imported:
+    if not imported and not as_measured:
         # a metric that no competitor reports about itself cannot be composed for a mix
         metrics = tuple(name for name in metrics if name in own_names)
     traffic = _traffic(rows) if imported else {}

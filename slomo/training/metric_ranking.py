@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import MissingMetricError
+from slomo.errors import IncompatibleMeasurementsError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.functions.regression import ridge
+from slomo.records.schema import placed
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import half_saturation
@@ -67,13 +68,22 @@ def rank_metrics(
     """Rank the metrics measured for all network functions of a dataset, in the order of selection.
 
     Rows of plans ``solo``, ``pressure`` and ``imported`` are read. The seed draws which settings are left out together.
+    Metrics that no core has for itself, the link's use and the latency of misses, are among the candidates.
 
     Raises
     ------
     MissingMetricError
         Where no metric was reported for all of them, or there are too few rows.
+    IncompatibleMeasurementsError
+        Where some rows have tenants or memory on another socket and others do not.
     """
-    measured = list(subjects(dataset, targets))
+    elsewhere = placed(dataset.frame)
+    if elsewhere.any() and not elsewhere.all():
+        raise IncompatibleMeasurementsError(
+            f"{int(elsewhere.sum())} of {len(elsewhere)} rows have tenants or memory on another socket",
+            hint="rank each kind in a dataset of its own: solo throughput differs",
+        )
+    measured = list(subjects(dataset, targets, as_measured=True))
     names = [name for name in (measured[0].metric_names if measured else ()) if _everywhere(name, measured)]
     fewest = min((int((subject.counts > 0).sum()) for subject in measured), default=0)
     if not names or fewest < _FEWEST_ROWS:
@@ -112,10 +122,11 @@ def unranked_metrics(dataset: "ProfileDataset", ranked: Sequence[RankedMetric]) 
 
 
 def _everywhere(name: str, measured: Sequence[Subject]) -> bool:
-    return all(
-        name in subject.metric_names and bool(np.isfinite(subject.columns([name])[subject.counts > 0]).all())
-        for subject in measured
-    )
+    """Return whether a metric has a value in every row beside competitors, and not always the same."""
+    if any(name not in subject.metric_names for subject in measured):
+        return False
+    values = np.concatenate([subject.columns([name])[subject.counts > 0] for subject in measured])
+    return bool(np.isfinite(values).all() and np.ptp(values) > 0.0)
 
 
 class _Judge:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The design that chooses further runs from the results so far.
 ADAPTIVE = "adaptive"
+#: The design with tenants on two sockets and all memory on the other.
+LINK = "link"
 PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 
 
@@ -48,6 +50,11 @@ class PlanSettings:
             raise UnknownNameError("plan", self.plan, PLANS)
         if self.named_mixes and self.plan != "mixes":
             raise InvalidValueError(f"plan '{self.plan}' draws its mixes, some were named", hint="name plan 'mixes'")
+        if self.design == LINK and self.plan == "all":
+            raise InvalidValueError(
+                "design 'link' has every tenant's memory on another socket, plan 'all' adds mixes that have not",
+                hint="use plan pressure",
+            )
         for name in ("runs", "mixes", "replicates", "seed"):
             if (number := getattr(self, name)) is not None and not (name == "mixes" and self.named_mixes):
                 whole_number(name, number)

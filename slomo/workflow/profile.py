@@ -23,7 +23,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.campaign import ADAPTIVE, PlanSettings, RunSettings
+from slomo.workflow.campaign import ADAPTIVE, LINK, PlanSettings, RunSettings
 from slomo.workflow.names import machine_named, workloads_of
 from slomo.workflow.progress import listening
 
@@ -118,7 +118,8 @@ def profile(
         it; no two have the same tenants. Those of plan ``mixes`` are drawn at random, as are all where the profile does
         not tell what they contend for; the dataset's environment says which, under ``mixes``.
     design : str or Design
-        ``sources``, ``grid``, ``slomo-grid``, ``sobol``, or ``adaptive``.
+        ``sources``, ``grid``, ``slomo-grid``, ``sobol``, ``adaptive``, or ``link``: every tenant's memory on another
+        socket, competitors on both, to rank metrics by (`slomo dataset metrics`); no model learns it.
     runs : int, optional
         Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
         Of ``sources`` with 40 or more, a quarter offers the target less than it could serve.
@@ -173,6 +174,11 @@ def profile(
     listener = listening(progress, "measuring")
     running = RunSettings(testbed, own, store, jobs, listener, report, latency, reduced_mixes)
     running.check(settings.plan)
+    if settings.design == LINK and (latency is not False or reduced_mixes):
+        raise InvalidValueError(
+            "design 'link' has every tenant's memory on another socket, runs for latency and reduced mixes have not",
+            hint="profile those without it",
+        )
     host = machine_of(running.testbed, machine, DEFAULT_MACHINE)
     with ExitStack() as stack:
         opened = make_testbed(running.testbed, host, running.own)

@@ -1,5 +1,7 @@
 """Designs span what they say, plans are values, mixes for calibration and test never meet."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from slomo.profiling.plans.sources import sources
 from slomo.testing.builders import toy_plan
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Traffic, Workload
+from slomo.workflow.profile import profile
 
 MACHINE = "e5-2620v4"
 FUNCTIONS = ["efficuts", "endre", "firewall", "ipsec", "lpm", "mazunat", "snort", "stats", "suricata"]
@@ -237,3 +240,25 @@ def test_instances_are_enough_for_the_load_that_is_meant(name: str) -> None:
         assert rate * 8e-3 * (size_b + 20) <= 1.01 * machine.nic_gbps
         assert number % 3 == 1 or rate * lines * 64e-3 <= 2.53
         assert rate * point.instances * 8e-3 * (size_b + 20) <= 1.02 * machine.shared_wire_gbps() or size_b == 64
+
+
+def test_link_plan_puts_all_memory_on_the_other_socket():
+    """The target stays beside the card; every second point has competitors on both sockets; one socket is refused."""
+    plan = pressure_plan("lpm", MACHINE, "link", runs=8, seed=2)
+    solo, *beside = plan.colocations
+
+    assert not solo.competitors
+    assert {each.memory_node for each in plan.colocations} == {1}
+    assert all(each.sockets[:2] == (0, 0) for each in beside)
+    assert [1 in each.sockets for each in beside] == [True, False] * 4
+    with pytest.raises(InvalidValueError, match="needs the memory of another socket"):
+        pressure_plan("lpm", replace(load_machine(MACHINE), sockets=1), "link")
+
+
+@pytest.mark.parametrize(
+    ("more", "plan"), [({}, "all"), ({"latency": True}, "pressure"), ({"reduced_mixes": 5}, "solo")]
+)
+def test_a_profile_over_the_link_is_not_mixed_with_others(more, plan):
+    """Runs without the far memory do not stand in one dataset with those that have it."""
+    with pytest.raises(InvalidValueError, match="another socket"):
+        profile(["lpm", "nat"], plan=plan, design="link", runs=4, **more)

@@ -8,6 +8,7 @@ from slomo.errors import InvalidValueError, TestbedError, UnknownNameError, Usag
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, solo_plan
 from slomo.records.dataset import ProfileDataset
+from slomo.records.storage import load_dataset, save_dataset
 from slomo.testbed.registry import make_testbed
 from slomo.testbed.replay import ReplayTestbed
 from slomo.testbed.simulated import SimulatedTestbed
@@ -250,3 +251,37 @@ def test_registry_knows_aliases_and_passes_instances(tmp_path):
         make_testbed("simulation")
     with pytest.raises(UsageError, match="nothing to replay"):
         make_testbed("replay")
+
+
+def far(target: Workload | None, *competitors: tuple[Workload, int]) -> Colocation:
+    """Put a target beside the card and competitors on sockets, with all memory on socket 1."""
+    sockets = (*(() if target is None else (0,)), *(socket for _, socket in competitors))
+    return Colocation(MACHINE, target, tuple(each for each, _ in competitors), sockets=sockets, memory_node=1)
+
+
+def test_the_vector_tells_of_the_link_and_of_the_far_memory():
+    """Memory on the other socket: traffic crosses the link, and its channels' load is told whoever loads them."""
+    testbed, target = SimulatedTestbed(MACHINE, **QUICK), Workload("ip-router")
+    stream = Workload("synthetic", {"data_size_mib": 256, "reads_per_packet": 500})
+    here = testbed.run(Colocation(MACHINE, target, (stream,)), seed=1).beside.socket
+    beside, beyond = (testbed.run(far(target, (stream, socket)), seed=1) for socket in (0, 1))
+
+    assert here["UPI"] == 0.0 < beside.beside.socket["UPI"]
+    assert beside.beside.socket["LLCMISSLAT"] > here["LLCMISSLAT"] + 40.0
+    # on its own socket the stream loads the channels, but neither the link nor the target's cache
+    assert beyond.alone.socket["READ"] == pytest.approx(beyond.alone.tenants[0].vector["READ"])
+    assert beyond.alone.socket["READ"] > 1.0
+    assert beyond.alone.socket["L3OCC"] == 0.0
+    assert beyond.alone.socket["UPI"] < 0.5 * beside.alone.socket["UPI"]
+    tenants = sum(tenant.vector["READ"] for tenant in beyond.beside.tenants)
+    assert beyond.beside.socket["READ"] == pytest.approx(tenants)
+
+
+def test_replay_gives_runs_on_two_sockets_again(tmp_path):
+    """Sockets and memory node of a run survive the dataset's file, beside rows without them."""
+    testbed = SimulatedTestbed(MACHINE, **QUICK)
+    runs = [testbed.run(each, seed=1) for each in (far(Workload("lpm"), (MEM, 0), (MEM, 1)), simulated(1))]
+    save_dataset(ProfileDataset.from_records(runs, testbed.environment()), tmp_path / "runs.csv")
+    replay = ReplayTestbed(load_dataset(tmp_path / "runs.csv"))
+
+    assert replay.colocations == tuple(run.colocation for run in runs)

@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from slomo.errors import MissingMetricError
+from slomo.errors import IncompatibleMeasurementsError, MissingMetricError
 from slomo.records.dataset import ProfileDataset
+from slomo.training.features import subjects
 from slomo.training.metric_ranking import rank_metrics, unranked_metrics
 
 
@@ -46,3 +47,25 @@ def test_too_few_rows_tell_nothing(toy_profile) -> None:
     """A dataset of solo rows has nothing to rank by, and says how many rows are needed."""
     with pytest.raises(MissingMetricError, match="24 rows"):
         rank_metrics(toy_profile.select(plan="solo"))
+
+
+def test_metrics_of_the_socket_alone_are_ranked(toy_profile) -> None:
+    """The use of the link, which no core has for itself, comes first where throughput follows it; no model reads it."""
+    frame = toy_profile.frame.copy()
+    fitted = frame["plan"].isin(["solo", "pressure"])
+    solo = {key: toy_profile.solo_mpps(key) for key in frame.loc[fitted, "target"].unique()}
+    lost = 1.0 - frame.loc[fitted, "throughput_mpps"] / frame.loc[fitted, "target"].map(solo)
+    frame.loc[fitted, "competition.UPI"] = lost.clip(lower=0.0)
+    frame["nodes"] = '{"memory_node":1}'
+    elsewhere = ProfileDataset(frame, toy_profile.environment)
+
+    assert rank_metrics(elsewhere)[0].name == "UPI"
+    assert not list(subjects(elsewhere))
+
+
+def test_rows_on_two_sockets_are_ranked_apart(toy_profile) -> None:
+    """Solo throughput differs with the memory's place, so both kinds of rows in one ranking are refused."""
+    frame = toy_profile.frame.copy()
+    frame["nodes"] = ["null"] + ['{"memory_node":1}'] * (len(frame) - 1)
+    with pytest.raises(IncompatibleMeasurementsError, match="on another socket"):
+        rank_metrics(ProfileDataset(frame, toy_profile.environment))

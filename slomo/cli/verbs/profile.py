@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     default="sources",
     show_default=True,
     metavar="DESIGN",
-    help="Points of pressure: sources (cache, I/O and memory in turn), grid, slomo-grid (as published), sobol or "
-    "adaptive (each where it teaches most).",
+    help="Points of pressure: sources (cache, I/O and memory in turn), grid, slomo-grid (as published), sobol, "
+    "adaptive (each where it teaches most), or link (all memory on the other socket; to rank metrics by).",
 )
 @click.option(
     "--runs",

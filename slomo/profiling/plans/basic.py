@@ -14,6 +14,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
+from slomo.profiling.plans.link import link_plan
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
 from slomo.records.importing.competitors import named_competitors
@@ -62,7 +63,7 @@ def pressure_plan(
     machine : str or Machine
         Machine to run on, with cores for the target and the design's competitors.
     design : str or Design
-        ``"sources"`` (`sources.sources`), or as in `designs.make_design`.
+        ``"sources"`` (`sources.sources`), ``"link"`` (`link.link_plan`), or as in `designs.make_design`.
     runs : int, optional
         Points of the design per target.
     replicates, seed : int
@@ -79,6 +80,9 @@ def pressure_plan(
     (589, 65)
     """
     chosen = load_machine(machine)
+    targets = _workloads([target] if isinstance(target, Workload | str) else target)
+    if design == "link":
+        return link_plan(targets, chosen, runs=runs, replicates=replicates, seed=seed)
     most = min(MOST_INSTANCES, chosen.cores_per_socket - 1)
     points = (
         sources(chosen, DEFAULT_POINTS if runs is None else runs, seed, most)
@@ -88,7 +92,6 @@ def pressure_plan(
     if not points:
         raise InvalidValueError(f"the design has no point that fits on '{chosen.name}' beside a target")
     beside = [(), *dict.fromkeys(point.competitors for point in points)]
-    targets = _workloads([target] if isinstance(target, Workload | str) else target)
     colocations = tuple(Colocation(chosen.name, workload, others) for workload in targets for others in beside)
     return ExperimentPlan("pressure", colocations, replicates=replicates, seed=seed)
 

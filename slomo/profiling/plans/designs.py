@@ -62,7 +62,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }
 #: A Sobol competitor offers at most one eighth of a 40 Gbit/s port [Gbit/s].
 _SHARE_GBPS = 5.0
-DESIGNS = ("grid", "slomo-grid", "sobol", "sources")
+DESIGNS = ("grid", "slomo-grid", "sobol", "sources", "link")
+#: Those which ask the machine: `slomo.profiling.plans.sources`, `slomo.profiling.plans.link`.
+OF_MACHINES = ("sources", "link")
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ def make_design(
     if design == "sobol":
         return sobol(len(grid()) if runs is None else runs, seed, instances)
     if isinstance(design, str):
-        if design not in DESIGNS or design == "sources":  # which asks the machine, `slomo.profiling.plans.sources`
+        if design not in DESIGNS or design in OF_MACHINES:
             raise UnknownNameError("design", design, DESIGNS)
         points = grid(instances=instances) if design == "grid" else slomo_grid(instances)
     else:

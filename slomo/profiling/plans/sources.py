@@ -72,6 +72,19 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
     return tuple(make(machine, row, instances) for make, row in in_turn[:points])
 
 
+def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
+    """Return points that press on memory alone, from mild to more than the channels move.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> len(memory_pressures(load_machine("e5-2620v4"), 5, seed=1))
+    5
+    """
+    rows = spread(points, _AXES, np.random.default_rng(seed))
+    return tuple(_on_memory(machine, row, instances) for row in rows)
+
+
 def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """Return cache pressure: accesses from few to one core's most, data from a private L2's size to four LLCs."""
     reads = _between((1.0, 50.0), place[0])

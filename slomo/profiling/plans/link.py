@@ -1,0 +1,72 @@
+"""Pressure on another socket's memory and on the link to it: every tenant's data there, competitors on both sockets.
+
+SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of contention of one socket. Two more are those of a
+function whose memory is on the wrong node: the link, which the tenants beside it use, too, and the channels at the far
+end, which cores there use without the link. The first are read off the link's utilisation, the second off the latency
+of misses.
+"""
+
+from collections.abc import Sequence
+
+from slomo.errors import InvalidValueError
+from slomo.profiling.plans.designs import MOST_INSTANCES
+from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.profiling.plans.sources import DEFAULT_POINTS, memory_pressures, sources
+from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.workload import Workload
+
+#: Of every so many points one has competitors on the far socket.
+_FAR = 2
+
+
+def link_plan(
+    targets: Sequence[Workload],
+    machine: Machine,
+    *,
+    runs: int | None = None,
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return the plan that runs targets with their memory on another socket, beside competitors on both.
+
+    Competitors beside the target are those of design ``sources``; in every second point others press on the memory from
+    its own socket. All data are on that socket, the target alone runs so, too.
+
+    Raises
+    ------
+    InvalidValueError
+        For a machine with one socket, or an impossible number.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> plan = link_plan([Workload("lpm")], load_machine("e5-2620v4"), runs=4, seed=1)
+    >>> [max(each.sockets) for each in plan.colocations], plan.colocations[0].memory_node
+    ([0, 1, 0, 1, 0], 1)
+    """
+    if machine.sockets < 2:
+        raise InvalidValueError(
+            f"design 'link' needs the memory of another socket, '{machine.name}' has {machine.sockets}",
+            hint="choose a machine with two, or design 'sources'",
+        )
+    points = DEFAULT_POINTS if runs is None else runs
+    near, far = machine.nic_socket, (machine.nic_socket + 1) % machine.sockets
+    most = min(MOST_INSTANCES, machine.cores_per_socket - 1)
+    beside = sources(machine, points, seed, most)
+    beyond = memory_pressures(machine, points, seed + 1, most)
+    mixes: list[tuple[tuple[Workload, ...], tuple[Workload, ...]]] = [((), ())]
+    for number, (here, there) in enumerate(zip(beside, beyond, strict=True)):
+        mixes.append((here.competitors, () if number % _FAR else there.competitors))
+    colocations = tuple(
+        Colocation(
+            machine.name,
+            target,
+            (*here, *there),
+            sockets=(near,) * (1 + len(here)) + (far,) * len(there),
+            memory_node=far,
+        )
+        for target in targets
+        for here, there in mixes
+    )
+    return ExperimentPlan("pressure", colocations, replicates=replicates, seed=seed)
