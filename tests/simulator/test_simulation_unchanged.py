@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, list[tuple[str, int, dict[str, Any]]], str, str]] = 
         "e5-2620v4",
         [("lpm", 8, {"memory_socket": 0, "mba_percent": 50.0}), ("vpn", 0, {"llc_way_mask": 0xF})],
         "0x1.d9bd66bfc8c6dp+1",
-        "09f64f7eb0043573",
+        "a2a9b725c9d16f25",
     ),
 }
 
