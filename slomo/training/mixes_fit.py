@@ -5,7 +5,7 @@ that stay in the cache because queues are short. Each mix is also predicted by r
 (cross-fitting), so that its error is that of a new mix and sets the width of intervals.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import ENOUGH_IN_ALL
 from slomo.training.cross_validation import folds
 from slomo.training.features import PartLoadRows, Subject, limited_in_mixes
-from slomo.training.server_response_fit import fit_server_response
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,13 +34,13 @@ def learned_from_mixes(
     subjects: Mapping[str, Subject],
     models: Sequence[NFModel],
     rows: MixRows,
-    channel: tuple[float, float],
+    fit: Callable[[Mapping[str, Subject]], Mapping[str, NFModel]],
     seed: int,
 ) -> tuple[list[NFModel], Floats]:
     """Return models whose responses learned the mixes, and predictions of mixes by responses that did not.
 
-    Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. The
-    channel is that of `slomo.training.waiting`. Equal mixes share a fold.
+    Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. `fit`
+    returns the models of subjects to which mixes were added, by workload key. Equal mixes share a fold.
 
     Returns
     -------
@@ -66,13 +65,14 @@ def learned_from_mixes(
     limited = frame["limited"].to_numpy()
 
     def fitted(seen: NDArray[np.bool_]) -> list[NFModel]:
-        result = list(models)
-        for key, place in knowing.items():
-            mine = seen & (frame["target"] == key).to_numpy()
-            subject = _extended(subjects[key], frame[mine & ~limited], frame[mine & limited])
-            response = fit_server_response(subject, seed, channel, models[place].response)
-            result[place] = replace(models[place], response=response)
-        return result
+        of_target = {key: seen & (frame["target"] == key).to_numpy() for key in knowing if key in subjects}
+        learned = fit(
+            {
+                key: _extended(subjects[key], frame[mine & ~limited], frame[mine & limited])
+                for key, mine in of_target.items()
+            }
+        )
+        return [learned.get(model.workload.key, model) for model in models]
 
     places = np.append(np.cumsum([model.response is not None for model in models]) - 1, -1)
     for left_out in np.unique(fold):

@@ -253,13 +253,27 @@ def _with_mixes(
         by_model, told = calibrations(models, mixes), contradictions(models, mixes)
         channel = (facts["full_channel_ns"][machine], _most(_capacities(machine, dataset.environment)))
         of_models = {subject.workload.key: subject for subject in listed if subject.machine == machine}
-        learned, held_out = learned_from_mixes(dataset, of_models, models, mixes, channel, facts["seed"])
+        learn = partial(with_responses, models, channel=channel, seed=facts["seed"])
+        learned, held_out = learned_from_mixes(dataset, of_models, models, mixes, learn, facts["seed"])
         models = with_choice(widened(learned, mixes, held_out), mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **by_model[number]}
             manifest = {**model.manifest, "intervals": summary(calibration), DOUBTS: told[number]}
             finished.append(replace(model, calibration=calibration, manifest=manifest))
     return finished
+
+
+def with_responses(
+    models: Sequence[NFModel], subjects: Mapping[str, Subject], channel: tuple[float, float], seed: int
+) -> dict[str, NFModel]:
+    """Return the models of subjects, by key, whose responses are fitted anew."""
+    return {
+        model.workload.key: replace(
+            model, response=fit_server_response(subjects[model.workload.key], seed, channel, model.response)
+        )
+        for model in models
+        if model.workload.key in subjects
+    }
 
 
 def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | None:

@@ -8,6 +8,7 @@ a closed form (their equation 5.12) and set the width of intervals.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, summary
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject, subjects
+from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.response_fit import half_saturation
 from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, pressures_of, widened
 from slomo.training.training import train
@@ -109,19 +111,35 @@ def transfer(
         for owner, key in library
         if key not in rich and (targets is None or key in targets or library[owner, key].workload.nf in targets)
     ]
-    fitted = [_Fitted.of(model, before, machine, seen.get(model.workload.saturated.key)) for model in wanted]
-    scores = _of_usual_size(fitted)
-    sizes = _own_sizes(fitted)
-    models = [_model(each, scores, sizes, environment, seed) for each in fitted]
+    carry = partial(_carried, wanted, before, machine, environment, seed)
+    keys = {model.workload.key: model.workload.saturated.key for model in wanted}
+    known = {key: seen[saturated] for key, saturated in keys.items() if saturated in seen}
+    models = list(carry(known).values())
     others = sorted(rich | (seen.keys() - {model.workload.key for model in wanted}))
     others = [key for key in others if targets is None or key in targets or seen[key].workload.nf in targets]
     if runs is not None and others:
         models += list(train(runs, targets=others, seed=seed).values())
     if runs is not None:
-        models = widened(models, mix_rows(runs, models, machine.name))
+        mixes = mix_rows(runs, models, machine.name)
+        models, held_out = learned_from_mixes(runs, known, models, mixes, carry, seed)
+        models = widened(models, mixes, held_out)
     if not models:
         raise InvalidValueError(f"nothing to carry from {before.name} to {machine.name}: no such network function")
     return ModelLibrary(models)
+
+
+def _carried(
+    models: Sequence[NFModel],
+    before: Machine,
+    machine: Machine,
+    environment: Mapping[str, Any],
+    seed: int,
+    runs: Mapping[str, Subject],
+) -> dict[str, NFModel]:
+    """Return the models on the new machine by workload key, corrected by the runs of each there is."""
+    fitted = [_Fitted.of(model, before, machine, runs.get(model.workload.key)) for model in models]
+    scores, sizes = _of_usual_size(fitted), _own_sizes(fitted)
+    return {each.model.workload.key: _model(each, scores, sizes, environment, seed) for each in fitted}
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:

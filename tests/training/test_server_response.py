@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from slomo.training.calibration import mix_rows
 from slomo.training.features import subjects
 from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.server_response_fit import fit_server_response, widened
-from slomo.training.training import train
+from slomo.training.training import train, with_responses
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,8 @@ def test_a_mix_is_judged_by_responses_that_have_not_seen_it(toy_profile):
         dataset = type(toy_profile)(rows, toy_profile.environment)
         of_models = {subject.workload.key: subject for subject in subjects(dataset)}
         mixed = mix_rows(dataset, models, "e5-2620v4")
-        learned, held_out = learned_from_mixes(dataset, of_models, models, mixed, (0.0, np.inf), 0)
+        learn = partial(with_responses, models, channel=(0.0, np.inf), seed=0)
+        learned, held_out = learned_from_mixes(dataset, of_models, models, mixed, learn, 0)
         predicted.append(held_out)
         assert all(a.response.speed.tolist() != b.response.speed.tolist() for a, b in zip(models, learned, strict=True))
     assert np.isfinite(predicted).all()

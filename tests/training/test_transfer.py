@@ -107,6 +107,15 @@ def test_too_few_runs_are_told(before: ModelLibrary) -> None:
     assert "2 runs of it here" in answer.reasons[0]
 
 
+def test_mixes_on_the_new_machine_are_learned(before: ModelLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With enough mixes, carried responses learn them; with fewer, mixes set the width of intervals alone."""
+    known = thinned("silver-4110", 5).merge(find_dataset("slomo-silver-4110").select(plan="mix"))
+    without = transfer(before, OTHER, known)
+    monkeypatch.setattr("slomo.training.mixes_fit.ENOUGH_IN_ALL", 1)
+    learned = transfer(before, OTHER, known)
+    assert learned.find("snort").response.speed.tolist() != without.find("snort").response.speed.tolist()
+
+
 def test_a_machine_carries_to_its_like_unchanged(before: ModelLibrary) -> None:
     """On a machine with the same numbers and another link, the carried response is the one measured."""
     model = before.find("snort")
