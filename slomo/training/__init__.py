@@ -1,1 +1,1 @@
-"""Learning models from datasets; the only room that imports learners."""
+"""Train models from datasets; no other package imports learning libraries such as scikit-learn."""

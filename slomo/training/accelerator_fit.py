@@ -41,7 +41,7 @@ def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[N
 
 
 def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
-    """Return the accelerator use of every NF with such runs.
+    """Return the accelerator use of every NF that ran beside a competitor keeping the accelerator busy.
 
     Rows of plan ``accelerator`` are read, and solo throughput.
 

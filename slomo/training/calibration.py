@@ -1,4 +1,4 @@
-"""Calibrate intervals on whole mixes: competitors composed, throughput predicted, compared with what was measured.
+"""Calibrate prediction intervals on whole mixes, by comparing predicted with measured throughput.
 
 Families never fit mixes, so their errors are those of a new mix: of the sensitivity model, the contentiousness profiles
 and the composition together. Responses to running neighbours learn mixes (`slomo.training.mixes_fit`), and their errors
@@ -68,7 +68,7 @@ def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str
 
 
 def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floats) -> list[ConformalCalibration]:
-    """Return each model's calibration from predictions of mixes; none with too few mixes."""
+    """Return each model's calibration from predictions of mixes; empty if there are too few mixes."""
     if np.isfinite(predicted_mpps).sum() < ENOUGH_IN_ALL:
         return []
     rows, predicted_mpps = _once(rows, predicted_mpps)
@@ -80,7 +80,7 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
 
 
 def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
-    """Return equal rows once: seven equal NFs in one mix are not seven mixes."""
+    """Return each distinct row once: seven equal NFs in one mix count as one row, not seven."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
     first = np.unique(every, axis=0, return_index=True)[1]
     return MixRows(rows.target[first], rows.members[first], rows.mpps[first]), predicted_mpps[first]
@@ -89,7 +89,7 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
 def contradiction(
     calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
 ) -> str | None:
-    """Return how a few measured mixes contradict intervals not calibrated on them; None if they do not.
+    """Return how a few measured mixes contradict intervals that were not calibrated on them; None if they agree.
 
     The calibration is from cross-validation of the profile: composition's error is not in its width.
     """
@@ -110,7 +110,7 @@ def contradiction(
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:
-    """Return the manifest's statement about the intervals.
+    """Return what the manifest states about the intervals.
 
     Examples
     --------

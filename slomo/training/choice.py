@@ -68,7 +68,7 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 
 
 def candidates(model: NFModel) -> list[str]:
-    """Return the candidate default families, preferred ones first; baselines only if there is nothing else."""
+    """Return the candidates for the default family, preferred ones first; baselines only if there is no other."""
     ours = [name for name in model.sensitivity if name not in BASELINES]
     preferred = [name for name in ORDER if name in ours]
     return [*preferred, *(name for name in ours if name not in ORDER)] or list(model.sensitivity)
@@ -92,7 +92,7 @@ def chosen_of(errors: Mapping[str, float]) -> str:
 
 
 def _estimate(away: Any, own: Any, on_rows: float | None) -> float | None:
-    """Return a family's mean error [% of solo]: own mixes, shrunk to all mixes, shrunk to its pressure rows."""
+    """Return a family's mean error [% of solo], from its own mixes, shrunk to all mixes and to its pressure rows."""
     judged = np.isfinite(away)
     total, count = float(away[judged].sum()), int(judged.sum())
     if on_rows is not None:

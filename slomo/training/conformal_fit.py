@@ -1,4 +1,4 @@
-"""Fit bias and size of errors, per NF, predicted loss and kind of neighbourhood, from few mixes.
+"""Fit the bias and size of prediction errors from few mixes, by NF, predicted loss and kind of neighbourhood.
 
 Errors are first divided by the usual error at the predicted loss. Losses are relative to the NF's largest predicted
 loss, so that every NF's knots lie where its throughput is flat or steep. Bias is learned for each NF alone, without a
@@ -46,7 +46,7 @@ _FOLDS = 10
 
 @dataclass(frozen=True, eq=False)
 class HeldOutMixes:
-    """Predictions of mixes to which nothing was fitted."""
+    """Predictions of mixes that were not used to fit the predicting models."""
 
     #: Throughput of each row; NaN where there is no prediction, shape (n,).
     measured_mpps: Floats
@@ -60,16 +60,16 @@ class HeldOutMixes:
     run: NDArray[np.int64]
 
     def predicted(self) -> "HeldOutMixes":
-        """Return the rows with a prediction."""
+        """Return the rows that have a prediction."""
         return self.rows(np.isfinite(self.measured_mpps) & np.isfinite(self.predicted_mpps))
 
     def rows(self, chosen: NDArray[np.bool_]) -> "HeldOutMixes":
-        """Return some of the rows."""
+        """Return the selected rows."""
         return HeldOutMixes(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     @property
     def errors(self) -> Floats:
-        """Measured less predicted throughput, as a share of solo throughput."""
+        """Measured minus predicted throughput, as a share of solo throughput."""
         errors: Floats = (self.measured_mpps - self.predicted_mpps) / self.solo_mpps
         return errors
 
@@ -80,7 +80,7 @@ class HeldOutMixes:
 
 
 def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") -> list[ConformalCalibration]:
-    """Return the calibration of each of `owners` NFs.
+    """Return the calibration of each NF, numbered from 0 to `owners` - 1.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
 
 
 def _together(risks: Floats, mixes: HeldOutMixes) -> float:
-    """Return the power that converts the tenants' risk to the frequency of broken servers.
+    """Return the exponent that converts the tenants' risks to the frequency of servers with a broken bound.
 
     A server breaks if its worst tenant does. `risks` gives the risk at which each tenant's bound breaks. If tenants err
     independently and bounds break as often as set, a quarter of the servers breaks at a setting of a quarter.
@@ -125,14 +125,14 @@ def _together(risks: Floats, mixes: HeldOutMixes) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Usual:
-    """Bias and size of errors: shapes by NF, centre and spread by NF and neighbourhood."""
+    """Usual errors: how size grows with loss, per NF; centre and spread, per NF and kind of neighbourhood."""
 
     shapes: list[ErrorShape]
     centre: Floats
     spread: Floats
 
     def scores(self, mixes: HeldOutMixes) -> Floats:
-        """Return the standardised errors of mixes."""
+        """Return the errors of mixes in units of the usual error."""
         at = mixes.owner, mixes.kind
         scores: Floats = (_sized(mixes, self.shapes) - self.centre[at]) / self.spread[at]
         return scores
@@ -144,14 +144,14 @@ def _usual(mixes: HeldOutMixes, owners: int) -> _Usual:
 
 
 def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
-    """Return errors less their centre, divided by their scale."""
+    """Return errors minus their centre, divided by their scale, at each mix's predicted loss."""
     middle, size = shapes_at(shapes, mixes.owner, mixes.loss)
     sized: Floats = (mixes.errors - middle) / size
     return sized
 
 
 def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int) -> tuple[Floats, Floats]:
-    """Return centre and spread of errors, shape (owners, neighbourhoods), each shrunk towards its prior."""
+    """Return centre and spread of errors, shape (NFs, neighbourhoods), each value shrunk towards its prior."""
     centre = _drawn(errors, owner, kind, owners, multiply=False)
     away = np.abs(errors - centre[owner, kind])
     spread = _drawn(away, owner, kind, owners, multiply=True)
@@ -159,7 +159,7 @@ def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], o
 
 
 def _drawn(values: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int, *, multiply: bool) -> Floats:
-    """Return hierarchical means by owner and kind; the two effects add up, or multiply."""
+    """Return means by NF and kind of neighbourhood, shrunk hierarchically; the two effects add up, or multiply."""
     whole = float(values.mean()) if len(values) else 0.0
     by_owner = _means(values, [owner], (owners,), np.full(owners, whole))
     by_kind = _means(values, [kind], (len(NEIGHBOURHOODS),), np.full(len(NEIGHBOURHOODS), whole))
@@ -182,7 +182,7 @@ def _means(values: Floats, keys: Sequence[NDArray[np.int64]], shape: tuple[int, 
 
 
 def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: int) -> list[ErrorShape]:
-    """Return each NF's shape of errors.
+    """Return for each NF how the size of errors depends on the predicted loss.
 
     Errors are measured less predicted throughput; they and the predicted loss are shares of solo throughput.
     `owner` is the number of each row's NF. All have shape ``(n,)``.
@@ -204,13 +204,13 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
 
 
 def _hats(share: Floats) -> Floats:
-    """Return each row's weight at each knot: linear between its two neighbours, sum 1, shape ``(n, knots)``."""
+    """Return each row's weights at the knots: linear between the two next knots, sum 1, shape ``(n, knots)``."""
     weights = [np.interp(share, KNOTS, one) for one in np.eye(len(KNOTS))]
     return np.column_stack(weights)
 
 
 def _sizes(away: Floats, hats: Floats, owner: NDArray[np.int64], owners: int) -> Floats:
-    """Return mean sizes, shape (owners, knots): an NF's own, shrunk towards its mean times the common curve."""
+    """Return mean error sizes, shape (NFs, knots): an NF's own, shrunk towards its mean times the common curve."""
     whole = float(away.mean()) if len(away) else 0.0
     count = np.bincount(owner, minlength=owners)
     of_owner = (np.bincount(owner, away, owners) + SHAPE_PRIOR_ROWS * whole) / (count + SHAPE_PRIOR_ROWS)
@@ -228,7 +228,7 @@ def _drawn_at_knots(values: Floats, hats: Floats, owner: NDArray[np.int64], prio
 
 
 def _shape(loss: Floats, middle: Floats, size: Floats) -> ErrorShape:
-    """Return a shape whose sizes grow in proportion beyond the largest loss seen."""
+    """Return a shape of errors whose size grows in proportion beyond the largest loss in the data."""
     if loss[-1] >= 1.0:
         return ErrorShape(loss, middle, size)
     beyond = size[-1] + (1.0 / loss[-1] - 1.0) * size.max()

@@ -32,7 +32,7 @@ def folds(groups: NDArray[np.int64], seed: int, count: int = FOLDS) -> NDArray[n
 def held_out(
     fit: Callable[[NDArray[np.bool_]], Callable[[NDArray[np.bool_]], Floats]], fold: NDArray[np.int64]
 ) -> Floats:
-    """Return each row's prediction by the model fitted on the other folds.
+    """Return each row's prediction by a model that was fitted to the other folds.
 
     `fit` takes the mask of rows to fit on and returns a callable that predicts the rows of a mask.
 

@@ -55,7 +55,7 @@ class PartLoadRows:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """All training rows of one NF on one machine."""
+    """All training rows of one NF on one machine, as arrays."""
 
     #: What it is, and its solo throughput [Mpps] with where that comes from.
     workload: Workload
@@ -95,7 +95,7 @@ class Subject:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Features that are metrics."""
+        """Names of the features that are metrics."""
         return tuple(name for name in self.names if name in METRICS)
 
     def columns(self, names: Sequence[str]) -> Floats:
@@ -219,7 +219,7 @@ def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
-    """Return every row's target key without a limit of the offered load."""
+    """Return every row's target key, with any limit of the offered load removed."""
     saturated_keys: dict[str, str] = {}
     for row in frame.drop_duplicates("target").to_dict("records"):
         workload = workload_from_columns({str(name): value for name, value in row.items()})
@@ -286,7 +286,7 @@ def _subject(
 def _solo(
     dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool
 ) -> tuple[float, str]:
-    """Return solo throughput and its source; for an imported table without solo runs, the best over all traffic."""
+    """Return solo throughput and its source; in an imported table without solo runs, the highest throughput counts."""
     if imported and rows["target"].nunique() > 1:
         solo, source = float(rows["throughput_mpps"].max()), "best measured"
     else:
@@ -305,7 +305,10 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 
 def _reported_beside(rows: "pd.DataFrame") -> tuple[str, ...]:
-    """Return the metrics of the competition beside the target; where nothing misses, a miss has no latency to tell."""
+    """Return the metrics of the competition measured beside the target.
+
+    Where nothing misses, the latency of a miss may be absent.
+    """
     names, latency = _reported(rows, "beside"), rows["beside.LLCMISSLAT"].notna()
     missed = ~(rows["beside.L3MISS"] == 0.0)
     known = latency.any() and latency[missed].mean() >= REPORTED
@@ -313,7 +316,7 @@ def _reported_beside(rows: "pd.DataFrame") -> tuple[str, ...]:
 
 
 def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:
-    """Return the columns of an imported table that no model uses, with reasons."""
+    """Return the columns of an imported table that no model can use, with reasons."""
     reasons: dict[str, str] = {}
     for name in METRICS:
         told = float(rows[f"competition.{name}"].notna().mean())
@@ -336,7 +339,7 @@ def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
 
 
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
-    """Return a number per competitor configuration; every row of an imported table has its own."""
+    """Return a group number per row: one per competitor configuration; every row of an imported table has its own."""
     if imported:
         return np.arange(len(rows))
     group_numbers: dict[str, int] = {}
@@ -345,12 +348,12 @@ def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
 
 
 def _kind(competitors: str) -> str:
-    """Return the kinds of the competitors, without their numbers."""
+    """Return the kinds of a row's competitors, without how many there are of each."""
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
 
 
 def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the pressures that add up, and all traffic attributes, as far as `family` uses them.
+    """Return the names of the pressures that add up and of all traffic attributes, as far as `family` uses them.
 
     Raises
     ------

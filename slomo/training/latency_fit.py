@@ -45,7 +45,7 @@ _LEAST_ERROR = 0.005
 
 @dataclass(frozen=True, eq=False)
 class LatencyRows:
-    """Runs at reduced load, ``(n,)`` each: utilisation, packets per busy time [Mpps], latencies [us], setting."""
+    """Runs at reduced load, as arrays ``(n,)``: utilisation, packets per busy time [Mpps], latencies [us], setting."""
 
     busy: Floats
     mpps: Floats
@@ -90,7 +90,7 @@ def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFM
 
 
 def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyModel | None:
-    """Return the latency model of one NF; None with too few runs or loads.
+    """Return the latency model of one NF; None if there are too few runs or loads.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64])
 
 
 def _weights(basis: Floats, response: Floats) -> Floats:
-    """Return least-squares weights of a curve that falls neither with load nor with slowness."""
+    """Return least-squares weights of a curve that decreases neither with load nor with slowness."""
     columns = basis.shape[1]
     low = np.concatenate([[-np.inf], np.zeros(columns - 2), [-1.0]])
     if basis[:, -1].std() < 1e-9:  # alone only: nothing says how pressure changes the curve
@@ -139,13 +139,13 @@ def _weights(basis: Floats, response: Floats) -> Floats:
 
 
 def _scale(load: Floats, away: Floats) -> Floats:
-    """Return the scale of errors: a constant, and a part that grows with -ln(1 - load)."""
+    """Return the scale of errors: a constant part, and a part that grows with -ln(1 - load)."""
     coefficients, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
     return np.array([max(float(coefficients[0]), _LEAST_ERROR), float(coefficients[1])])
 
 
 def _knots(load: Floats) -> Floats:
-    """Return the ends of pieces: the loads measured, thinned to distinct ones, in -ln(1 - load)."""
+    """Return the knots of the curve in -ln(1 - load): the measured loads, thinned to distinct ones."""
     distinct: list[float] = []
     for value in np.sort(load).tolist():
         if not distinct or value - distinct[-1] > _APART * (1.0 - 0.7 * value):

@@ -1,4 +1,4 @@
-"""Keep mixes that were measured several times: for that very mix measurements say more than a prediction.
+"""Store mixes that were measured several times in the models: for these mixes, measurements replace predictions.
 
 A run does not tell how much runs differ, so a mix counts from two runs on. Few runs tell it badly: the spread is at
 least that of all such mixes of the machine together (a pooled standard deviation).
@@ -25,7 +25,7 @@ _COLUMNS = ("machine", "target", "competitors", "throughput_mpps", "throughput_c
 
 
 def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[NFModel]:
-    """Return the models with the mixes at full load that were run twice or more."""
+    """Return the models with those mixes at full load that were run at least twice."""
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & frame["isolation"].isin(["null", "", "None"])
     frame = frame.loc[chosen & (frame["replicates"] > 1), list(_COLUMNS)].dropna()
@@ -56,7 +56,7 @@ def _neighbours(row: dict[Any, Any]) -> tuple[str, ...] | None:
 
 
 def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]]) -> MeasuredMix:
-    """Return one value for all instances of a mix; they differ among each other, too."""
+    """Return one mean for all instances of a workload in a mix, and its error, as instances differ among each other."""
     mpps, errors = np.array(rows).T
     apart = float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0
     return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart))

@@ -1,4 +1,4 @@
-"""Rank the metrics of contention: the information of each alone, and its addition to others.
+"""Rank metrics by how much they tell about contention: each alone, and added to others.
 
 SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps those that explain throughput. Each set
 of metrics is judged by the held-out error of a ridge regression over 1, u and u u' (u = p / (p + median), as in
@@ -36,7 +36,7 @@ _FEWEST_ROWS = 24
 
 @dataclass(frozen=True)
 class RankedMetric:
-    """A metric's ratings: mean held-out errors of throughput over solo, over all functions [%].
+    """Ratings of one metric: mean held-out errors of throughput over solo, over all functions [%].
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class RankedMetric:
 def rank_metrics(
     dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, seed: int = 0
 ) -> tuple[RankedMetric, ...]:
-    """Rank the metrics measured for all network functions of a dataset, in the order of selection.
+    """Rank the metrics measured for all network functions of a dataset, in the order in which they are selected.
 
     Rows of plans ``solo``, ``pressure`` and ``imported`` are read. The seed draws which settings are left out together.
     Metrics that no core has for itself, the link's use and the latency of misses, are among the candidates.
@@ -130,14 +130,14 @@ def _everywhere(name: str, measured: Sequence[Subject]) -> bool:
 
 
 class _Judge:
-    """Errors of sets of metrics over all network functions, on the same folds."""
+    """Computes the errors of sets of metrics over all network functions, always on the same folds."""
 
     def __init__(self, measured: Sequence[Subject], seed: int) -> None:
         self._measured = measured
         self._folds = [folds(subject.groups[subject.counts > 0], seed) for subject in measured]
 
     def error(self, names: tuple[str, ...]) -> float:
-        """Return the mean error of settings left out, over solo [%]."""
+        """Return the mean error for held-out settings, over solo [%]."""
         errors = [_left_out(subject, names, fold) for subject, fold in zip(self._measured, self._folds, strict=True)]
         return 100.0 * float(np.mean(errors))
 

@@ -1,4 +1,4 @@
-"""Let responses to running neighbours learn from calibration mixes, too.
+"""Let models of responses to running neighbours also learn from calibration mixes.
 
 Runs beside the synthetic competitor hardly contain what mixes do: full channels that several cards share, and packets
 that stay in the cache because queues are short. Each mix is also predicted by responses that have not seen it
@@ -37,7 +37,7 @@ def learned_from_mixes(
     fit: Callable[[Mapping[str, Subject]], Mapping[str, NFModel]],
     seed: int,
 ) -> tuple[list[NFModel], Floats]:
-    """Return models whose responses learned the mixes, and predictions of mixes by responses that did not.
+    """Return models whose responses learned from mixes, and predictions of each mix by responses that had not seen it.
 
     Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. `fit`
     returns the models of subjects to which mixes were added, by workload key. Equal mixes share a fold.
@@ -83,7 +83,7 @@ def learned_from_mixes(
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
-    """Return the saturated mixes of `models` with all that their responses read.
+    """Return the saturated mixes of `models` with all columns that their responses use.
 
     Column ``mix`` names the tenants, ``limited`` tells whether full ports limited the target.
     """
@@ -111,7 +111,7 @@ def _mix(keys: Sequence[str]) -> str:
 
 
 def _extended(subject: Subject, full: "pd.DataFrame", limited: "pd.DataFrame") -> Subject:
-    """Return a subject with runs in mixes; those in which full ports limited it count as runs at part load."""
+    """Return a subject with added runs in mixes; runs limited by full ports count as runs at part load."""
 
     def parts(rows: "pd.DataFrame") -> tuple[Floats, Floats, Floats]:
         own = rows[[f"own.{name}" for name in subject.own_names]].to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""Noise of each row from its replicates, and whether a model beats the mean beyond that noise.
+"""Estimate each row's noise from its replicates, and whether a model beats the mean by more than that noise.
 
 Two or three replicates say little about one row and much about all: each row's variance is shrunk towards the pooled
 one (a scaled inverse chi-squared prior; Gelman et al., Bayesian Data Analysis, section 5.4, for the idea).
@@ -22,7 +22,7 @@ MEAN = "mean"
 
 
 def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | None:
-    """Return the relative variance of every row's throughput; None without informative replicates.
+    """Return the relative variance of every row's throughput; None if replicates do not tell it.
 
     `dispersion` is the standard deviation over the mean of each row's replicates.
 
@@ -46,7 +46,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
 
 
 def weights_of(variance: Floats | None) -> Floats | None:
-    """Return the weight of each row, 1 on average, within bounds since variances are only estimated.
+    """Return the weight of each row, 1 on average; weights are bounded, since variances are only estimated.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def weights_of(variance: Floats | None) -> Floats | None:
 def against_mean(
     measured: Floats, guesses: Mapping[str, Floats], solo_mpps: float, weights: Floats | None
 ) -> dict[str, dict[str, float]]:
-    """Return each family's reduction of the held-out error against `mean`, with its standard error [% of solo].
+    """Return how much lower each family's held-out error is than that of `mean`, with standard error [% of solo].
 
     `guesses` are held-out predictions of the same rows, NaN where a family has none.
 
@@ -91,7 +91,7 @@ def against_mean(
 
 
 def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float]]]:
-    """Return each family's gain on `mean` per model, shrunk towards the machine's other models [% of solo].
+    """Return each family's gain over `mean` per model, shrunk towards the machine's other models [% of solo].
 
     Eight noisy rows of one network function say little about a family, those of all functions much: gains are treated
     as draws around a common one, with the spread estimated by DerSimonian and Laird (1986).
@@ -115,7 +115,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
 
 
 def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
-    """Return every gain and its error, shrunk towards the mean of the others as far as they agree."""
+    """Return every gain and its error, shrunk towards the mean of the other gains as far as these agree."""
     weights, count = 1.0 / error**2, len(gain)
     if count == 1:
         return [(float(gain[0]), float(error[0]))]
@@ -134,7 +134,7 @@ def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
 
 
 def noise_aware_defaults(models: Sequence[NFModel], baselines: Sequence[str]) -> list[str]:
-    """Return the default family per model of one machine with noisy rows.
+    """Return the default family of each model of one machine with noisy rows.
 
     On noisy rows the family with the smallest error is often the luckiest. A family is therefore chosen only if its
     gain on the mean exceeds the gain's standard error; of several, the one with the largest gain; of none, `mean`.

@@ -1,4 +1,4 @@
-"""Fit co-locations by name, without counters: unobserved pressures and sensitivities of low rank.
+"""Fit named co-locations measured without counters, by unobserved pressures and sensitivities of low rank.
 
 The logarithm of the share that a target keeps is the product of its sensitivity and the sum of its competitors'
 pressures (Bubble-Up, MICRO'11, section 3, with unobserved pressures). Both are fitted alternately by ridge regression,
@@ -46,7 +46,7 @@ FEWEST = 12
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Runs in the form of the fit: target, counts of competitors, logarithm of the loss, weight."""
+    """Runs as arrays for the fit: target, counts of competitors, logarithm of the loss, weight."""
 
     target: NDArray[np.int64]
     counts: Floats
@@ -59,7 +59,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Latent:
-    """Sensitivity and pressure of every function, shape ``(functions, rank)``."""
+    """Unobserved sensitivity and pressure of every function, shape ``(functions, rank)``."""
 
     weights: Floats
     pressure: Floats
@@ -89,7 +89,7 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFM
 
 
 def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
-    """Return models without a family for functions that never ran alone: their best rate replaces solo throughput."""
+    """Return models for functions that never ran alone; their highest throughput stands for solo throughput."""
     frame = dataset.frame
     frame = frame[(frame["machine"] == machine) & (frame["plan"] == "mix") & frame["offered_mpps"].isna()]
     workloads = {key: dataset.workload(str(key)) for key in frame["target"].unique()}
@@ -125,7 +125,7 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
 
 
 def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return one machine's models with the family ``pairs``, fitted to the runs and calibrated on held-out ones.
+    """Return one machine's models of family ``pairs``, fitted to the runs and calibrated on held-out runs.
 
     `rows` are runs at full load, `models` those of every function in them.
     """
@@ -186,7 +186,7 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
 
 
 def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
-    """Return why nothing can be judged: fewer runs than parameters."""
+    """Return why the models cannot be judged, if there are fewer runs than parameters."""
     unknown = 2 * len(models) * chosen[0]
     if len(rows.loss) >= unknown:
         return {}
@@ -194,7 +194,7 @@ def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -
 
 
 def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) -> Floats:
-    """Return the predicted kept shares of held-out runs."""
+    """Return predictions for held-out runs: the share of solo throughput that remains."""
     share = np.full(len(fold), np.nan)
     for number in np.unique(fold):
         out = fold == number
@@ -233,7 +233,7 @@ def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
 def _sensitivity(
     model: NFModel, latent: _Latent, own: _Rows, number: int, identity: Floats, pressing: NDArray[np.bool_]
 ) -> LatentSensitivity:
-    """Return one function's part, with the residuals of its measured competitions."""
+    """Return one function's model, with the residuals for its measured competitions."""
     left, codes = own.loss - latent.losses(own), own.counts @ identity
     known, place = np.unique(codes, return_inverse=True)
     residuals = np.bincount(place.ravel(), left, len(known)) / np.maximum(
@@ -252,7 +252,7 @@ def _sensitivity(
 
 
 def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) -> str | None:
-    """Return the neighbour to measure next: the one with the most uncertain loss.
+    """Return the neighbour to measure next: the one whose effect is most uncertain.
 
     The criterion is the variance of the predicted product for unmeasured pairs, in units of the ridge's posterior: that
     of the target's sensitivity times the other's pressure, plus the reverse.
@@ -271,5 +271,5 @@ def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) 
 
 
 def _identity(key: str) -> int:
-    """Return a workload's number, the same wherever it is trained."""
+    """Return a number for a workload that is the same on every machine and in every training."""
     return 1 + int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % (MOST_IDENTITY - 1)

@@ -124,7 +124,7 @@ def _by_counters(frame: "pd.DataFrame", mpps: NDArray[np.float64]) -> dict[str, 
 
 
 def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Series[float]", prefix: str) -> _Mask:
-    """Return rows with an earlier row's counters despite other tenants or another throughput."""
+    """Return rows whose counters equal an earlier row's although tenants or throughput differ."""
     if prefix == "own":
         first = (
             frame[schema.THROUGHPUT].groupby([frame[schema.MACHINE], frame[schema.TARGET], alike]).transform("first")

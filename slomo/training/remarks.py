@@ -1,4 +1,4 @@
-"""Remarks on a trained model: too few scores, nothing to learn, no mixes."""
+"""Make remarks on a trained model, such as too few scores, nothing to learn, or no mixes."""
 
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL

@@ -26,7 +26,7 @@ _FEWEST_ROWS = 12
 
 
 def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
-    """Return the contentiousness of a subject: solo, per number of competitors, and under any pressure."""
+    """Return a subject's contentiousness: alone, by number of competitors, and under any pressure."""
     solo = solo_vector(subject)
     pressures = tuple(name for name in PRESSURES if name in subject.names)
     whole = np.isfinite(subject.columns(pressures)).all(axis=1) & np.isfinite(subject.own).all(axis=1)
@@ -67,7 +67,7 @@ def half_saturation(pressure: Floats) -> Floats:
 
 
 def _chosen(basis: Floats, own: Floats, fold: NDArray[np.int64], pressures: int) -> Floats:
-    """Return the ridge weights whose strength and degree have the least held-out error over all metrics."""
+    """Return the ridge weights of the strength and degree with the least held-out error over all metrics."""
     spread = np.maximum(own.std(axis=0), 1e-12 * np.maximum(np.abs(own).max(axis=0), 1.0))
     best: tuple[float, Callable[[NDArray[np.bool_]], Floats]] | None = None
     for terms in (1 + pressures, basis_size(pressures)):

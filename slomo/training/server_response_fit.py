@@ -1,4 +1,4 @@
-"""Fit an NF's responses to running neighbours, from the pressure rows of its profile.
+"""Fit how an NF responds to running neighbours, from the rows of its profile that have pressure.
 
 SLOMO (SIGCOMM'20) section 4.1 for the runs; the pressure is the competition measured beside the target. Additive
 metrics are smooth functions of it (ridge over a saturating basis). Throughput comes from a smooth monotone network,
@@ -143,7 +143,7 @@ def pressures_of(
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
-    """Return the variation of measurements with little loss, as scores of arrivals.
+    """Return how much repeated measurements with little loss vary, as scores of arrivals.
 
     They replace mixes at reduced load, whose NFs lose nothing: variation there is at most this.
     """
@@ -153,7 +153,7 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
 
 
 def _strays(subject: Subject, repeats: Floats) -> Floats:
-    """Return the deviation of its part-load runs from their offered loads; `repeats` with few such runs."""
+    """Return how far an NF's part-load runs deviate from their offered loads; `repeats` if there are few such runs."""
     rows = subject.part_load
     if rows is None or (known := np.isfinite(rows.offered_mpps)).sum() < _FEWEST_IDLE:
         return repeats
@@ -163,7 +163,7 @@ def _strays(subject: Subject, repeats: Floats) -> Floats:
 def _part_load(
     subject: Subject, names: tuple[str, ...], fastest_mpps: float, channel: tuple[float, float]
 ) -> ContentiousnessProfile | None:
-    """Return the vector at part load; None with too few runs."""
+    """Return the vector at part load; None if there are too few such runs."""
     rows = subject.part_load
     if rows is None or len(rows.mpps) < _FEWEST_IDLE:
         return None
@@ -177,12 +177,12 @@ def _part_load(
 
 
 def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
-    """Return rates per packet: misses of a private cache per packet do not depend on the neighbours."""
+    """Return rates per packet; misses of a private cache per packet do not depend on neighbours."""
     return own / np.where(flows_and_polled(tuple(names))[0], mpps[:, np.newaxis], 1.0)
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
-    """Return the least total occupancy of a full cache [KiB]; an inclusive cache is full to the last line."""
+    """Return the smallest total occupancy of a full cache [KiB]; an inclusive cache is full to the last line."""
     if "L3OCC" not in names:
         return 0.0
     held = pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")]
@@ -213,7 +213,7 @@ def _held_out(
 
 
 def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | None = None) -> list[NFModel]:
-    """Return the models with whole-server intervals calibrated on mixes, if there are enough.
+    """Return the models with intervals for whole servers, calibrated on mixes if there are enough.
 
     All models are of one machine. Mixes with an NF that does not answer for whole servers are passed over: they are
     composed. Saturated targets set the width of what an NF can do, targets that serve all they are offered how far
@@ -237,7 +237,7 @@ def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | No
 
 
 def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats) -> list[NFModel]:
-    """Return models that all predict whole servers, calibrated on their mixes."""
+    """Return models that all predict whole servers, calibrated on mixes of them."""
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
@@ -258,7 +258,7 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
 
 
 def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:
-    """Return the mixes that want more than the machine's ports carry: these hold tenants back, not the neighbours."""
+    """Return the mixes that need more than the machine's ports carry, so that ports, not neighbours, limit tenants."""
     stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
     frames_b = np.array([*(float(model.workload.traffic.packet_size_b) for model in models), 0.0])
     demanded: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
@@ -266,7 +266,7 @@ def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mp
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:
-    """Return, per model, the families contradicted by mixes too few to calibrate on, with reasons.
+    """Return for each model the families that a few mixes, too few to calibrate on, contradict, with reasons.
 
     The response to running neighbours has its usual name; it is judged on mixes whose NFs all have one.
     """

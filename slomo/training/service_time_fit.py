@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "regex") -> ServiceTime:
-    """Fit the line through runs of an accelerator with one user, by least squares of time per packet.
+    """Fit the line to runs of an accelerator with a single user, by least squares of time per packet.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ def _fit_subject(
 
 
 def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCalibration:
-    """Return the calibration from held-out runs.
+    """Return the calibration of intervals from held-out runs.
 
     On a table, errors need not grow with the loss: intervals have constant width (split conformal), or a shape learned
     from many rows, whichever is narrower on average. Its rows are what is asked about, so ranks are not moved outwards.
@@ -221,7 +221,7 @@ def _held_out(family: ModelFamily, subject: Subject, rows: Any, told: WeightedRo
 
 
 def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return held-out predictions of rows with competitors only, as solo rows are trivial."""
+    """Return held-out predictions of rows with competitors; solo rows are left out, as they are trivial."""
     return {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
 
 
@@ -234,7 +234,7 @@ def _noise(subject: Subject) -> dict[str, float]:
 
 
 def _covered(subject: Subject) -> Applicability:
-    """Return the range of the additive pressures (of all columns, in tables without any)."""
+    """Return the range of the additive pressures in the data (in tables without any, of all columns)."""
     names = tuple(name for name in subject.metric_names if METRICS[name].pressure) or subject.metric_names
     names = (*names, *(name for name in subject.names if name.startswith(TRAFFIC_PREFIX)))
     vectors = subject.columns(names)
@@ -245,7 +245,7 @@ def _covered(subject: Subject) -> Applicability:
 def _with_mixes(
     dataset: "ProfileDataset", listed: Sequence[Subject], fitted: Sequence[NFModel], facts: Mapping[str, Any]
 ) -> list[NFModel]:
-    """Let responses learn from mixes, and replace cross-validated interval widths by those from mixes, if enough."""
+    """Let responses learn from mixes, and base interval widths on mixes if there are enough of them."""
     finished = []
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
@@ -277,7 +277,7 @@ def with_responses(
 
 
 def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | None:
-    """Return the machine's capacities from the dataset, or else from its shipped description."""
+    """Return the machine's capacities, from the dataset or else from the shipped machine file."""
     described = environment.get("machines")
     try:
         if isinstance(described, Mapping) and isinstance(described.get(machine), Mapping):
@@ -288,12 +288,12 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
 
 
 def _most(capacities: Capacities | None) -> float:
-    """Return what the memory channel moves at most [MiB/s]."""
+    """Return the highest traffic that the memory channel can carry [MiB/s]."""
     return np.inf if capacities is None else capacities.limit(METRICS["LMB"])
 
 
 def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:
-    """Return capacities with the calibrated extra time of the cache's reporter without hits, if known."""
+    """Return capacities with the cache reporter's calibrated extra time when nothing hits, if it is known."""
     full = environment.get("settings", {}).get("reporters", {}).get("full")
     return capacities if full is None else replace(capacities, llc_reporter=float(full))
 

@@ -1,4 +1,4 @@
-"""Models of one machine as prior for another: carried over by physics, then corrected by a few runs there.
+"""Transfer models from one machine to another: scale them by physics, then correct them by a few runs there.
 
 The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
 pressure, in throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian
@@ -79,7 +79,7 @@ def transfer(
     targets: Sequence[str] | None = None,
     seed: int = 0,
 ) -> ModelLibrary:
-    """Return models for a machine from those of another one.
+    """Return models for a machine made from another machine's models.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def _carried(
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
-    """Return the one machine of a library's measurements, which must not be the new one."""
+    """Return the machine on which a library was measured, which must be a single one and not the new one."""
     if len(library.machines) != 1:
         told = ", ".join(library.machines) or "none"
         raise ConfigurationError(f"models of one machine can be carried to {machine.name}, got those of: {told}")
@@ -180,7 +180,7 @@ def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, 
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """One function carried over, and corrected."""
+    """One function's model after transfer and correction."""
 
     model: NFModel
     carried: Carried
@@ -196,7 +196,7 @@ class _Fitted:
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "_Fitted":
-        """Carry a model over, and correct it by runs if there are any."""
+        """Transfer a model to the new machine, and correct it by runs there if there are any."""
         carried = Carried(model, before, machine)
         none = np.zeros(0)
         fitted = cls(model, carried, runs, np.zeros((0, len(carried.names) + 1)), none, none, none, {})
@@ -234,13 +234,13 @@ class _Fitted:
         return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
 
     def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
-        """Return the coordinates of situations for the correction: relative pressures, and the carried loss."""
+        """Return the coordinates of situations for the correction: relative pressures, and the transferred loss."""
         half = _HALF * self.carried.limit()
         alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
         return np.column_stack([pressure / (pressure + half), 2.0 * np.log(state.time_ns / alone)])
 
     def correction(self, places: Floats) -> Floats:
-        """Return the logarithm of actual over carried throughput."""
+        """Return the logarithm of actual over transferred throughput."""
         if not len(self.residuals):
             return np.zeros(len(places))
         weights = np.linalg.solve(self._covariance(), self.residuals)
@@ -248,7 +248,7 @@ class _Fitted:
         return learned
 
     def own_factors(self, places: Floats, sizes: Mapping[str, float]) -> Floats:
-        """Return the ratio of each metric of its own vector to the carried one, shape ``(n, metrics)``.
+        """Return, for each metric of the function's own vector, actual over transferred value, shape ``(n, metrics)``.
 
         `sizes` gives each metric's usual error: the standard deviation of its correction, relative to the throughput's.
         """
@@ -274,18 +274,18 @@ class _Fitted:
 
     @property
     def solo_is_measured(self) -> bool:
-        """Whether it ran alone on the new machine."""
+        """Whether the function ran alone on the new machine."""
         return self.runs is not None and bool((self.runs.counts == 0).any())
 
     @property
     def solo_mpps(self) -> float:
-        """Throughput alone: as measured, else as carried and corrected."""
+        """Solo throughput on the new machine: measured, or else transferred and corrected."""
         if self.runs is not None and self.solo_is_measured:
             return self.runs.solo_mpps
         return float(self.mpps(np.zeros((1, len(self.carried.names))), np.zeros(1))[0])
 
     def mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return throughput on the new machine [Mpps]."""
+        """Return the predicted throughput on the new machine [Mpps]."""
         state = self.carried.state(pressure, neighbours)
         corrected: Floats = state.mpps * np.exp(self.correction(self.places_of(pressure, state)))
         return corrected
@@ -294,7 +294,7 @@ class _Fitted:
 def _own_residuals(
     names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats
 ) -> Mapping[str, Floats]:
-    """Return the logarithm of measured over carried values, by pressure metric.
+    """Return the logarithm of measured over transferred values, by pressure metric.
 
     Both are raised by a share of the largest value, since ratios of very small values say nothing.
     """
@@ -310,14 +310,14 @@ def _own_residuals(
 
 
 def _own_sizes(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
-    """Return the usual error of each carried metric, over all functions with runs."""
+    """Return the usual error of each transferred metric, over all functions with runs."""
     names = sorted({name for each in fitted for name in each.own})
     rows = {name: np.concatenate([each.own[name] for each in fitted if name in each.own]) for name in names}
     return {name: float(np.sqrt(np.square(row).mean())) for name, row in rows.items()}
 
 
 def _usual_size(fitted: _Fitted, everybody: float) -> float:
-    """Return the size of a function's held-out errors, shrunk towards all functions'."""
+    """Return the usual size of a function's held-out errors, shrunk towards that of all functions."""
     total = float(np.square(fitted.scores).sum()) + _SIZE_RUNS * everybody**2
     return float(np.sqrt(total / (len(fitted.scores) + _SIZE_RUNS)))
 
@@ -332,14 +332,14 @@ def _of_usual_size(fitted: Sequence[_Fitted]) -> "_Scores":
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Held-out errors of all functions relative to each one's usual size, and the common size."""
+    """Held-out errors of all functions, each divided by its function's usual size, and the common size."""
 
     each: Floats
     size: float
 
 
 def _likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of corrections at two points."""
+    """Return the covariance of the corrections at two points."""
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
     answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
     return answer
@@ -348,7 +348,7 @@ def _likeness(one: Floats, other: Floats) -> Floats:
 def _model(
     fitted: _Fitted, scores: _Scores, sizes: Mapping[str, float], environment: Mapping[str, Any], seed: int
 ) -> NFModel:
-    """Return the model on the new machine."""
+    """Return the model of one function on the new machine."""
     carried, before = fitted.carried, fitted.model
     names, machine = carried.names, carried.machine
     pressure, neighbours = _situations(carried, seed)
@@ -407,7 +407,7 @@ def _model(
 
 
 def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
-    """Return pressures on the new machine and numbers of neighbours: none first.
+    """Return pressures on the new machine with their numbers of neighbours, beginning with none.
 
     Every other one equals a pressure under which the function was measured; the rest cover the whole range, including a
     full memory channel.
@@ -426,7 +426,7 @@ def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
 
 
 def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
-    """Return vectors within the machine's cache sizes, with ratios of at most 1."""
+    """Return vectors limited to what the machine can show: its cache sizes, and ratios of at most 1."""
     capacities, answer = machine.capacities(), own.copy()
     for number, name in enumerate(names):
         most = {"L3OCC": capacities.llc_kib, "DDIOOCC": capacities.ddio_kib, "L2HIT": 1.0, "L3HIT": 1.0}.get(name)
@@ -436,7 +436,7 @@ def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
 
 
 def _calibration(fitted: _Fitted, scores: _Scores) -> ConformalCalibration:
-    """Return the intervals: from held-out runs of all functions; without runs, from stored quantiles.
+    """Return the calibration of intervals: from all functions' held-out runs or, without runs, from stored quantiles.
 
     Their width over the loss follows from the correction's uncertainty; the error of composition is taken from the
     first machine.

@@ -1,4 +1,4 @@
-"""Waiting time of requests at a full memory channel, from the memory latency measured beside a target.
+"""Estimate how long requests wait at a full memory channel, from the memory latency measured beside a target.
 
 Traffic does not show it: a full channel moves its maximum whatever the demand, and each function's part depends on how
 many requests of others wait before its own. Latency shows it, and is the same for all functions. It is put on the scale
@@ -25,7 +25,7 @@ _TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
 
 
 def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
-    """Return the memory latency at which a machine's channel is just full [ns]; 0 with too few such runs."""
+    """Return the memory latency at which a machine's channel is just full [ns]; 0 if too few runs fill the channel."""
     names = [f"own.{_TRAFFIC}", f"beside.{_TRAFFIC}", f"beside.{_LATENCY}"]
     if capacities is None or not set(names) <= set(frame.columns):
         return 0.0
@@ -37,7 +37,7 @@ def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> flo
 def with_waiting(
     names: tuple[str, ...], pressure: Floats, subject: Subject, beside: Floats, channel: tuple[float, float]
 ) -> Floats:
-    """Return pressures, shape ``(n, len(names))``, with waiting added as traffic.
+    """Return pressures, shape ``(n, len(names))``, with waiting time added as equivalent traffic.
 
     `beside` is the competition beside the target, with the subject's columns. The channel is the latency at which
     it is just full [ns], 0 where it is not known, and what it moves [MiB/s].

@@ -1,4 +1,4 @@
-"""The registry's ``slomo-additive``: for few noisy rows. Extra times per packet add up, never below zero, shrunk.
+"""Family ``slomo-additive``, for few noisy rows: non-negative extra times per packet add up, and are shrunk.
 
 Non-negative least squares (Lawson and Hanson 1974, chapter 23) with a ridge penalty on the slopes alone: fully shrunk
 it gives the mean extra time, so it deviates from the mean only as far as the rows support. Its strength is chosen by
@@ -28,7 +28,7 @@ _JITTER = 1e-10
 
 
 class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Non-negative least squares with an intercept, the slopes shrunk.
+    """Non-negative least squares with an intercept and shrunk slopes.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _strength(scaled: Floats, y: Floats, weights: Floats, seed: int) -> float:
-    """Return the strength with the least weighted held-out error; of equals the strongest."""
+    """Return the shrinkage with the least weighted held-out error; among equal ones, the strongest."""
     fold = folds(np.arange(len(y)), seed, _FOLDS)
     numbers = np.unique(fold)
     if len(numbers) < 2:
@@ -106,7 +106,7 @@ def _normal(design: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]
 
 
 def _solved(gram: Floats, moment: Floats, strength: float) -> Floats:
-    """Return intercept and slopes, none below 0, from normal equations with shrunk slopes."""
+    """Solve normal equations with shrinkage; return intercept and slopes, none of them below 0."""
     penalty = np.full(len(gram), strength * max(gram[0, 0], 1.0))
     penalty[0] = _JITTER * max(gram[0, 0], 1.0)
     lower = np.linalg.cholesky(gram + np.diag(penalty))
@@ -116,7 +116,7 @@ def _solved(gram: Floats, moment: Floats, strength: float) -> Floats:
 
 @dataclass(frozen=True)
 class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
-    """Family of additive extra times, one per pressure."""
+    """A family in which every pressure adds extra time per packet."""
 
     name: str = "slomo-additive"
     composition: CompositionKind = "pressure"

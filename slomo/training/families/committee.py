@@ -1,4 +1,4 @@
-"""A committee of monotone tree ensembles: their disagreement shows where one more experiment is most informative.
+"""A committee of monotone tree ensembles: where its members disagree, one more experiment tells most.
 
 Query by committee (Seung, Opper and Sompolinsky, COLT'92) with members fitted to bootstrap samples (Breiman, 1996).
 More pressure never speeds up an NF, so every member is monotone in every input, for which a few dozen runs suffice.
@@ -19,7 +19,7 @@ MEMBERS = 8
 
 @dataclass(frozen=True, eq=False)
 class Committee:
-    """Fitted members.
+    """The fitted members of a committee.
 
     Examples
     --------
@@ -33,19 +33,19 @@ class Committee:
     members: Sequence[Any]
 
     def spread(self, inputs: Floats) -> Floats:
-        """Return the standard deviation over the members' answers, shape ``(n,)``, in the response's unit."""
+        """Return the standard deviation over the members' predictions, shape ``(n,)``, in the response's unit."""
         answers = np.array([member.predict(inputs) for member in self.members])
         spread: Floats = answers.std(axis=0, ddof=1)
         return spread
 
     def mean(self, inputs: Floats) -> Floats:
-        """Return the mean of the members' answers, shape ``(n,)``."""
+        """Return the mean of the members' predictions, shape ``(n,)``."""
         mean: Floats = np.mean([member.predict(inputs) for member in self.members], axis=0)
         return mean
 
 
 def fit_committee(inputs: Floats, response: Floats, *, seed: int) -> Committee:
-    """Fit a committee to a response that is non-increasing in every input.
+    """Fit a committee to a response that does not increase with any input.
 
     Larger inputs, shape ``(n, features)``, mean more pressure; each member is fitted to a bootstrap sample.
 

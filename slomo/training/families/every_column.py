@@ -1,4 +1,4 @@
-"""Families for imported tables: trees and a plane over every column, without shape constraints.
+"""Families for imported tables: tree ensembles and a linear model over every column, without shape constraints.
 
 A table measured elsewhere contains the counters available there. No column is known to be additive or harmful: extra
 trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane use them all. They are fitted only
@@ -27,7 +27,7 @@ _TREES = 100
 
 
 class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Extra trees with the depth limit of stored trees.
+    """Extra trees, limited to the depth that stored trees may have.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _EveryColumn:
-    """Reads whatever was measured."""
+    """Base class of families that use every measured column."""
 
     name: str
 
@@ -82,7 +82,7 @@ class _EveryColumn:
 
 @dataclass(frozen=True)
 class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
-    """The registry's ``extra-trees``."""
+    """Family ``extra-trees``: extremely randomised trees."""
 
     name: str = "extra-trees"
     composition: CompositionKind = "pressure"
@@ -98,7 +98,7 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
 
 @dataclass(frozen=True)
 class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
-    """The registry's ``boosted-trees``."""
+    """Family ``boosted-trees``: gradient-boosted trees."""
 
     name: str = "boosted-trees"
     composition: CompositionKind = "pressure"
@@ -112,7 +112,7 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
 
 @dataclass(frozen=True)
 class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
-    """The registry's ``linear``: least squares, with shrinkage for collinear columns."""
+    """Family ``linear``: least squares, with shrinkage for collinear columns."""
 
     name: str = "linear"
     composition: CompositionKind = "pressure"

@@ -1,4 +1,4 @@
-"""A smooth sensitivity model for few rows: a Gaussian process over pressures and traffic.
+"""A smooth model for few rows: a Gaussian process over pressures and traffic.
 
 Trees need many rows to follow a slope; measured tables have fifty. Rasmussen and Williams, Gaussian Processes for
 Machine Learning (2006), chapters 2, 4.2 (Matern 3/2: continuous, with kinks where a cache is full) and 5.4 (marginal
@@ -27,7 +27,7 @@ _LENGTH, _SIGNAL, _NOISE = (0.1, 100.0), (1e-2, 1e3), (1e-5, 1.0)
 
 
 class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Gaussian process regression with one length scale per column, by marginal likelihood.
+    """Gaussian process regression with one length scale per column, fitted by marginal likelihood.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _chosen(self, response: Floats) -> tuple[float, Floats, float]:
-        """Return signal variance, length scales and noise variance of the largest marginal likelihood."""
+        """Return the signal variance, length scales and noise variance with the largest marginal likelihood."""
         live = np.isfinite(self.spread_)
         picked = np.random.default_rng(self.seed).permutation(len(response))[: self.rows]
         points, values = self.points_[np.ix_(picked, live)], response[picked]
@@ -128,7 +128,7 @@ def _likelihood(logarithms: Floats, points: Floats, values: Floats) -> tuple[flo
 
 @dataclass(frozen=True)
 class SmoothFamily(WeightedFamily[SmoothSensitivity]):
-    """The registry's ``slomo-gp``."""
+    """Family ``slomo-gp``: a Gaussian process."""
 
     name: str = "slomo-gp"
     composition: CompositionKind = "pressure"

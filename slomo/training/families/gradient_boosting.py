@@ -62,7 +62,7 @@ class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class PublishedFamily(WeightedFamily[TreeSensitivity]):
-    """The registry's ``slomo-gbr``."""
+    """Family ``slomo-gbr``: gradient boosting as SLOMO published it."""
 
     name: str = PUBLISHED_MODEL
     composition: CompositionKind = "pressure"
@@ -88,7 +88,7 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
 
 
 def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
-    """Return a fitted ensemble as arrays with results equal to scikit-learn's to the bit.
+    """Convert a fitted ensemble to arrays whose predictions equal scikit-learn's to the bit.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
 
 
 def node_of(tree: Any, values: Floats) -> TreeNode:
-    """Return one of scikit-learn's trees, with given values of its nodes."""
+    """Convert one of scikit-learn's trees, with given values for its nodes."""
     return TreeNode(
         tree.children_left.tolist(),
         tree.children_right.tolist(),
@@ -116,7 +116,7 @@ def node_of(tree: Any, values: Floats) -> TreeNode:
 
 
 def float32_thresholds(thresholds: Floats) -> list[float]:
-    """Convert scikit-learn's thresholds to those of slomo's trees.
+    """Convert scikit-learn's thresholds to those that slomo's trees compare with.
 
     It compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t.
 

@@ -1,4 +1,4 @@
-"""A smooth sensitivity model, monotone in every pressure: a small network with weights of one sign.
+"""A smooth model that falls with every pressure: a small neural network whose weights have one sign.
 
 Monotone networks (Sill 1998; Archer and Wang 1993), fitted by L-BFGS (Byrd et al. 1995) to throughput as a share of
 solo. Trees can be monotone too, but their steps exceed the loss at mild pressure; a Gaussian process is smooth but not
@@ -27,7 +27,7 @@ _USUAL_SLOPE = 6.0
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Sigmoids of one or more networks, side by side."""
+    """Hidden units (sigmoids) of one or more networks, side by side."""
 
     slope: Floats
     offset: Floats
@@ -36,7 +36,7 @@ class Units:
 
 
 class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """One hidden layer of sigmoids that reduce the response.
+    """A network with one hidden layer of sigmoids, each of which reduces the response.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Mean squared error and penalty with gradient, over softplus-transformed positive parameters."""
+    """Mean squared error plus penalty, with gradient, over parameters that a softplus keeps positive."""
 
     rows: Floats
     response: Floats
@@ -152,7 +152,7 @@ class _Problem:
     penalty: float
 
     def units(self, numbers: Floats) -> Units:
-        """Return the units for a vector of parameters."""
+        """Return the hidden units that a parameter vector describes."""
         raw, offset, raw_height, top = self._parts(numbers)
         return Units(self._slope(raw), offset, _softplus(raw_height), top)
 
@@ -203,7 +203,7 @@ def _softplus_inverse(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
-    """The registry's ``slomo-smooth``."""
+    """Family ``slomo-smooth``: a monotone neural network."""
 
     name: str = "slomo-smooth"
     composition: CompositionKind = "pressure"

@@ -15,7 +15,7 @@ from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 @dataclass(frozen=True)
 class NoInterferenceFamily:
-    """The registry's ``none``."""
+    """Family ``none``: competitors cause no slowdown."""
 
     name: str = "none"
     composition: CompositionKind = "none"
@@ -33,13 +33,13 @@ class NoInterferenceFamily:
         solo_mpps: float,
         seed: int,  # noqa: ARG002
     ) -> ConstantSensitivity:
-        """Answer with solo throughput; see `ModelFamily.fit`."""
+        """Return a model that predicts solo throughput; see `ModelFamily.fit`."""
         return ConstantSensitivity(self.name, solo_mpps)
 
 
 @dataclass(frozen=True)
 class MeanFamily(WeightedFamily[ConstantSensitivity]):
-    """The registry's ``mean``: the mean of all measurements beside others, which every fitted model must beat."""
+    """Family ``mean``: the mean of all measurements beside others, which every fitted model must beat."""
 
     name: str = "mean"
     composition: CompositionKind = "none"
@@ -49,7 +49,7 @@ class MeanFamily(WeightedFamily[ConstantSensitivity]):
         return ()
 
     def fit_weighted(self, rows: WeightedRows) -> ConstantSensitivity:
-        """Answer with the mean of rows that count by their weights."""
+        """Return a model that predicts the weighted mean of the rows."""
         if not len(rows.mpps):
             return ConstantSensitivity(self.name, rows.solo_mpps)
         weights = rows.weights

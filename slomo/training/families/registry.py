@@ -1,4 +1,4 @@
-"""Registry of model families, imported on first use: an alias for slomo's, an instance for the caller's own.
+"""Registry of model families: an alias names one of slomo's (imported on first use), an instance is the caller's own.
 
 The registry is lazy, like fsspec's: looking a name up imports only that family. Families of other packages are found by
 name too (`slomo.plugins`); only slomo's are trained by default.
@@ -43,7 +43,7 @@ DEFAULT = FORMER_DEFAULT
 
 
 def model_names() -> tuple[str, ...]:
-    """Return the names of the families there are.
+    """Return the names of all families.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def table_model_names() -> tuple[str, ...]:
 
 
 def describe(name: str) -> str:
-    """Return one line about a family.
+    """Return a description of a family in one line.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def check_model_name(name: str) -> str:
 
 
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
-    """Return the family of a name, or your own instance unchanged.
+    """Return the family of a given name; a family instance is returned unchanged.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
 
 
 def make_families(models: Iterable[str | ModelFamily] | None = None) -> tuple[ModelFamily, ...]:
-    """Return the families asked for, all of slomo's by default."""
+    """Return the requested families, by default all of slomo's."""
     wanted = model_names() if models is None else ([models] if isinstance(models, str) else list(models))
     families = tuple(make_family(model) for model in wanted)
     names = [family.name for family in families]

@@ -1,4 +1,4 @@
-"""A straight line over one metric of the competition: the form both baselines take in SLOMO's evaluation.
+"""A straight line over one metric of the competition, the form of both baselines in SLOMO's evaluation.
 
 SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as linear regressions.
 """
@@ -74,7 +74,7 @@ class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc
 
 @dataclass(frozen=True)
 class SingleMetricFamily(WeightedFamily[SensitivityModel]):
-    """A baseline with one metric of the competitors' solo runs, or the extra time of that resource's reporter."""
+    """A baseline that uses one metric of the competitors' solo runs, or that resource's reporter (probe program)."""
 
     name: str
     metric: str
@@ -82,7 +82,7 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
     composition: CompositionKind = "solo"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the one metric or, if it was not counted, that resource's reporter."""
+        """Return the one metric or, if it was not counted, the reporter (probe program) of that resource."""
         if self.metric not in available and self.felt in available:
             return (self.felt,)
         if self.metric not in available:
@@ -99,7 +99,7 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
 
 
 def dobrescu() -> SingleMetricFamily:
-    """Return the registry's ``dobrescu``.
+    """Return family ``dobrescu``: a line over the cache access rate.
 
     Dobrescu's predictor: throughput as a function of the competitors' summed solo cache access rate alone.
 
@@ -115,7 +115,7 @@ def dobrescu() -> SingleMetricFamily:
 
 
 def bubbleup() -> SingleMetricFamily:
-    """Return the registry's ``bubbleup``.
+    """Return family ``bubbleup``: a line over one metric, as in SLOMO's evaluation of Bubble-Up.
 
     Bubble-Up's predictor: throughput as a function of the competitors' summed cache occupancy alone.
 

@@ -1,4 +1,4 @@
-"""A falling curve over one metric of the competition: the form used by Dobrescu's and Bubble-Up's authors.
+"""A falling curve over one metric of the competition, the form that Dobrescu's and Bubble-Up's authors used.
 
 Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw measured curves, not lines; SLOMO (SIGCOMM'20)
 section 7.2 fits lines. Isotonic regression (Barlow et al. 1972) gives the best falling step function; each level
@@ -18,7 +18,7 @@ from slomo.training.families.weighted import WeightedRows
 
 
 class SingleMetricCurve(SingleMetricRegressor):
-    """The best falling curve over one column; the others are ignored.
+    """The best-fitting falling curve over one column; all other columns are ignored.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class SingleMetricCurve(SingleMetricRegressor):
 
 @dataclass(frozen=True)
 class CurveFamily(SingleMetricFamily):
-    """A baseline with one metric of the competitors' solo runs, as a curve."""
+    """A baseline that fits a curve over one metric of the competitors' solo runs."""
 
     def fit_weighted(self, rows: WeightedRows) -> CurveSensitivity:
         """Fit one NF to rows with weights, equal by default."""
@@ -71,7 +71,7 @@ class CurveFamily(SingleMetricFamily):
 
 
 def dobrescu() -> CurveFamily:
-    """Return the registry's ``dobrescu-curve``.
+    """Return family ``dobrescu-curve``.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def dobrescu() -> CurveFamily:
 
 
 def bubbleup() -> CurveFamily:
-    """Return the registry's ``bubbleup-curve``.
+    """Return family ``bubbleup-curve``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Common part of families whose rows may have weights; by default all weights are equal."""
+"""Base class of families that are fitted to weighted rows; by default all weights are equal."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Fitted = TypeVar("Fitted", bound=SensitivityModel)
 
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
-    """Rows that a family is fitted to."""
+    """Rows to fit a family to, with optional weights."""
 
     #: Columns of the vectors.
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class WeightedRows:
 
 
 class WeightedFamily(Generic[Fitted]):
-    """A `ModelFamily` implemented once, for rows with weights."""
+    """Implements `ModelFamily` for families that fit weighted rows."""
 
     name: str
 
@@ -45,7 +45,7 @@ class WeightedFamily(Generic[Fitted]):
 
 
 def fit_rows(family: ModelFamily, rows: WeightedRows) -> SensitivityModel:
-    """Fit a family to rows; a family without weights ignores them."""
+    """Fit a family to rows; families that do not support weights ignore them."""
     if isinstance(family, WeightedFamily):
         model: SensitivityModel = family.fit_weighted(rows)
         return model

@@ -1,4 +1,4 @@
-"""A sensitivity model: xgboost over the pressures that add up, with monotone constraints.
+"""A model by xgboost over the pressures that add up, with monotone constraints.
 
 Refines SLOMO (SIGCOMM'20) section 5.1 in three ways. More pressure never speeds up an NF, so the trees are monotone.
 Rates and occupancies compose exactly while ratios do not, so only the former are inputs. The response is throughput as
@@ -98,7 +98,7 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class XgbFamily(WeightedFamily[TreeSensitivity]):
-    """The registry's ``slomo-xgb``."""
+    """Family ``slomo-xgb``: xgboost with monotone constraints."""
 
     name: str = "slomo-xgb"
     composition: CompositionKind = "pressure"
@@ -113,7 +113,7 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
 
 
 def sensitivity_of(name: str, names: tuple[str, ...], fitted: MonotoneBoosting, solo_mpps: float) -> TreeSensitivity:
-    """Return boosted trees over shares of solo throughput as a value that needs numpy alone."""
+    """Convert boosted trees over shares of solo throughput to a model that needs only numpy."""
     source = bytes(fitted.booster_.save_raw("json")).decode("utf-8")
     ensemble = xgboost_from_json(source, len(names))
     return TreeSensitivity(name, names, "pressure", ensemble, "relative throughput", solo_mpps, source)
