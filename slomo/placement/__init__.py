@@ -1,1 +1,1 @@
-"""Placement: put requests on the servers of a cluster so that SLOs hold, by predictions alone."""
+"""Place requests on the servers of a cluster so that every SLO is kept, using predictions only."""

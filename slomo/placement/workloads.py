@@ -1,4 +1,4 @@
-"""Seeded workloads to compare policies: ResQ's, SLOMO's, NUMASFP's, and arrivals and departures.
+"""Make random but reproducible workloads to compare policies: ResQ's, SLOMO's, NUMASFP's, arrivals and departures.
 
 ResQ (NSDI'18) section 6: about 200 SLO terms over cache-sensitive, cache-insensitive or all network functions, at 90 %
 of solo throughput. SLOMO (SIGCOMM'20) Table 1: its network functions. NUMASFP (COMSNETS'22): 20 chains of three, rates
@@ -118,7 +118,7 @@ def numasfp_chains(
 
 @dataclass(frozen=True)
 class Event:
-    """An arrival or departure of a request."""
+    """Arrival or departure of a request at a time."""
 
     #: When [s].
     time_s: float
@@ -155,7 +155,7 @@ def arrivals(
 
 
 def _tagged(tag: str) -> tuple[str, ...]:
-    """Return the network functions of a paper, without its synthetic competitors."""
+    """Return the network functions used in a paper, without the paper's synthetic competitors."""
     functions = ((name, load_network_function(name)) for name in network_function_names())
     return tuple(name for name, function in functions if tag in function.tags and function.klass != "competitor")
 

@@ -1,1 +1,1 @@
-"""Service chains on the NUMA nodes of servers."""
+"""Place service chains on the NUMA nodes of servers."""

@@ -1,4 +1,4 @@
-"""Exclusive cache ways and memory bandwidth for chains on NUMA nodes, by NUMASFP's lookup table.
+"""Allocate exclusive cache ways and memory bandwidth to chains on NUMA nodes, by NUMASFP's lookup table.
 
 NUMASFP (COMSNETS'22): a profiler's table gives the resources that each network function needs at its rate, and the
 placement engine allocates LLC ways (CAT) and memory bandwidth (MBA) accordingly.
@@ -62,14 +62,14 @@ def _on_node(needs: Mapping[str, Need], seats: Nodes, number: int, node: Node) -
 
 
 def _raised(throttles: Sequence[int], have: float, needed: float) -> tuple[int, ...]:
-    """Return throttles raised by their part of the unused bandwidth, rounded down to what MBA can set."""
+    """Return throttles raised by a share of the unused bandwidth each, rounded down to values that MBA can set."""
     return tuple(
         min(int(percent * have / needed) // MBA_STEP * MBA_STEP, 100) if needed > 0 else 100 for percent in throttles
     )
 
 
 def _divided(ways: int, claims: Sequence[float]) -> list[int]:
-    """Divide ways in proportion to claims, each at least its claim (largest remainders are rounded up)."""
+    """Divide ways in proportion to claims; each gets at least its claim (largest remainders are rounded up)."""
     total = sum(claims)
     exact = [ways * claim / total for claim in claims]
     whole = [int(share) for share in exact]

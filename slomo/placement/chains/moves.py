@@ -1,4 +1,4 @@
-"""Cost of moving a network function to another NUMA node: a pause, a cold cache, remote pages for a while.
+"""Estimate what moving a network function to another NUMA node costs: a pause, a cold cache, remote pages.
 
 NUMASFP (COMSNETS'22) migrates by cpuset and sees "minimal performance impact in the immediate second". Here the parts
 are separate. Rings are unserved during the hand-over (make before break; `slomo chain run --move` measured 0.4 and 3.4
@@ -22,7 +22,7 @@ Moving = Callable[[RatedChain, Sequence[int], Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Mover:
-    """State of a network function that a move has to transfer."""
+    """State of a network function that a move must transfer."""
 
     #: Its tables [MiB].
     memory_mib: float
@@ -34,7 +34,7 @@ class Mover:
 
 @dataclass(frozen=True)
 class MoveCost:
-    """Cost of a move on a machine.
+    """Cost of moves on one machine.
 
     Raises InvalidValueError for a negative time, or a rate that is not above 0.
 
@@ -59,20 +59,20 @@ class MoveCost:
             )
 
     def pause_s(self, mover: Mover) -> float:
-        """Return the time without service: hand-over plus cold cache [s]."""
+        """Return the time for which a moved function does not serve: hand-over plus cold cache [s]."""
         return self.handover_s + mover.refill_s
 
     def copy_s(self, mover: Mover) -> float:
-        """Return the time for which its memory is remote [s]."""
+        """Return the time for which a moved function's memory is on the old node [s]."""
         return mover.memory_mib * 2**20 / (self.copy_gb_s * 1e9)
 
     def lost_s(self, mover: Mover) -> float:
-        """Return the cost of a move as an equivalent time without service [s]."""
+        """Return the cost of a move as the time without service that loses as many packets [s]."""
         return self.pause_s(mover) + (1.0 - mover.away) * self.copy_s(mover)
 
 
 def refill_s(machine: Machine, held_kib: float) -> float:
-    """Return the time to read its part of the last-level cache from memory again, line by line [s].
+    """Return the time in which a function reads its part of the last-level cache from memory again, line by line [s].
 
     Examples
     --------

@@ -13,7 +13,7 @@ from slomo.placement.problem.chain import RatedChain
 
 @dataclass(frozen=True)
 class Need:
-    """Resources that a chain needs at a traffic rate: a row of NUMASFP's lookup table."""
+    """Resources that a chain requires at a traffic rate: a row of NUMASFP's lookup table."""
 
     #: One per stage.
     cores: int
@@ -40,11 +40,11 @@ class Node:
     memory_percent: float = 100.0
 
     def holds(self, need: Need) -> bool:
-        """Say whether there is room."""
+        """Return whether a node has enough free resources for a chain."""
         return need.cores <= self.cores and need.ways <= self.ways and need.memory_percent <= self.memory_percent
 
     def less(self, need: Need) -> "Node":
-        """Return what remains of the node after a chain takes its part."""
+        """Return what remains of the node when a chain has taken its resources."""
         left = max(self.memory_percent - need.memory_percent, 0.0)
         return Node(self.cores - need.cores, max(self.ways - need.ways, 0), left)
 
@@ -88,12 +88,12 @@ def migrations(before: Nodes, after: Nodes) -> int:
 
 
 def by_rate(chains: Sequence[RatedChain], interval: int) -> list[RatedChain]:
-    """Return the chains, fastest first."""
+    """Return the chains in order of rate, the fastest first."""
     return sorted(chains, key=lambda item: (-item.offered_mpps(interval), item.request.id))
 
 
 def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool = False) -> dict[str, tuple[int, ...]]:
-    """Fill nodes in order; with `whole`, a chain that does not fit goes whole to the next node that holds it."""
+    """Fill nodes in order; if `whole`, a chain that does not fit on a node goes whole to the next node with room."""
     free = [node.cores for node in nodes]
     seating: dict[str, tuple[int, ...]] = {}
     for item in chains:
@@ -113,7 +113,7 @@ def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool =
 
 
 def most_free(stages: int, free: list[int]) -> tuple[int, ...]:
-    """Take cores of the node with most free ones; use several nodes only if none holds all stages."""
+    """Take cores on the node with most free cores; use several nodes only if no node has room for all stages."""
     node = max(range(len(free)), key=lambda i: (free[i], -i))
     if free[node] >= stages:
         free[node] -= stages

@@ -16,7 +16,7 @@ from slomo.placement.problem.chain import RatedChain
 def numasfp(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Put the fastest chains whole on the local node while it has room, the rest whole elsewhere."""
+    """Put the fastest chains whole on the NIC's node while it has room, and the others whole on other nodes."""
     del before
     left = list(nodes)
     seating: dict[str, tuple[int, ...]] = {}

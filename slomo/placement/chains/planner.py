@@ -45,7 +45,7 @@ def place_chains(
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """Chains on the nodes of servers over time."""
+    """Nodes of all chains in every interval."""
 
     #: Who placed.
     policy: str
@@ -62,7 +62,7 @@ class ChainPlan:
 
     @property
     def migrations(self) -> int:
-        """Stages that changed nodes."""
+        """Number of stages that changed nodes, over all intervals."""
         return sum(migrations(before, after) for before, after in zip(self.seats, self.seats[1:], strict=False))
 
 
@@ -74,7 +74,7 @@ def plan_chains(
     *,
     allocate: bool | None = None,
 ) -> ChainPlan:
-    """Put each chain on the first server with enough cores, and place it on nodes for every interval.
+    """Put each chain on the first server with enough cores, and choose its nodes in every interval.
 
     Raises UnknownNameError and InvalidValueError as :func:`place_chains`.
 

@@ -1,4 +1,4 @@
-"""`slomo-numa`: of all assignments of whole chains to nodes, choose the one with the highest predicted throughput.
+"""`slomo-numa`: assign whole chains to nodes so that predicted throughput is highest.
 
 NUMASFP (COMSNETS'22) formulates this search and solves it by rates. Here every node is predicted as a whole, all stages
 at their fixed point under their loads (beyond SLOMO, SIGCOMM'20), and the cost of crossing nodes comes from
@@ -35,7 +35,7 @@ def best_nodes(
     judges: Judges,
     before: Nodes | None = None,
 ) -> dict[str, tuple[int, ...]]:
-    """Choose the nodes with the highest predicted total throughput; of equal choices, the one with fewest moves.
+    """Choose the nodes with the highest predicted total throughput; among equal choices, the one with fewest moves.
 
     Chains stay whole if possible; else one of them is split. The cost of a move is subtracted from the throughput. Up
     to 1024 assignments are all evaluated. For more, a local search takes single moves and exchanges, starting from the
@@ -71,7 +71,7 @@ def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], 
 
 @dataclass(frozen=True)
 class _Worth:
-    """Value of assignments: throughput less the cost of moves [Mpps]; of equal ones fewest moves."""
+    """Computes the value of assignments: throughput minus the cost of moves [Mpps], then fewer moves."""
 
     chains: Sequence[RatedChain]
     interval: int
@@ -79,7 +79,7 @@ class _Worth:
     before: Nodes
 
     def __call__(self, choices: Sequence[Choice]) -> list[float]:
-        """Return the worth of each."""
+        """Return the value of each assignment."""
         assert self.judges.estimate is not None, "BUG: looked at before"
         keeps = self.judges.keeps or _all_kept
         served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps)
@@ -134,7 +134,7 @@ def served_at(
 
 
 def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
-    """Return an estimate from predictions of every node as a whole, each as if it were the NIC's.
+    """Return a function that predicts every node as a whole, each as if the NIC were on it.
 
     Present loads are taken into account if all models know part load; else every stage counts as saturated.
     """
@@ -152,7 +152,7 @@ def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
 
 
 def _under_loads(models: "Mapping[str, NFModel]", machine: str, mixes: Sequence[Mix]) -> list[list[float]]:
-    """Predict every node at its loads."""
+    """Predict the throughput on every node under the chains' loads."""
     kinds = sorted({stage for _, stages in mixes for stage in stages})
     number = {stage: code for code, stage in enumerate(kinds)}
     tenants = [TenantModel(models[key].workload, models[key], mpps) for key, mpps in kinds]

@@ -9,7 +9,7 @@ from slomo.plugins import imported
 
 @dataclass(frozen=True)
 class ListedChainPolicy:
-    """Module of a policy, and its properties: places anew in every interval, needs predictions, allocates resources."""
+    """A policy's module, and whether it places anew in every interval, uses predictions, allocates resources."""
 
     home: str
     places_afresh: bool = False
@@ -18,7 +18,7 @@ class ListedChainPolicy:
 
     @property
     def decide(self) -> ChainPolicy:
-        """The policy itself."""
+        """The policy's function."""
         policy: ChainPolicy = imported(f"slomo.placement.chains.{self.home}")
         return policy
 
@@ -39,7 +39,7 @@ def chain_policy_names() -> tuple[str, ...]:
 
 
 def chain_policy(name: str) -> ListedChainPolicy:
-    """Return a policy for chains by its name; UnknownNameError with the nearest one.
+    """Return a policy for chains by its name; UnknownNameError, with the nearest name, if there is none.
 
     Examples
     --------

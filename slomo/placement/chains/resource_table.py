@@ -24,7 +24,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """Needs of one network function at one rate."""
+    """Resources that one network function requires at one rate."""
 
     #: Workload key.
     workload: Name
@@ -42,7 +42,7 @@ class ResourceRow:
 
 
 class ResourceTable:
-    """Rows of one machine type.
+    """Lookup table of required resources for one machine type.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ResourceTable:
                 self._by_nf.setdefault(without_load(row.workload), []).append(row)
 
     def row(self, workload: str, mpps: float) -> ResourceRow:
-        """Return the first row of one core whose rate is not below `mpps` [Mpps], else the last.
+        """Return the first one-core row of a function whose rate is at least `mpps` [Mpps], else the last row.
 
         Raises UnknownNameError for a network function missing from the table.
         """

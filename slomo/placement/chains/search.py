@@ -1,4 +1,4 @@
-"""Assignments of chains to nodes: all of them for few chains; for many, neighbours by one move or exchange."""
+"""Search assignments of chains to nodes: all of them for few chains, local search (moves and exchanges) for many."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ MOST_STEPS = 40
 
 
 def every_choice(lengths: Sequence[int], nodes: Sequence[Node]) -> list[Choice]:
-    """Return all assignments of whole chains; if there are none, those that split one chain once."""
+    """Return all assignments of whole chains; if none fits, those that split one chain once."""
     whole = [[(node,) * length for node in range(len(nodes))] for length in lengths]
     fitting = [choice for choice in itertools.product(*whole) if fits(choice, nodes)]
     return fitting or list(_splitting(whole, lengths, nodes))
@@ -36,12 +36,12 @@ def _splitting(
 
 
 def fits(choice: Choice, nodes: Sequence[Node]) -> bool:
-    """Return whether every stage has a core."""
+    """Return whether an assignment gives every stage a core."""
     return all(sum(seats.count(number) for seats in choice) <= node.cores for number, node in enumerate(nodes))
 
 
 def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Choice:
-    """Return the best assignment found by local search: each step takes the best neighbour by one move or exchange.
+    """Return the best assignment of a local search, which moves or exchanges chains while that improves the value.
 
     The search starts at each of `starts` and ends when no step improves, after at most `MOST_STEPS`. With n stages on
     two nodes a step evaluates up to n + n * n / 4 neighbours.
@@ -59,7 +59,7 @@ def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Ch
 
 
 def _climb(here: Choice, nodes: Sequence[Node], worth: Worth) -> tuple[Choice, float]:
-    """Return the final assignment of one local search, and its value."""
+    """Return the last assignment of one local search, and its value."""
     value = worth([here])[0]
     for _ in range(MOST_STEPS):
         near = [choice for choice in dict.fromkeys(_near(here, len(nodes))) if fits(choice, nodes)]

@@ -13,7 +13,7 @@ from slomo.placement.problem.chain import RatedChain
 def octans(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Fill nodes with whole chains, the fastest first.
+    """Fill nodes in order with whole chains, the fastest first.
 
     `octans`: give the node of the NIC to the chains with the highest rates.
 
@@ -27,7 +27,7 @@ def octans(
 def node_first(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Fill nodes stage by stage; the chain at the boundary is split.
+    """Fill nodes in order stage by stage, so that a chain may be split between two nodes.
 
     `node-first`: fill the NIC's node, then the next, in the chains' given order.
 
@@ -41,7 +41,7 @@ def node_first(
 def node_balance(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Put each chain on the node with most cores free.
+    """Put each chain on the node that has most free cores.
 
     `node-balance`: divide the chains among the nodes so that cores are used evenly.
 

@@ -1,1 +1,1 @@
-"""Feasibility of mixes on a server: throughput estimates, rates, verdicts."""
+"""Judge mixes of network functions on a server: throughput estimates, rates, verdicts."""

@@ -1,4 +1,4 @@
-"""One-sided lower bounds of the tenants of a mix, so that servers break a promise as often as asked.
+"""Choose lower bounds for the tenants of a mix so that promises break as rarely as the user asks.
 
 Only throughput below the promise breaks it. Tenants of the same workload serve the same rate and break together; errors
 of different workloads are nearly independent (rank of the worst of m against m ranks, on the shipped calibration
@@ -19,7 +19,7 @@ from slomo.vocabulary.vector import Floats
 
 
 def level_of(confidence: float, different: int, together: float = 1.0) -> float:
-    """Return the confidence of each single bound such that all `different` bounds hold together with `confidence`.
+    """Return the confidence for each bound such that `different` bounds together hold with `confidence`.
 
     `together` comes from calibration: servers whose tenants' bounds are set for probability p fail with probability p
     ** together.
@@ -34,7 +34,7 @@ def level_of(confidence: float, different: int, together: float = 1.0) -> float:
 
 
 def different_in(members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of different tenants of each mix.
+    """Return for each mix how many different tenants it has.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def lower_mpps(
     confidence: float,
     different: NDArray[np.int64],
 ) -> Floats:
-    """Return the lower bound of every tenant [Mpps].
+    """Return the lower bound of every tenant's throughput [Mpps].
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def breaking(
     mpps: Floats,
     needed_mpps: Floats,
 ) -> float:
-    """Return the probability that a server breaks a promise.
+    """Return the probability that a server breaks at least one promise.
 
     Parameters
     ----------

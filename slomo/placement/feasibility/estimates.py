@@ -1,4 +1,4 @@
-"""Knowledge of policies about network functions: solo throughput, predictions in mixes, profiles over cache ways.
+"""What policies know about network functions: solo throughput, predictions in mixes, profiles over cache ways.
 
 The confidence is the probability that all SLOs of a socket hold; `slomo.placement.feasibility.bounds` turns it into
 lower bounds of predictions.
@@ -94,7 +94,7 @@ class ThroughputEstimates:
         self._jointly: dict[str, bool] = {}
 
     def profile(self, machine: str, workload: str) -> InstanceProfile | None:
-        """Return the profile over ways and load, or None."""
+        """Return an instance's profile over ways and load; None if there is none."""
         return self.profiles.get((machine, without_load(workload)))
 
     def solo_mpps(self, machine: str, workload: str) -> float | None:
@@ -120,7 +120,7 @@ class ThroughputEstimates:
         return self._worst[machine] if self.takes_strangers else None
 
     def is_stranger(self, machine: str, workload: str) -> bool:
-        """Return whether a network function has no model and is represented by the worst case."""
+        """Return whether a network function has no model and the worst case stands for it."""
         if not self.takes_strangers:
             return False
         key = (machine, workload)
@@ -141,7 +141,7 @@ class ThroughputEstimates:
         return model.named(self.model) in model.sensitivity
 
     def jointly(self, machine: str) -> bool:
-        """Return whether all mixes on a machine are predicted at their fixed point."""
+        """Return whether all mixes on a machine are predicted at their equilibrium."""
         if machine not in self._jointly:
             models = [self.library[key] for key in self.library if key[0] == machine]
             self._jointly[machine] = bool(models) and self.how.jointly(models)
@@ -159,7 +159,7 @@ class ThroughputEstimates:
         return 0.0 if request.slo.kind == "on-demand" else self.wanted_mpps(request, machine)
 
     def wanted_mpps(self, request: Request, machine: str) -> float | None:
-        """Return the throughput that a request asks for, at most its offered load [Mpps]; None as above."""
+        """Return the throughput that a request asks for, at most its offered load [Mpps]; None as in `needed_mpps`."""
         offered = min((w.traffic.offered_mpps for w in request.chain if w.traffic.offered_mpps), default=math.inf)
         if request.slo.min_share is None and any(self.is_stranger(machine, w.key) for w in request.chain):
             return None if request.slo.min_mpps else 0.0  # its solo throughput is unknown
@@ -170,7 +170,7 @@ class ThroughputEstimates:
         return min(request.slo.needed_mpps(min(modelled_solos)), offered) if len(modelled_solos) == len(solos) else None
 
     def rounded(self, request: Request, machine: str, mpps: float) -> float:
-        """Return a throughput rounded up to the grid of SLOs, at most one instance's solo throughput [Mpps]."""
+        """Round a throughput up to the grid of SLOs, to at most one instance's solo throughput [Mpps]."""
         solos = [self.solo_mpps(machine, workload.key) for workload in request.chain]
         solo = min((solo for solo in solos if solo is not None), default=0.0)
         if not (self.slo_grid and solo and mpps):
@@ -182,7 +182,7 @@ class ThroughputEstimates:
         return max(min(up, solo, most), mpps) if mpps <= solo else up
 
     def check_machines(self, machines: Mapping[str, Machine]) -> None:
-        """Refuse models and profiles that were measured on other machines of the same names.
+        """Raise an error if models and profiles are from other machines with the same names.
 
         Raises ConfigurationError naming what differs.
         """
@@ -229,7 +229,7 @@ class ThroughputEstimates:
         ]
 
     def breaking(self, machine: str, needs: Sequence[tuple[str, float]]) -> float:
-        """Return the probability that a server breaks a promise, from the errors of calibration mixes.
+        """Return the probability that a server breaks a promise, from prediction errors for calibration mixes.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class ThroughputEstimates:
         )
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
-        """Return the workloads of a request as they are predicted: offered loads are rounded up to the grid."""
+        """Return the workload keys of a request as predicted, with offered loads rounded up to the grid."""
         return tuple(self._on_grid(machine, workload) for workload in request.chain)
 
     def _on_grid(self, machine: str, workload: Workload) -> str:
@@ -270,14 +270,14 @@ class ThroughputEstimates:
         return workload.offered(up).key
 
     def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
-        """Return the numbers of workloads in arrays of mixes."""
+        """Return the numbers that stand for workloads in arrays of mixes."""
         kinds = self._kinds(machine)
         return [kinds.code(key) for key in workloads]
 
     def rates_of_places(
         self, machine: str, members: NDArray[np.int64], different: NDArray[np.int64] | None = None
     ) -> tuple[Floats, Floats, Floats]:
-        """Predict mixes given as arrays.
+        """Predict mixes that are given as arrays of workload numbers.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ class ThroughputEstimates:
         return kinds
 
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
-        """Refuse network functions without a model or profile on any machine of the cluster.
+        """Raise an error for network functions that have no model or profile on any machine of the cluster.
 
         Raises UnknownNameError, with the nearest name, for one unknown on every machine; UnsupportedPredictionError for
         one known only on other machines.
@@ -361,7 +361,7 @@ class ThroughputEstimates:
             raise error
 
     def unknown(self, requests: Sequence[Request], machines: Sequence[str]) -> dict[str, SlomoError]:
-        """Return why some requests cannot be placed anywhere: a network function of theirs has no model or profile."""
+        """Return why some requests cannot be placed anywhere: one of their functions has no model or profile."""
         keys = {workload.key for request in requests for workload in request.chain}
         strange = {key for key in keys if all(self.solo_mpps(machine, key) is None for machine in machines)}
         errors: dict[str, SlomoError] = {}

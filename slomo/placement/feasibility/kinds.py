@@ -1,4 +1,4 @@
-"""Network functions of one machine by number: a model, and an offered load unless saturated."""
+"""Number the workloads of one machine, each a model with an offered load (none if saturated), for arrays of mixes."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -20,7 +20,7 @@ Numbers = NDArray[np.int64]
 
 
 class Kinds:
-    """Numbers workloads by model and offered load."""
+    """Numbers workloads by their model and offered load."""
 
     def __init__(self, models: "Sequence[NFModel]") -> None:
         self.models = list(models)
@@ -36,7 +36,7 @@ class Kinds:
         self.sensitive = -1
 
     def name_worst(self, workload: str, contentious: str, sensitive: str) -> None:
-        """Let a name represent network functions without a model: contentious as one workload, sensitive as another."""
+        """Let a name stand for functions without a model: as contentious as one workload, as sensitive as another."""
         self._strange = len(self._model)
         self._model.append(self._index[contentious])
         self.tenants.append(self.tenants[self._index[contentious]])
@@ -44,11 +44,11 @@ class Kinds:
         self.sensitive = self._index[sensitive]
 
     def strange(self, members: Numbers) -> NDArray[np.bool_]:
-        """Return which positions have a network function without a model."""
+        """Return for each position whether its network function has no model."""
         return np.equal(members, self._strange)
 
     def code(self, workload: str) -> int:
-        """Return the number of a workload; KeyError for one without a model."""
+        """Return the number of a workload; KeyError if the workload has no model."""
         if workload not in self._codes:
             base, parsed = self._index[without_load(workload)], parse_workload(workload)
             self.tenants.append(TenantModel(parsed, self.models[base], parsed.traffic.offered_mpps))
@@ -57,7 +57,7 @@ class Kinds:
         return self._codes[workload]
 
     def models_of(self, members: Numbers) -> Numbers:
-        """Return the model of each position, -1 for empty ones."""
+        """Return the model number of each position, -1 for empty positions."""
         return np.append(self._model, -1)[members]
 
     def loads_of(self, members: Numbers) -> Floats:
@@ -66,12 +66,12 @@ class Kinds:
         return np.array([*loads, np.nan])[members]
 
     def factors_of(self, who: Numbers, factors: Mapping[str, float]) -> Floats:
-        """Return the correction factor of each position, given workload -> factor; 1 for all others."""
+        """Return the correction factor of each position from a mapping by workload; 1 for workloads not in it."""
         model_factors = [factors.get(model.workload.key, 1.0) for model in self.models]
         return np.array([*model_factors, 1.0])[who]
 
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
-        """Return the signed errors of each model's predictions."""
+        """Return the signed prediction errors of each model."""
         empty = ConformalCalibration(np.zeros(0), "none")
         if jointly:
             return [empty if each.response is None else each.response.calibration for each in self.models]

@@ -1,4 +1,4 @@
-"""Measured mixes in place of predictions: of the very mix, and as lower ends of its sub-mixes.
+"""Use measured throughput instead of predictions: of the same mix, or as a bound from its measured sub-mixes.
 
 More competitors never raise a tenant's throughput (law 3), so what a mix was measured to serve, every sub-mix serves.
 """
@@ -26,7 +26,7 @@ _MOST_TENANTS = 8
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of one tenant of a mix: mean and standard error [Mpps], and whether of this very mix."""
+    """Measurements of one tenant in a mix: mean and standard error [Mpps], and whether they are of exactly this mix."""
 
     mpps: float
     error_mpps: float
@@ -34,7 +34,7 @@ class _Known:
 
 
 class MeasuredRates:
-    """Measured throughput of mixes of one machine's models, by number.
+    """Measured throughput of mixes of one machine's models; the models are numbered.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class MeasuredRates:
         confidence: float,
         different: NDArray[np.int64],
     ) -> None:
-        """Replace predicted rates, lower and upper ends of mixes (shape (mixes, places)) by what was measured."""
+        """Replace predicted rates, lower and upper bounds of mixes, shape (mixes, places), by measured ones."""
         if not self._known:
             return
         mpps, low, high = rates

@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 class Memo(OrderedDict[Key, Value]):
-    """A mapping of bounded size.
+    """A mapping of limited size that drops the least recently used entry.
 
     Where it holds more than `most` entries, the least recently used ones are dropped.
 
@@ -37,7 +37,7 @@ class Memo(OrderedDict[Key, Value]):
                 return
 
     def recall(self, key: Key) -> Value | None:
-        """Return the value of a key and mark it as used, or None."""
+        """Return the value of a key and mark the entry as used; None if there is no entry."""
         value = self.get(key)
         if value is not None:
             try:

@@ -1,4 +1,4 @@
-"""Mixes by signature, the sorted numbers of the pieces on a socket: equal sockets are judged once.
+"""Represent mixes by signatures (the sorted numbers of the pieces on a socket), so that equal sockets are judged once.
 
 Servers of a cluster are of few types and network functions repeat, which makes bin packing by predictions fast.
 """
@@ -19,7 +19,7 @@ MOST_SIGNATURES = 400_000
 
 @dataclass(frozen=True)
 class Host:
-    """A kind of socket: the common properties of the sockets of equal servers."""
+    """A kind of socket: the properties that all sockets of equal servers share."""
 
     #: Machine type.
     machine: str
@@ -37,16 +37,16 @@ class Host:
 
     @property
     def places(self) -> int:
-        """Number of NFs that it holds: one per core, or one per hyper-thread for NFs without a promise."""
+        """Number of NFs that the socket can run: one per core, or one per hyper-thread for NFs without a promise."""
         return self.cores * self.threads
 
     def order(self) -> tuple[float, int, str, int, int, float]:
-        """Return the sort key of kinds, independent of the order of servers: cheapest core first."""
+        """Return the key by which kinds of sockets are sorted, cheapest core first, whatever the order of servers."""
         return self.cost / self.cores, -self.cores, self.machine, -self.ways, self.threads, self.port_gbps or 0.0
 
 
 def host_of(server: Server) -> Host:
-    """Return the kind of socket a server has.
+    """Return the kind of socket that a server has.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def host_of(server: Server) -> Host:
 
 @dataclass(frozen=True)
 class Piece:
-    """Unit of placement: one NF or the stages of a chain, on cores of one socket."""
+    """Unit of placement: instances of one NF or of a chain, together on cores of one socket."""
 
     #: Workload keys, one core each.
     workloads: tuple[str, ...]
@@ -96,11 +96,11 @@ class Pieces:
         self._numbering = threading.Lock()
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of entries of each memory."""
+        """Return the number of entries in each cache."""
         return {"signatures": len(self._cores), "grown signatures": len(self._grown)}
 
     def number(self, piece: Piece) -> int:
-        """Return the number of `piece`, a new one if not seen before."""
+        """Return the number of `piece`; a piece not seen before gets a new one."""
         number = self._known.get(piece)
         if number is None:
             with self._numbering:  # a plan outside the placer's lock numbers pieces, too
@@ -117,7 +117,7 @@ class Pieces:
         return len(self._list)
 
     def grown(self, signature: Signature, number: int) -> Signature:
-        """Return `signature` with one piece more."""
+        """Return `signature` with one more piece."""
         key = (signature, number)
         grown = self._grown.recall(key)
         if grown is None:
@@ -125,11 +125,11 @@ class Pieces:
         return grown
 
     def of(self, signature: Signature) -> tuple[Piece, ...]:
-        """Return the pieces of a signature."""
+        """Return the pieces that a signature stands for."""
         return tuple(self._list[number] for number in signature)
 
     def cores(self, signature: Signature) -> int:
-        """Return the number of cores that a signature takes."""
+        """Return the number of cores that the pieces of a signature take."""
         cores = self._cores.recall(signature)
         if cores is None:
             cores = self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)
@@ -137,7 +137,7 @@ class Pieces:
 
 
 def without(signature: Signature, number: int) -> Signature:
-    """Return `signature` with one piece less.
+    """Return `signature` without one of its pieces.
 
     Examples
     --------

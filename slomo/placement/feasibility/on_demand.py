@@ -1,4 +1,4 @@
-"""Divide a server's cache among on-demand network functions, max-min fair, isolating only those that need it.
+"""Divide a server's cache among on-demand network functions max-min fairly, isolating only those that need it.
 
 ResQ (NSDI'18) section 5.3.2: all start in one class. While SLOs are violated, a violator that misses much gets a class
 of about its fair share. Functions that keep their SLOs, or violate them without missing, share a class of their present
@@ -19,7 +19,7 @@ HIGH_LOSS = 0.01
 
 @dataclass(frozen=True)
 class Observed:
-    """Measurements of one network function."""
+    """Measured throughput and cache use of one network function."""
 
     #: Whether its SLO is broken.
     violated: bool
@@ -31,7 +31,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class CacheClass:
-    """Network functions that share some cache ways."""
+    """Network functions that share some cache ways (one class of service)."""
 
     members: tuple[str, ...]
     ways: int
@@ -39,19 +39,19 @@ class CacheClass:
 
 @dataclass(frozen=True)
 class Division:
-    """A division of the cache: ways of functions with a class of their own, and ways that all others share."""
+    """A division of the cache: exclusive ways of some functions, and ways that all others share."""
 
     own: Mapping[str, int]
     shared: int
 
     def classes(self, names: Sequence[str]) -> list[CacheClass]:
-        """Return the classes of some functions, those of one function first."""
+        """Return the cache classes of some functions; classes with a single function come first."""
         sharing = tuple(name for name in names if name not in self.own)
         own = [CacheClass((name,), ways) for name, ways in self.own.items()]
         return [*own, *([CacheClass(sharing, self.shared)] if sharing else [])]
 
     def fairer(self, ways: int, short: Sequence[str], held_ways: float | None) -> "Division":
-        """Return the max-min fair division after some functions were short.
+        """Return the max-min fair division to try after some functions missed their targets.
 
         Functions that are short demand all `ways`, others with a class of their own what they have. The shared class
         counts as one function that demands what its members hold, and gives up at least one way; None if it has none.
@@ -81,7 +81,7 @@ class Division:
 
 
 def _rounded(shares: Mapping[str, float], ways: int, demands: Mapping[str, float]) -> dict[str, int]:
-    """Return whole ways, at least one each and no more than available; left-over ways go to the largest demand."""
+    """Round shares to whole ways, at least one each and at most all; remaining ways go to the largest demand."""
     whole = {name: max(1, int(part + 1e-9)) for name, part in shares.items()}
     order = sorted(whole, key=lambda name: (-(demands[name] == math.inf), -(shares[name] - int(shares[name]))))
     left = ways - sum(whole.values())
@@ -96,7 +96,7 @@ def _rounded(shares: Mapping[str, float], ways: int, demands: Mapping[str, float
 
 @dataclass(frozen=True)
 class Shares:
-    """The division of the cache, and the functions whose SLOs remain violated; those go to the central scheduler."""
+    """A division of the cache, and the functions that still miss their SLOs and go to the central scheduler."""
 
     classes: tuple[CacheClass, ...]
     unmet: tuple[str, ...]
@@ -105,7 +105,7 @@ class Shares:
 def share_out(
     names: Sequence[str], ways: int, observe: Callable[[Sequence[CacheClass]], Mapping[str, Observed]]
 ) -> Shares:
-    """Share `ways` out, until no function is short or no division is fairer than those tried.
+    """Divide `ways` repeatedly until no function misses its target or no new fairer division remains.
 
     `observe` applies classes, waits, and returns what each network function does. Raises InvalidValueError for no ways.
 
@@ -132,7 +132,7 @@ def share_out(
 
 @dataclass(frozen=True)
 class Want:
-    """Demand and profile of an on-demand network function."""
+    """Target and profile of an on-demand network function."""
 
     #: Throughput over cache ways, latency over load.
     profile: InstanceProfile
@@ -144,23 +144,23 @@ class Want:
 
     @property
     def demand_ways(self) -> int:
-        """Ways it would use alone; more ways gain less than 1 %."""
+        """Number of ways that the function would use alone; with more ways it gains less than 1 %."""
         best = self.profile.ways[-1]
         return next(ways for ways in range(self.profile.ways[0][0], best[0] + 1) if self.mpps(ways) >= 0.99 * best[1])
 
     def mpps(self, ways: float) -> float:
-        """Return the throughput with `ways` ways [Mpps], at least the fewest ways of the profile."""
+        """Return the throughput with `ways` ways [Mpps]; fewer than the profile's fewest ways count as those."""
         return self.profile.mpps(max(ways, self.profile.ways[0][0]))
 
     def misses(self, mpps: float) -> bool:
-        """Return whether a throughput misses its target."""
+        """Return whether a throughput is below the function's target."""
         load = self.profile.load_for(self.p95_us, self.p99_us, mpps / self.profile.solo_mpps)
         late = (self.p95_us is not None or self.p99_us is not None) and load is None
         return late or mpps < self.needed_mpps
 
 
 def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict[str, Observed]]:
-    """Return an `observe` for :func:`share_out` that predicts, from profiles, what an agent would measure.
+    """Return an `observe` function for :func:`share_out` that predicts measurements from profiles.
 
     Members of a class hold their demand or, if the class is too small, parts in proportion to demand.
     """
@@ -180,7 +180,7 @@ def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict
 
 
 def class_masks(classes: Sequence[CacheClass], first_way: int) -> dict[str, int]:
-    """Return every member's way mask, classes side by side from `first_way` upwards.
+    """Return every member's way mask; classes are put side by side from `first_way` upwards.
 
     Examples
     --------

@@ -32,7 +32,7 @@ MOST_GROWN = 400_000
 
 @dataclass(frozen=True)
 class Breach:
-    """The first promise that a mix would break: piece, workload, resource, needed and possible amount."""
+    """The first promise that a mix would break: piece, workload, resource, required and possible amount."""
 
     piece: Piece
     workload: str
@@ -43,7 +43,7 @@ class Breach:
 
 @dataclass(frozen=True)
 class MixVerdict:
-    """Whether a mix holds."""
+    """Whether a mix keeps every SLO, and if not, which breaks first."""
 
     #: Smallest relative margin above a promised throughput; infinite without promises.
     headroom: float
@@ -54,12 +54,12 @@ class MixVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether every SLO holds."""
+        """Whether every SLO is kept."""
         return self.breach is None
 
 
 class Grown(NamedTuple):
-    """A mix that holds with one piece more: the mix before, its cores and smallest headroom after."""
+    """A feasible mix with one more piece: the mix before, the new one's number of cores and least headroom."""
 
     base: Signature
     cores: int
@@ -67,7 +67,7 @@ class Grown(NamedTuple):
 
 
 class Oracle:
-    """Judges mixes and remembers.
+    """Judges whether mixes keep every SLO, and caches the verdicts.
 
     With `predicts`, throughput in the shared cache is judged by prediction; else only cores and ways count.
     """
@@ -82,7 +82,7 @@ class Oracle:
         self._grown_count = 0
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of entries of each memory."""
+        """Return the number of entries in each cache."""
         return {
             "verdicts": sum(map(len, self._known.values())),
             "hopeless mixes": sum(map(len, self._hopeless.values())),
@@ -106,7 +106,7 @@ class Oracle:
         return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
     def holding(self, host: Host, piece: int, signatures: Iterable[Signature], *, hopeful: bool) -> list[Grown]:
-        """Return the mixes that still hold with one piece more; those not seen before are judged in one batch.
+        """Return the mixes that stay feasible with one more piece; new mixes are judged in one batch.
 
         With `hopeful`, mixes with a sub-mix known to break a promise are skipped.
         """
@@ -130,7 +130,7 @@ class Oracle:
         return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
-        """Return whether a mix is known to break without judging it: a sub-mix broke when mixes were tabulated."""
+        """Return whether a mix is known to be infeasible without judging it, because a tabulated sub-mix is."""
         hopeless = self._hopeless[host]
         if hopeless.recall(signature):
             return True
@@ -185,7 +185,7 @@ class Oracle:
 
 
 def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
-    """Return the missing resource of a piece in an infeasible mix; None if it lacks nothing."""
+    """Return the resource that a piece lacks in an infeasible mix; None if the piece lacks none."""
     if not verdict.rates:
         return verdict.breach
     if piece.needed_mpps <= 0.0 or piece.ways:
@@ -195,7 +195,7 @@ def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | N
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
-    """Return a breach of cores, ways or exclusiveness."""
+    """Return a breach if a mix lacks cores or ways, or puts a neighbour beside an exclusive piece."""
     cores = sum(len(piece.workloads) for piece in pieces)
     if cores > host.places:
         return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.places)
@@ -216,7 +216,7 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
 
 
 def _cut_short(host: Host, pieces: tuple[Piece, ...], solo_mpps: Solo) -> Breach | None:
-    """Return a breach of a shared port's parts (with exclusive ways, of the machine's ports).
+    """Return a breach if the port limits a tenant below its promise (all ports of the machine, for exclusive ways).
 
     Predictions for a shared cache include the machine's ports.
     """

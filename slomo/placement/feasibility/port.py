@@ -1,4 +1,4 @@
-"""Share of a NIC port that each network function of a socket gets, if all share one port.
+"""Compute the share of a NIC port that each network function of a socket gets if all share one port.
 
 A network function without a stated load takes its solo throughput; a stage of a chain counts as one.
 """
@@ -26,7 +26,7 @@ Solo = Callable[[str, str], float | None]
 
 
 def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, float]:
-    """Return the load that reaches each workload of a mix [Mpps]; empty without a port.
+    """Return the load that reaches each workload of a mix through the shared port [Mpps]; empty without a port.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
 
 
 def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimates) -> dict[str, str]:
-    """Return every workload of a mix with its load behind the shared port, if there is one.
+    """Return every workload of a mix with the load that the shared port lets through, if there is such a port.
 
     If all have models, the port is divided as for every question (`slomo.prediction.ports.behind_ports`); else by
     solo throughputs. A workload that cannot serve its part is left unchanged: its ring is full in both cases.

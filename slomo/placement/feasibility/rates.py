@@ -1,4 +1,4 @@
-"""Rates of whole mixes, cached by their tenants: promises vary more than mixes.
+"""Cache the predicted rates of whole mixes by their tenants, since promises vary more than mixes do.
 
 SLOMO (SIGCOMM'20) predicts throughput from the mix alone; a promise only decides whether that is enough. A socket has
 few cores and a cluster few kinds of network functions, so all useful mixes can be predicted ahead, in few batches. A
@@ -48,17 +48,17 @@ class RateTable:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Workload key -> number."""
+        """Workload keys and their numbers."""
         return {key: number for number, key in enumerate(self.floors)}
 
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
-        """Return whether the table contains every useful mix for other floors, or as many as asked for."""
+        """Return whether the table has every useful mix for other lower bounds, or as many mixes as requested."""
         floors_covered = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
         return floors_covered and (cores <= self.reach or (cores <= self.cores and most <= self.most))
 
 
 class RateBook:
-    """Asks each mix once.
+    """Predicts each mix only once and caches the rates.
 
     Attributes
     ----------
@@ -102,14 +102,14 @@ class RateBook:
         return made
 
     def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
-        """Return whether a mix whose tenants all have promises is known to break one in some sub-mix."""
+        """Return whether a mix, all of whose tenants have promises, is known to break one in some sub-mix."""
         table = self._tables.get(machine)
         if table is None or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
             return False
         return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
     def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
-        """Return each tenant's least rate over all sub-mixes, if tabulated [Mpps]."""
+        """Return each tenant's lowest rate over all sub-mixes [Mpps], if these are in the table."""
         table, row = self._row(machine, mix, promised)
         if table is None or row is None:
             return None
@@ -123,7 +123,7 @@ class RateBook:
         return table, table.rows.get(tuple(table.numbers.get(workload, -1) for workload in mix))
 
     def _from_table(self, key: tuple[str, Tenants, int]) -> dict[str, Rate] | None:
-        """Return a mix from the table, if it is there."""
+        """Return a mix's rates from the table, if the table has the mix."""
         machine, mix, promised = key
         table, row = self._row(machine, mix, promised)
         if table is None or row is None:
@@ -163,7 +163,7 @@ def _tabulated(
 
 
 def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix, int]) -> Floats:
-    """Return each tenant's least rate over all sub-mixes, given those of mixes with one tenant less."""
+    """Return each tenant's lowest rate over all sub-mixes, from the rates of mixes with one tenant less."""
     whole = [(number, mix[:at] + mix[at + 1 :]) for number, mix in enumerate(mixes) for at in _firsts(mix)]
     result = low.copy()
     if rows:
@@ -174,7 +174,7 @@ def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix,
 
 
 def _firsts(mix: Mix) -> list[int]:
-    """Return one position of every kind of tenant in a mix."""
+    """Return the first position of every different tenant in a mix."""
     return [at for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
 
 
@@ -194,7 +194,7 @@ def _rates(
 
 
 def _grown(mixes: Sequence[Mix], holding: Mapping[Mix, int]) -> Iterator[Mix]:
-    """Yield mixes with one tenant more whose sub-mixes are all known to hold."""
+    """Yield mixes with one more tenant, all of whose sub-mixes are known to be feasible."""
     kinds = sorted({mix[-1] for mix in mixes})
     for mix in mixes:
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""The worst case of a library, which represents network functions without a profile.
+"""Find a library's worst case, which stands for network functions without a profile.
 
 It is as contentious as the most contentious profile and as sensitive as the most sensitive one (SLOMO, SIGCOMM'20,
 distinguishes the two: they are seldom the same function). Both are found by trying every pair: a socket full of one
@@ -16,7 +16,7 @@ STRANGER = "worst-case"
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Workload keys of the most contentious and the most sensitive function."""
+    """Workload keys of the most contentious and of the most sensitive function."""
 
     contentious: str
     sensitive: str

@@ -1,1 +1,1 @@
-"""One cluster over time: admit, remove, move, persist."""
+"""Manage one cluster over time: admit, remove and move requests, and store the placement."""

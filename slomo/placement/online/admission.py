@@ -1,4 +1,4 @@
-"""Find places for a request or a batch: split it, choose the best socket for each piece, or plan the whole.
+"""Find places for a request or a batch: split requests, choose the best socket for each piece, or plan the batch.
 
 ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch is planned as a whole. The caller holds the lock or
 works on a copy.
@@ -34,7 +34,7 @@ Cuts = dict[Host, tuple[Piece, ...]]
 
 
 class Admission:
-    """Finds places.
+    """Finds places on the cluster for requests and batches.
 
     `fallback` says what to do with a network function that has no model.
     """
@@ -46,13 +46,13 @@ class Admission:
         self.cut: Memo[object, list[tuple[Piece, ...]]] = Memo(_MOST_CUTS)
 
     def with_state(self, state: ClusterState) -> "Admission":
-        """Return a copy that works on another state and shares caches."""
+        """Return a copy that works on another cluster state but shares caches."""
         other = Admission(state, self.policy, self.estimates, self.fallback)
         other.cut = self.cut
         return other
 
     def admit(self, request: Request) -> Decision:
-        """Place one request, or return the refusal."""
+        """Place one request; return the refusal if that is impossible."""
         tried: list[Refusal] = []
         options = self.cuts(request, tried)
         alone = request.min_replicas == 1 and request.survives is None
@@ -66,7 +66,7 @@ class Admission:
         return self.writer.refusal(request, tried, options[0] if options else {})
 
     def admitted(self, request: Request) -> Decision:
-        """Place one request and check the result against all constraints, or return the refusal."""
+        """Place one request and check the result against all constraints; return the refusal if that fails."""
         with self.state.trial() as trial:
             decision = self.admit(request)
             broken = broken_constraints(self, [request.id])
@@ -90,7 +90,7 @@ class Admission:
         return Decision(request.id, False, self.policy.name, refused=reasons[0], reasons=told(reasons))
 
     def gangs_whole(self, batch: Sequence[Request], refused: Mapping[str, Decision]) -> dict[str, Decision]:
-        """Remove the other members of a gang of which one was refused; return their refusals."""
+        """Remove the other members of a gang if one member was refused; return their refusals."""
         missing = {request.gang: request.id for request in batch if request.gang and request.id in refused}
         withdrawn: dict[str, Decision] = {}
         for request in batch:
@@ -108,7 +108,7 @@ class Admission:
         return withdrawn
 
     def broken(self) -> dict[str, Breach]:
-        """Return the requests whose promise does not hold in their place, and the missing resource."""
+        """Return the requests whose promise is not kept where they are placed, with the resource that is missing."""
         short: dict[str, Breach] = {}
         for place in self.state.sockets:
             verdict = self.policy.oracle.verdict(place.host, place.signature) if place.signature else None
@@ -135,7 +135,7 @@ class Admission:
         return refused
 
     def _put_in_turn(self, request: Request, options: Sequence[Cuts]) -> bool:
-        """Place instances that serve a request only together, if it has a throughput SLO and may have several."""
+        """Place instances that serve only together, if the request has a throughput SLO and may have several."""
         whole = [{host: pieces[0] for host, pieces in cuts.items() if len(pieces) == 1} for cuts in options]
         pieces = next((each for each in whole if each), {})
         if request.replicas == 1 or any(piece.needed_mpps <= 0.0 or piece.exclusive for piece in pieces.values()):
@@ -144,7 +144,7 @@ class Admission:
         return bool(pieces) and put_in_turn(self.state, self.policy.oracle, self.best, request, pieces, grid)
 
     def _put_all(self, request: Request, cuts: Cuts, *, used_only: bool) -> bool:
-        """Place all pieces of a request, or none."""
+        """Place all pieces of a request or none of them."""
         with self.state.trial() as trial:
             spots: list[Spot] = []
             for index in range(max(len(pieces) for pieces in cuts.values())):
@@ -168,7 +168,7 @@ class Admission:
         *,
         used_only: bool = False,
     ) -> Spot | None:
-        """Return the socket for one piece by the policy's rule; `numbers` has its number per kind of socket.
+        """Return the best socket for one piece by the policy's rule; `numbers`: its number per kind of socket.
 
         Preferences of the request count first. If several kinds have empty sockets, the one is opened of which the
         piece takes the cheapest share. A policy that ranks servers itself is given all feasible sockets.
@@ -202,7 +202,7 @@ class Admission:
         allowed: Allowed | None,
         rather: Callable[[Socket], float] | None,
     ) -> Spot | None:
-        """Return the policy's choice among feasible sockets; InvalidValueError for one that was not offered."""
+        """Return the policy's choice among feasible sockets; InvalidValueError if that socket was not offered."""
         choices: dict[SocketChoice, Spot] = {}
         for host, piece in numbers.items():
             fitting = self._fitting(request, piece, allowed)
@@ -229,7 +229,7 @@ class Admission:
         return None if taken is None else choices[taken]
 
     def _fitting(self, request: Request, piece: int, allowed: Allowed | None) -> Callable[[Socket], bool] | None:
-        """Return the sockets that constraints and amounts allow for a piece."""
+        """Return the sockets that the request's constraints and the server's limited amounts allow for a piece."""
         instances = self.pieces[piece].instances
         if not self.state.limited:
             return None if allowed is None else lambda place: allowed(place, instances)
@@ -271,7 +271,7 @@ class Admission:
         return {signature: number for signature, (_, number) in taken.items()}
 
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
-        """Return the ways to split a request into pieces, preferred first; add to `tried` if none fits."""
+        """Return the ways to split a request into pieces, preferred first; if there is none, add why to `tried`."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
         alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
         rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)
@@ -305,7 +305,7 @@ class Admission:
         return [pieces for pieces in cuts if self.policy.oracle.verdict(host, (self.pieces.number(pieces[0]),)).ok]
 
     def _planned(self, requests: Sequence[Request]) -> list[Request]:
-        """Place the part of a batch that the policy plans; return the rest, in order of admission."""
+        """Place the part of a batch that the policy can plan; return the other requests, in order of admission."""
         one_by_one = self.state.limited or any(host.port_gbps for host in self.state.hosts)
         plain = [] if one_by_one else [r for r in requests if self.is_plain(r)]
         filled = self._in_gaps(plain)
@@ -334,7 +334,7 @@ class Admission:
         return sorted(rest, key=self.weight, reverse=True) if self.policy.sorts else rest
 
     def _in_gaps(self, requests: Sequence[Request]) -> set[str]:
-        """Place what fits on servers in use, most demanding first: the plan of a batch knows empty servers only."""
+        """Place what fits on servers in use, most demanding first, as a batch's plan uses only empty servers."""
         if self.policy.picks != "best" or not self.state.servers_used:
             return set()
         order = sorted(requests, key=self.weight, reverse=True)
@@ -371,14 +371,14 @@ class Admission:
         return taken
 
     def is_plain(self, request: Request) -> bool:
-        """Return whether only its SLO limits where a request may go."""
+        """Return whether nothing but its SLO limits where a request may be placed."""
         bound = (request.affinity, request.anti_affinity, request.spread, request.max_per_host, request.prefer)
         free = not any(bound) and request.min_replicas == 1 and request.survives is None
         anywhere = self.state.allowed(request) is None and self.state.score(request) is None
         return free and anywhere and request.slo.kind == "reserved" and not self.policy.ranks
 
     def weight(self, request: Request) -> float:
-        """Return how demanding a request is, which orders a batch."""
+        """Return how demanding a request is; a batch is placed in this order."""
         cuts = self.cuts(request, [])
         if not cuts:
             return 0.0
@@ -386,7 +386,7 @@ class Admission:
         return self.policy.weight(host, self.pieces.number(pieces[0])) * len(pieces[0].workloads)
 
     def _look_ahead(self) -> None:
-        """Judge every present mix with one more piece, in one batch; later admissions are then fast."""
+        """Judge every present mix with one more piece in one batch, so that later admissions use the cache."""
         oracle = self.policy.oracle
         if self.policy.predicts:
             for host in self.state.hosts:
@@ -402,7 +402,7 @@ class Admission:
             oracle.verdicts(host, mixes[:_MOST_AHEAD])
 
     def _floors(self, host: Host) -> dict[str, float]:
-        """Return the least rate asked of each predictable network function [Mpps]."""
+        """Return the lowest rate that requests require of each predictable network function [Mpps]."""
         floors: dict[str, float] = {}
         for piece in (self.pieces[number] for number in range(len(self.pieces))):
             for key in piece.workloads:

@@ -1,4 +1,4 @@
-"""Result of a change to the cluster, carried out or hypothetical: moves, refusals, obstacles, promises at risk."""
+"""Result of a change to the cluster, real or previewed: moves, refusals, obstacles, promises at risk."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from slomo.placement.problem.decision import Decision
 
 @dataclass(frozen=True)
 class AtRisk:
-    """A promise that does not hold by the present models at the confidence asked for."""
+    """A promise that the present models predict to break, at the required confidence."""
 
     #: Whose, which network function, where.
     request: str
@@ -24,7 +24,7 @@ class AtRisk:
 
 @dataclass(frozen=True)
 class ClusterChange(Stored):
-    """Result of a change to the cluster, carried out or hypothetical."""
+    """Result of a change to the cluster, real or previewed."""
 
     #: The change in words, for instance ``"drain rack-3"``.
     what: str
@@ -45,7 +45,7 @@ class ClusterChange(Stored):
 
     @property
     def text(self) -> str:
-        """One line for people.
+        """One line that describes the change, for display.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Check a layout against every constraint, from the layout alone.
+"""Check whether a placement meets every constraint, independently of the code that made it.
 
 The checker shares no bookkeeping with the search: it computes the use of servers and domains anew. Every placement is
 checked before it takes effect, whether made by a built-in policy, a plug-in, a lifecycle verb or a re-optimisation.
@@ -37,7 +37,7 @@ _WHEREABOUTS = (
 
 
 class Deciding(Protocol):
-    """Context of a decision: state, policy, and each request's need."""
+    """What a check uses: the cluster's state, the policy, and each request's required throughput."""
 
     state: "ClusterState"
     policy: "Policy"
@@ -46,7 +46,7 @@ class Deciding(Protocol):
 
 @dataclass(frozen=True)
 class BrokenConstraint:
-    """A constraint that a layout breaks."""
+    """A constraint that a placement violates."""
 
     #: Whose.
     request: str
@@ -59,7 +59,7 @@ class BrokenConstraint:
     lasts: bool = False
 
     def refusal(self, request: Request, policy: str) -> Refusal:
-        """Return the broken constraint as the reason why a policy's decision is rejected."""
+        """Return the violated constraint as the reason for rejecting a policy's decision."""
         machine = "any machine"
         why = f"policy '{policy}' put it where {self.problem}"
         return Refusal(self.request, request.label, machine, self.constraint, constraint=self.constraint, here=why)
@@ -67,13 +67,13 @@ class BrokenConstraint:
 
 @dataclass(frozen=True)
 class Before:
-    """Requests and their places before a change; unchanged places are not checked again."""
+    """Requests and their servers before a change; those that did not change are not checked again."""
 
     requests: Mapping[str, Request]
     spots: Spots
 
     def stayed(self, state: "ClusterState", request: Request) -> Collection[int] | None:
-        """Return the unchanged servers of a request; None if all its constraints are unchanged."""
+        """Return the servers on which a request stayed; None if all its constraints are unchanged."""
         was = self.requests.get(request.id)
         if was is None or any(getattr(was, field) != getattr(request, field) for field in _WHEREABOUTS):
             return ()
@@ -85,7 +85,7 @@ class Before:
 def broken_constraints(
     core: "Deciding", names: Iterable[str] | None = None, before: Before | None = None
 ) -> list[BrokenConstraint]:
-    """Return the constraints broken by the layout of some requests, by default of all.
+    """Return the constraints that the placement of some requests (by default of all) violates.
 
     `names` are requests whose place is new. Labels, taints and neighbours count when something is put on a server,
     not while it runs, hence `before`.
@@ -177,18 +177,18 @@ def _of_instances(core: "Deciding", request: Request, homes: list[int]) -> Itera
 
 
 def keeps_promise(core: "Deciding", request: Request) -> bool:
-    """Return whether the remaining instances of a request cover its whole promise."""
+    """Return whether a request's remaining instances can serve all of its promise."""
     return sum(_shares(core, request, core.state.spots[request.id]).values()) >= 1.0 - _ROUNDING
 
 
 def left_share(core: "Deciding", request: Request, spots: Collection[Spot]) -> float:
-    """Return the share of a request's need that stays covered if any one domain that it must survive fails."""
+    """Return the share of a request's required throughput that remains if any one domain it must survive fails."""
     shares = _shares(core, request, spots)
     return sum(shares.values()) - max(shares.values(), default=0.0)
 
 
 def _shares(core: "Deciding", request: Request, spots: Collection[Spot]) -> dict[str | None, float]:
-    """Return the share of a request's need in each domain that it must survive."""
+    """Return how a request's required throughput is spread over the domains whose failure it must survive."""
     state, down = core.state, request.survives or HOST
     shares: dict[str | None, float] = {}
     for number, piece in spots:
@@ -217,7 +217,7 @@ def _of_server(state: "ClusterState", number: int) -> Iterator[BrokenConstraint]
 
 
 def worsened(core: "Deciding", before: Before, owner: str | None = None) -> list[BrokenConstraint]:
-    """Return what a change breaks: constraints of moved requests, and disruption budgets except the owner's."""
+    """Return what a change violates: constraints of moved requests, and others' disruption budgets."""
     moved = [name for name, spots in core.state.spots.items() if before.spots.get(name) != spots]
     return [*broken_constraints(core, moved, before), *_over_budget(core.state, before, owner)]
 

@@ -1,4 +1,4 @@
-"""Constraints on servers: affinity both ways, labels and taints, spread, and limited amounts.
+"""Constraints on where requests may be placed: affinity both ways, labels and taints, spread, limited amounts.
 
 The terms are those of Kubernetes' scheduler. (Anti-)affinity holds whatever the order of arrival: constraints of placed
 requests apply to new ones too. Each constraint is a :class:`PlaceRule`, which gives the reason for a rejected server
@@ -24,18 +24,18 @@ RESERVED = "cores not reserved"
 
 
 class Placed(Protocol):
-    """Part of the state that constraints read."""
+    """The part of the cluster's state that constraints use."""
 
     servers: list[Server]
     requests: dict[str, Request]
     tainted: set[int]
 
     def servers_of(self, request: str) -> set[int]:
-        """Return the servers of a request; none if it is not placed."""
+        """Return the servers of a request; empty if the request is not placed."""
         ...
 
     def open_servers(self) -> Iterable[int]:
-        """Return the servers open to new requests."""
+        """Yield the servers that are open to new requests."""
         ...
 
 
@@ -45,7 +45,7 @@ Test = Callable[[int, int], bool]
 
 @dataclass(frozen=True)
 class PlaceRule:
-    """One constraint of a request, evaluated against the present placement."""
+    """One constraint of a request, applied to the present placement."""
 
     #: Its field, for instance ``"selector"``.
     what: str
@@ -60,7 +60,7 @@ class PlaceRule:
 
 
 class Constraints:
-    """Index of used amounts, affinity terms and labels of the placed requests."""
+    """Index of the amounts, affinity terms and labels of placed requests."""
 
     def __init__(self) -> None:
         self.used: dict[int, dict[str, float]] = {}
@@ -83,7 +83,7 @@ class Constraints:
             table.setdefault(key, set()).add(request.id)
 
     def leave(self, request: Request) -> None:
-        """Forget a request."""
+        """Remove a request from the index."""
         for table, key in self._entries(request):
             table.get(key, set()).discard(request.id)
             if not table.get(key):
@@ -111,7 +111,7 @@ class Constraints:
         return set.intersection(*(self._labelled.get(pair, set()) for pair in wanted.labels))
 
     def take(self, number: int, server: Server, request: Request, piece: Piece, sign: int = 1) -> None:
-        """Add the amounts that a piece uses of a server; with sign -1, subtract them."""
+        """Add the amounts that a piece uses on a server; with sign -1, subtract them."""
         if not server.resources and server.reserved is None:
             return
         held = self.used.setdefault(number, {})
@@ -119,7 +119,7 @@ class Constraints:
             held[name] = held.get(name, 0.0) + sign * amount
 
     def short_of(self, number: int, server: Server, request: Request, piece: Piece) -> str | None:
-        """Return the amount that a server lacks for a piece, or None."""
+        """Return the amount of which a server has too little for a piece; None if it has enough."""
         if not server.resources and server.reserved is None:
             return None
         needed, held = taken_of(server, request, piece), self.used.get(number, {})
@@ -129,7 +129,7 @@ class Constraints:
         )
 
     def allowed(self, request: Request, own: Sequence[int], state: Placed) -> Test | None:
-        """Return the servers allowed for a request that already has `own`, or None if all are.
+        """Return the servers allowed for a request that already has servers `own`; None if all are allowed.
 
         Amounts are not considered: they depend on the piece.
         """
@@ -177,12 +177,12 @@ class Constraints:
                 yield _away_rule(on, here, state, f"anti-affinity of '{name}', which wants it away")
 
     def _domains(self, wanted: Wanted, request: Request, state: Placed) -> set[str]:
-        """Return the domains of the wanted neighbours, except the request itself."""
+        """Return the domains of the neighbours that a request wants, the request itself excepted."""
         others = self.carrying(wanted) - {request.id}
         return set[str]().union(*(_domains(state.servers_of(name), _on(wanted), state) for name in others))
 
     def score(self, request: Request, own: Sequence[int], state: Placed) -> Callable[[int], float] | None:
-        """Return the preference of a request for a server against one without merit; None if it has none.
+        """Return how much a request prefers a server over one that meets no preference; None if it has no preferences.
 
         Weights of preferences add up; avoided taints have weight 1 each.
         """
@@ -216,7 +216,7 @@ def is_must(wanted: Wanted) -> bool:
 
 
 def means(wanted: Wanted, request: Request) -> bool:
-    """Return whether an id or labels match a request."""
+    """Return whether an id or labels refer to a request."""
     return wanted == request.id if isinstance(wanted, str) else wanted.names(request.labels)
 
 
@@ -362,7 +362,7 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
 
 
 def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> None:
-    """Refuse affinity with an unknown request, or with one that cannot be on the same server.
+    """Raise an error for affinity with an unknown request, or with one that cannot be on the same server.
 
     Raises UnknownNameError with the nearest name; InvalidValueError for two requests of a batch that contradict each
     other.
@@ -379,7 +379,7 @@ def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> No
 
 
 def _check_together(request: Request, other: Request) -> None:
-    """Refuse affinity between two requests of which one must not or cannot be on the other's server."""
+    """Raise an error for affinity between two requests that cannot be on the same server."""
     why = ""
     if request.id in other.anti_affinity:
         why = f"'{other.id}' has anti_affinity to '{request.id}'"
@@ -395,7 +395,7 @@ def _check_together(request: Request, other: Request) -> None:
 
 
 def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
-    """Refuse constraints that no state of the cluster can meet, before placing anything.
+    """Raise an error for constraints that no placement on this cluster can meet, before anything is placed.
 
     Raises UnknownNameError, with the nearest label, for a label that no server carries; InvalidValueError for more
     instances than servers or domains allow.

@@ -27,7 +27,7 @@ _MOST_SHARES = 20_000
 
 
 class DecisionWriter:
-    """Puts the state into words."""
+    """Makes decisions (for users) from the cluster's state."""
 
     def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates) -> None:
         self._state, self._policy, self._estimates = state, policy, estimates
@@ -55,7 +55,7 @@ class DecisionWriter:
 
     @property
     def _model(self) -> str:
-        """Return the name of the predicting model, for display; empty without one."""
+        """Return the name of the model that predicts, for display; empty if no model does."""
         return self._estimates.predictor_label(self._state.sockets[0].host.machine) if self._policy.predicts else ""
 
     @property
@@ -63,7 +63,7 @@ class DecisionWriter:
         return self._estimates.confidence if self._policy.predicts else None
 
     def needed_here(self, request: str) -> float:
-        """Return the total need of a placed request's instances in their places [Mpps]."""
+        """Return the throughput that a placed request's instances must reach together on their servers [Mpps]."""
         host = self._state.sockets[self._state.spots[request][0][0]].host
         return self.capacity_needed(self._state.requests[request], host) or 0.0
 
@@ -106,7 +106,7 @@ class DecisionWriter:
         return {server: 1.0 - hold for server, hold in holds.items()}
 
     def layout(self) -> dict[str, tuple[Assignment, ...]]:
-        """Return what runs on each server in use."""
+        """Return what runs on each server that is in use."""
         layout: dict[str, tuple[Assignment, ...]] = {}
         for place in self._state.sockets:
             if place.signature:
@@ -118,7 +118,7 @@ class DecisionWriter:
         return layout
 
     def refusal(self, request: Request, tried: Sequence[Refusal], cuts: Mapping[Host, tuple[Piece, ...]]) -> Decision:
-        """Return why a request is not placed, per kind of server, feasible kinds first."""
+        """Return why a request is not placed, for each kind of server; kinds that could serve it come first."""
         binding = Binding(self._state, self._policy)
         reasons = [*(binding.on(request, host, pieces[0]) for host, pieces in cuts.items()), *tried]
         if not reasons:
@@ -127,7 +127,7 @@ class DecisionWriter:
         return Decision(request.id, False, policy, model, (), told(reasons), reasons[0], self._confidence)
 
     def infeasible(self, request: Request, host: Host, fallback: str) -> Refusal:
-        """Return why no empty socket of a kind can serve a request."""
+        """Return why not even an empty socket of a kind can serve a request."""
         keys = [workload.key for workload in request.chain]
         if len(keys) > host.cores:
             return Refusal(request.id, request.label, host.machine, "cores", float(len(keys)), float(host.cores))
@@ -152,7 +152,7 @@ class DecisionWriter:
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 
     def capacity_needed(self, request: Request, host: Host) -> float | None:
-        """Return the total throughput that all instances need [Mpps]; None if latency cannot be promised.
+        """Return the throughput that a request's instances must reach together [Mpps]; None if latency breaks.
 
         Extra capacity for latency depends on the number of instances, see `slomo.placement.feasibility.latency`.
         """
@@ -201,7 +201,7 @@ class DecisionWriter:
         )
 
     def _exact(self, name: str, host: Host) -> float:
-        """Return the exact promise, given as a share of its rounded value."""
+        """Return the ratio of a request's exact required throughput to the rounded one."""
         request = self._state.requests[name]
         exact, up = self.capacity_needed(request, host), self.capacity_rounded(request, host)
         return exact / up if exact and up else 1.0
@@ -218,7 +218,7 @@ class DecisionWriter:
         return (None, None, None) if rate is None else rate
 
     def _masks(self, place: Socket) -> dict[int, int]:
-        """Return the way mask of every core: exclusive blocks from way 0 upwards, the rest for cores that share."""
+        """Return the way mask of every core: exclusive blocks from way 0 upwards, the rest for all other cores."""
         masks: dict[int, int] = {}
         taken = 0
         for core in sorted(place.cores):
@@ -258,7 +258,7 @@ class DecisionWriter:
         return shares if wants else None
 
     def _want(self, request: Request | None, machine: str, workload: str) -> Want | None:
-        """Return the demand of one stage of an on-demand request; None for others, and without a profile."""
+        """Return target and profile of a stage of an on-demand request; None for others or without a profile."""
         profile = self._estimates.profile(machine, workload)
         if request is None or request.slo.kind != "on-demand" or profile is None:
             return None
@@ -289,7 +289,7 @@ class DecisionWriter:
         return f"{where}: {beside}{self._stand_in(place.host.machine, request)}"
 
     def _stand_in(self, machine: str, request: str) -> str:
-        """Return the worst-case functions that represent one without a model; empty for others."""
+        """Return the worst-case functions that stand for a function without a model; empty if it has a model."""
         keys = [workload.key for workload in self._state.requests[request].chain]
         strangers = [key for key in keys if self._policy.predicts and self._estimates.is_stranger(machine, key)]
         worst = self._estimates.worst(machine) if strangers else None

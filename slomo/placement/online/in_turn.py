@@ -1,4 +1,4 @@
-"""Place instances one after the other, each on the first server where it breaks no promise.
+"""Place the instances of a request one after the other, each on the first server where it breaks no promise.
 
 ResQ (NSDI'18, section 6.2) uses Dobrescu et al.'s predictor in a scheduler this way: an instance's throughput is
 predicted after its server is chosen, and another instance is added for the shortfall. Every instance counts as
@@ -24,7 +24,7 @@ Best = Callable[[Request, Mapping[Host, int], Allowed | None, Callable[[Socket],
 def put_in_turn(
     state: ClusterState, oracle: Oracle, best: Best, request: Request, pieces: Mapping[Host, Piece], grid: float
 ) -> bool:
-    """Place a request as instances that serve it together; return whether they do, else place nothing.
+    """Place instances that serve a request together; return False, and place none, if they cannot.
 
     `pieces` has, for each kind of socket, the piece that would serve the request alone. The promise of an instance
     is rounded down to multiples of `grid`, a share of the request's need.
@@ -51,7 +51,7 @@ def put_in_turn(
 
 
 def _share(state: ClusterState, oracle: Oracle, spot: Spot, piece: Piece, grid: float) -> float:
-    """Return the share of its request's need that an instance reliably serves on a socket, on the grid."""
+    """Return the share of a request's required throughput that one instance serves on a socket, on the grid."""
     place = state.sockets[spot[0]]
     rates = oracle.verdict(place.host, state.pieces.grown(place.signature, spot[1])).rates
     share = min((rates[key][1] for key in piece.workloads), default=0.0) / piece.needed_mpps

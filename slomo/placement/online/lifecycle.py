@@ -1,4 +1,4 @@
-"""Changes to a running cluster: servers are added, removed, drained or fail; requests and models change.
+"""Change a running cluster: add, remove, drain servers, handle failures, change requests and models.
 
 The terms are those of Kubernetes (cordon, drain, priority, surge). Every change is applied completely or not at all,
 and can be previewed (``what_if=True``) without effect.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """Object that holds the state: a placer."""
+    """The object that has the cluster's state: a placer."""
 
     settings: "PlacerSettings"
     _lock: Any
@@ -39,7 +39,7 @@ class Holder(Protocol):
 
 
 class Lifecycle:
-    """Changes of a placer's cluster, available as :attr:`Placer.lifecycle`.
+    """Changes to a placer's cluster, available as :attr:`Placer.lifecycle`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Lifecycle:
         guarded: bool = True,
         owner: str | None = None,
     ) -> ClusterChange:
-        """Apply a change under the lock; undo it if it is a preview, impossible or breaks a constraint."""
+        """Apply a change under the lock; undo it if it is a preview, is impossible, or violates a constraint."""
         with self._placer._lock:
             core = self._placer._core
             before = Before(dict(core.state.requests), dict(core.state.spots))
@@ -74,7 +74,7 @@ class Lifecycle:
             return change
 
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
-        """Let a server join.
+        """Add a server to the cluster.
 
         Raises InvalidValueError for a name in use; ConfigurationError if the machine differs from the one of that name
         on which the models were measured.
@@ -91,7 +91,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def remove_server(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Remove an empty server; if something runs on it, do nothing and return the requests."""
+        """Remove an empty server; if requests run on it, change nothing and return them."""
 
         def act(core: "Admission") -> ClusterChange:
             number = _number(core, server)
@@ -105,15 +105,15 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def cordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Put nothing more on a server; what runs there stays."""
+        """Close a server to new requests; requests that run on it stay."""
         return self._whole(lambda core: _closed(core, server, "cordon"), what_if=what_if)
 
     def uncordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Reopen a server that was cordoned, drained or had failed."""
+        """Reopen a server that was cordoned or drained, or that had failed."""
         return self._whole(lambda core: _closed(core, server, "uncordon"), what_if=what_if)
 
     def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> ClusterChange:
-        """Cordon a server and move all its pieces elsewhere, or do nothing and return the requests that cannot move.
+        """Cordon a server and move all its pieces away; if some requests cannot move, change nothing and return them.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def fail(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Close a failed server and place its pieces elsewhere, higher priorities first.
+        """Close a failed server and place its pieces on others, higher priorities first.
 
         Instances elsewhere stay. Requests without a new place are refused and removed, unless they survive the failure
         with their other instances.
@@ -175,7 +175,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, guarded=False)
 
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
-        """Change a placed request's rate, SLO or version; nothing moves if the change fits in place.
+        """Change a placed request's rate, SLO or version; nothing moves if the changed request fits where it is.
 
         Raises UnknownNameError for an id that is not placed, or a network function without model or profile.
 
@@ -213,7 +213,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, owner=request.id)
 
     def preempt(self, request: Request, *, what_if: bool = False) -> ClusterChange:
-        """Admit a request; without room, remove requests of lower priority from one server for it.
+        """Admit a request; if there is no room, remove requests of lower priority from one server.
 
         Those are placed elsewhere if there is room. The server is chosen where the victims' highest priority is lowest,
         then where the victims are fewest.
@@ -233,7 +233,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def use(self, library: "ModelLibrary", *, what_if: bool = False) -> ClusterChange:
-        """Switch to other models; nothing moves, and promises that no longer hold are returned.
+        """Use other models from now on; nothing moves, and promises that are then predicted to break are returned.
 
         Raises ConfigurationError for models of another machine; PredictionError if they lack a running network
         function.
@@ -247,13 +247,13 @@ class Lifecycle:
             return ClusterChange("use other models", True, at_risk=_at_risk(new))
 
     def at_risk(self) -> tuple[AtRisk, ...]:
-        """Return the promises that do not hold by the present models, worst first."""
+        """Return the promises that the present models predict to break, worst first."""
         with self._placer._lock:
             return _at_risk(self._placer._core)
 
 
 def _checked(core: "Admission", change: ClusterChange, before: Before, owner: str | None) -> ClusterChange:
-    """Return a change, or the constraint or disruption budget that forbids it."""
+    """Return a change if it is allowed, else the constraint or disruption budget that forbids it."""
     broken = worsened(core, before, owner)
     if not broken:
         return change
@@ -270,7 +270,7 @@ def _failed(core: "Admission", numbers: Sequence[int], said: str) -> ClusterChan
 
 
 def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], said: str) -> ClusterChange:
-    """Remove requests from some servers and place them anew, higher priorities first."""
+    """Remove requests from some servers and place them elsewhere, higher priorities first."""
     state, gone = core.state, set(numbers)
     before = {r.id: state.spots[r.id] for r in lost}
     homes = {name: [state.servers[at].name for at in state.homes(spots)] for name, spots in before.items()}
@@ -312,7 +312,7 @@ def _without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int],
 
 
 def _named_first(lost: Sequence[Request]) -> list[Request]:
-    """Return requests, higher priorities first, but each after those that its affinity names."""
+    """Return requests by priority, but each after the requests that its affinity names."""
     order: dict[str, Request] = {}
 
     def add(request: Request, above: frozenset[str]) -> None:
@@ -328,7 +328,7 @@ def _named_first(lost: Sequence[Request]) -> list[Request]:
 
 
 def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bool:
-    """Place the lost pieces of a request elsewhere, all or none."""
+    """Place all lost pieces of a request elsewhere, or none."""
     state = core.state
     missing = Counter(piece for _, piece in whole) - Counter(piece for _, piece in state.spots[request.id])
     with state.trial() as trial:
@@ -349,7 +349,7 @@ def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bo
 
 
 def _in_place(core: "Admission", request: Request) -> bool:
-    """Apply a request's new version in place; return whether it fits, else change nothing."""
+    """Replace a request by its new version on the same cores; return False, and change nothing, if it does not fit."""
     state = core.state
     old, spots = state.requests[request.id], state.spots[request.id]
     before = Before({request.id: old}, {request.id: spots})
@@ -373,7 +373,7 @@ def _in_place(core: "Admission", request: Request) -> bool:
 
 
 def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot]) -> tuple[int, ...]:
-    """Return the cores of one piece of a request; of equal pieces the first has the lowest."""
+    """Return the cores of one piece of a request; among equal pieces, the first has the lowest cores."""
     number, piece = spot
     mine = sorted(
         c for c, (owner, kind, _) in core.state.sockets[number].cores.items() if (owner, kind) == (name, piece)
@@ -384,7 +384,7 @@ def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot])
 
 
 def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, int, tuple[int, ...]]]) -> bool:
-    """Put a request's new pieces on the places of its old ones; return whether the cores suffice."""
+    """Put the pieces of a request's new version where the old ones were; return whether the cores suffice."""
     state = core.state
     state.forget(request.id)
     spots: list[Spot] = []
@@ -413,7 +413,7 @@ def _closed(core: "Admission", server: str, said: str) -> ClusterChange:
 
 
 def _emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tuple[Move, ...], list[str]]:
-    """Move everything off a server, the most demanding first; return the moves and the requests that cannot move."""
+    """Move all pieces off a server, most demanding first; return the moves and the requests that cannot move."""
     state = core.state
     moves: list[Move] = []
     left: list[str] = []
@@ -435,7 +435,7 @@ def _emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tup
 
 
 def _replaced(core: "Admission", request: Request, *, surge: bool) -> Decision:
-    """Place a request's new version, with or without the old one present; the caller undoes a refusal."""
+    """Place a request's new version, with the old one still there or without; the caller undoes a refusal."""
     state = core.state
     if not surge:
         state.forget(request.id)
@@ -449,7 +449,7 @@ def _replaced(core: "Admission", request: Request, *, surge: bool) -> Decision:
 
 
 def _fewest_victims(core: "Admission", request: Request) -> list[Request] | None:
-    """Return the requests to remove from one server so that a request fits; None if no server works."""
+    """Return the fewest requests to remove from one server so that a request fits; None if no server works."""
     state = core.state
     best: tuple[tuple[int, int, int], list[Request]] | None = None
     for number in range(len(state.servers)):
@@ -466,13 +466,13 @@ def _fewest_victims(core: "Admission", request: Request) -> list[Request] | None
 
 
 def _may_go(core: "Admission", request: Request) -> bool:
-    """Return whether a request's disruption budget allows removing it entirely."""
+    """Return whether a request's disruption budget allows removing the whole request."""
     most = request.max_disrupted
     return most is None or len(core.state.homes(core.state.spots[request.id])) <= most
 
 
 def _enough(core: "Admission", request: Request, weaker: Sequence[Request]) -> list[Request] | None:
-    """Return the shortest prefix of some requests whose removal makes room."""
+    """Return the first few of some requests, as many as must be removed to make room."""
     with core.state.trial() as trial:
         trial.undo()
         for count, each in enumerate(weaker, 1):

@@ -1,4 +1,4 @@
-"""Write the placement to a document, and restore it, judged anew, into the present cluster.
+"""Write the placement to a document, and restore a document to the present cluster after judging it again.
 
 A snapshot names servers, sockets and cores, so that an orchestrator finds its cluster unchanged after a restart. It
 also records the models, confidence and machines of its decisions.
@@ -34,7 +34,7 @@ SCHEMA_VERSION = 2
 
 
 class _PieceBody(Struct):
-    """One piece of a request, and its place."""
+    """One piece of a request, and where it runs."""
 
     server: Name
     socket: Index
@@ -48,14 +48,14 @@ class _PieceBody(Struct):
 
 
 class _PlacedBody(Struct):
-    """One request that is placed."""
+    """One placed request."""
 
     request: PlacementEntry
     pieces: Annotated[list[_PieceBody], Meta(min_length=1)]
 
 
 class SnapshotBody(Struct):
-    """What a snapshot holds."""
+    """Content of a snapshot document."""
 
     policy: Name
     model: Name
@@ -71,7 +71,7 @@ class SnapshotBody(Struct):
 
 @dataclass(frozen=True)
 class Restored:
-    """What became of a snapshot."""
+    """Result of restoring a snapshot."""
 
     #: Pieces moved because their servers no longer exist.
     moves: tuple[Move, ...] = ()
@@ -103,12 +103,12 @@ def snapshot(core: "Admission") -> dict[str, Any]:
 
 
 def entry(state: ClusterState, request: str) -> dict[str, Any]:
-    """Return one placed request as in a snapshot."""
+    """Return one placed request in the form that a snapshot has."""
     return {"request": state.requests[request].to_dict(), "pieces": pieces(state, request)}
 
 
 def pieces(state: ClusterState, request: str) -> list[dict[str, Any]]:
-    """Return where the parts of a placed request run, as in a snapshot."""
+    """Return where the pieces of a placed request run, in the form that a snapshot has."""
     used: set[tuple[int, int]] = set()
     return [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
 
@@ -133,7 +133,7 @@ def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[in
 
 
 def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bool) -> Restored:
-    """Fill an empty state from a snapshot; every mix is judged anew.
+    """Fill an empty state from a snapshot; every mix is judged again.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bo
 
 
 def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
-    """Refuse a snapshot decided with other models, or on other machines of the same names."""
+    """Raise an error for a snapshot made with other models, or on other machines of the same names."""
     for name, machine in core.state.cluster.machine_types.items():
         if document["machines"].get(name, machine.fingerprint) != machine.fingerprint:
             raise ConfigurationError(
@@ -189,7 +189,7 @@ def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
 
 
 def transferred(document: Mapping[str, Any], core: "Admission") -> None:
-    """Fill an empty state of the same cluster with the running requests, by other models; mixes may break promises.
+    """Fill an empty state of the same cluster with the running requests, under other models; promises may break.
 
     Raises UnsupportedPredictionError or UnknownNameError if the models lack a running network function that has a
     promise.
@@ -210,7 +210,7 @@ def _close(document: Mapping[str, Any], state: ClusterState) -> None:
 
 
 def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Request, str]]:
-    """Restore pieces on servers that still exist; return the other requests, with their old places."""
+    """Restore pieces on servers that still exist; return the remaining requests, with their old places."""
     state = core.state
     unique_requests(Request.from_dict(item["request"]) for item in document["placed"])
     places = {(state.servers[place.server].name, place.socket): i for i, place in enumerate(state.sockets)}
@@ -228,12 +228,12 @@ def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Reques
 
 
 def _same(state: ClusterState, number: int | None, server: Server) -> bool:
-    """Return whether a socket is of the same kind as before."""
+    """Return whether a socket is still of the kind in the snapshot."""
     return number is not None and state.sockets[number].host == host_of(server)
 
 
 def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:
-    """Put a request on its old place, each piece with its share of the request's present need."""
+    """Put a request where it was; each piece gets its share of the request's present required throughput."""
     state, spots = core.state, []
     listed = [_piece(item) for item in pieces]
     host = state.sockets[where[0]].host
@@ -262,7 +262,7 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
 
 
 def _check_chain(piece: Piece, request: Request) -> None:
-    """Refuse a snapshot entry whose workloads are not the request's chain, offered loads aside."""
+    """Raise an error if a snapshot entry's workloads, without offered loads, are not the request's chain."""
     chain = [without_load(workload.key) for workload in request.chain] * piece.instances
     runs = [without_load(workload) for workload in piece.workloads]
     if len(runs) != len(chain) or any(here not in (own, STRANGER) for here, own in zip(runs, chain, strict=True)):
@@ -282,7 +282,7 @@ def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> No
 
 
 def _judge(core: "Admission") -> None:
-    """Refuse infeasible mixes, and layouts that break a constraint."""
+    """Raise an error for infeasible mixes, or for a placement that violates a constraint."""
     for name, breach in core.broken().items():
         raise ConfigurationError(
             f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
@@ -298,7 +298,7 @@ def _judge(core: "Admission") -> None:
 
 
 def _housed(core: "Admission", homeless: Sequence[tuple[Request, str]]) -> Restored:
-    """Place requests anew whose servers no longer exist, higher priorities first."""
+    """Place requests whose servers no longer exist on other servers, higher priorities first."""
     moves: list[Move] = []
     left: list[Decision] = []
     for request, source in sorted(homeless, key=lambda item: -item[0].priority):

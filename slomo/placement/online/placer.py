@@ -1,4 +1,4 @@
-"""The live state of a cluster: admit, place, remove, ask, rebalance; each decision is applied whole or not at all.
+"""The live state of a cluster: admit, place, remove and rebalance requests; each change is made whole or not at all.
 
 ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch, or the running requests, may be planned as a
 whole. All methods hold one lock. A large batch is planned outside it on a copy. A failed call leaves the state
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Placer:
-    """Places requests on a cluster by a policy.
+    """Places requests on the servers of a cluster by a policy.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Placer:
         self._core = self._made(library, cluster)
 
     def _made(self, library: "ModelLibrary", cluster: Cluster) -> Admission:
-        """Return the admission object for a library, with nothing placed."""
+        """Return an admission object for a library of models, with nothing placed."""
         kind, said = self._kind, self.settings
         model, method = kind.model or said.model, "composed" if kind.model else said.method
         grid, reference = said.slo_grid, said.reference_machine
@@ -139,17 +139,17 @@ class Placer:
 
     @property
     def cluster(self) -> Cluster:
-        """The servers there are."""
+        """The servers of the cluster."""
         return self._core.state.cluster
 
     @property
     def policy(self) -> Policy:
-        """Who decides."""
+        """The policy that decides where requests go."""
         return self._core.policy
 
     @property
     def estimates(self) -> ThroughputEstimates:
-        """Models and profiles."""
+        """Models and profiles with which the placer predicts."""
         return self._core.estimates
 
     @property
@@ -169,7 +169,7 @@ class Placer:
         return Lifecycle(self)
 
     def admit(self, request: Request) -> Decision:
-        """Place one request, or refuse it and name the first SLO that would break.
+        """Place one request; if it is refused, name the first SLO that it would break.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Placer:
                 return self._core.admitted(request)
 
     def place_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
-        """Place a batch, higher priorities first; return decisions in the order given.
+        """Place a batch, higher priorities first; return the decisions in the order of the requests.
 
         Each request is placed whole or refused whole, including one with an unknown network function; nothing placed
         before is moved. A large batch is planned outside the lock, and planned again if the state changed meanwhile.
@@ -216,7 +216,7 @@ class Placer:
                 return self._placed(self._core, batch)
 
     def placed_again(self, requests: Sequence[Request]) -> tuple[Decision, ...]:
-        """Place the requests of another placer; neighbours that their constraints name may be gone."""
+        """Place the requests of another placer here; neighbours that their constraints name may be missing."""
         with self._lock:
             return self._placed(self._core, requests)
 
@@ -247,13 +247,13 @@ class Placer:
             return last
 
     def what_if(self, request: Request) -> Decision:
-        """Return the decision that :meth:`admit` would make, without effect."""
+        """Return the decision that :meth:`admit` would make, without placing anything."""
         with self._lock, self._core.state.trial() as trial:
             trial.undo()
             return self.admit(request)
 
     def what_if_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
-        """Return the decisions that :meth:`place_all` would make about a batch, without effect.
+        """Return the decisions that :meth:`place_all` would make about a batch, without placing anything.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Placer:
             return self._core.writer.decision(request)
 
     def layout(self) -> dict[str, tuple[Assignment, ...]]:
-        """Return what runs on each server in use."""
+        """Return what runs on each server that is in use."""
         with self._lock:
             return self._core.writer.layout()
 
@@ -302,7 +302,7 @@ class Placer:
             return snapshot(self._core)
 
     def entry(self, request: str) -> dict[str, Any]:
-        """Return one placed request as in a snapshot, for callers that store changes one by one.
+        """Return one placed request as a snapshot contains it, for callers that store changes one by one.
 
         Raises
         ------
@@ -314,7 +314,7 @@ class Placer:
             return entry(self._core.state, request)
 
     def restore(self, document: Mapping[str, Any], *, keep_at_risk: bool = False) -> Restored:
-        """Replace the placement by a snapshot, also of a smaller or larger cluster.
+        """Replace the placement by a snapshot, which may be of a smaller or larger cluster.
 
         Each request's need is computed anew, and every mix is judged before anything changes. Requests on servers that
         no longer exist are placed elsewhere if there is room.
@@ -352,7 +352,7 @@ class Placer:
             return self._core.writer.breaking()
 
     def stats(self) -> dict[str, int]:
-        """Return how many entries each memory holds, for `slomo place --stats`."""
+        """Return how many entries each cache has, for `slomo place --stats`."""
         with self._lock:
             core = self._core
             return {

@@ -1,4 +1,4 @@
-"""Reasons for refusals: the binding limit on each kind of server, where the shortfall is smallest."""
+"""Explain refusals: for each kind of server, name the limit that was missed by least on any server of that kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ _MOST_TOLD, _MOST_LOOKED_AT = 4, 64
 
 
 def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
-    """Return the first few of many reasons, in words.
+    """Return the first few reasons as text, and how many more kinds of servers there are.
 
     Examples
     --------
@@ -30,13 +30,13 @@ def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
 
 
 class Binding:
-    """Finds what binds."""
+    """Finds the limit because of which a request is refused."""
 
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self._state, self._policy = state, policy
 
     def on(self, request: Request, host: Host, piece: Piece) -> Refusal:
-        """Return the binding limit on servers of one kind: the one with the smallest shortfall."""
+        """Return the limit that refuses a request on servers of one kind: the one with the smallest shortfall."""
         plain = Refusal(request.id, request.label, host.machine, "cores")
         kind = [p for p in self._state.sockets if p.host == host and p.server not in self._state.closed]
         rules = self._state.constraints.rules(request, (), self._state)
@@ -61,7 +61,7 @@ class Binding:
         )  # fmt: skip
 
     def _bound(self, plain: Refusal, rules: Sequence[PlaceRule], kind: Sequence[Socket], instances: int) -> Refusal:
-        """Return the binding constraint: one of the server that violates the fewest."""
+        """Return the constraint that refuses a request, taken from the server that violates the fewest constraints."""
         servers = dict.fromkeys(place.server for place in kind)
         failed = {number: [rule for rule in rules if not rule.holds(number, instances)] for number in servers}
         short = {number: broken for number, broken in failed.items() if broken}
@@ -76,7 +76,7 @@ class Binding:
         )  # fmt: skip
 
     def _apart(self, plain: Refusal, rules: Sequence[PlaceRule]) -> Refusal:
-        """Return the binding limit if the first instance has room but a later one has none."""
+        """Return the limit that refuses a later instance, if the first instance has room."""
         if not rules:
             return plain
         rule = next((each for each in rules if each.what in ("spread", "survives", "max_per_host")), rules[-1])

@@ -1,4 +1,4 @@
-"""Add instances to requests that miss their SLO, until none does or no room is left.
+"""Add instances to requests that miss their SLO, until all meet it or there is no more room.
 
 E2 (SOSP'15) section 5: scale out on overload, and split traffic over all instances.
 """
@@ -19,7 +19,7 @@ def scale_out(
     needed_mpps: Mapping[str, float],
     choose: Callable[[Request, int], int | None],
 ) -> int:
-    """Add instances; return how many.
+    """Add instances to requests that miss their SLO; return how many were added.
 
     `choose` finds a socket for a piece of a request, or None.
     """
@@ -35,7 +35,7 @@ def scale_out(
 
 
 def _one_more(state: ClusterState, name: str, needed_mpps: float, choose: Callable[[Request, int], int | None]) -> bool:
-    """Split a request's traffic over one more instance, if one is allowed and has room."""
+    """Split a request's traffic over one more instance, if that is allowed and there is room."""
     request, spots = state.requests[name], state.spots[name]
     if len(spots) >= request.replicas:
         return False

@@ -1,4 +1,4 @@
-"""Settings of a placer beside its policy: one value for Python, the workflow and the command line."""
+"""Settings of a placer, the same for Python, workflows and the command line."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Sockets in the state: tenants of one socket, groups of equal sockets, and undoable trials."""
+"""Sockets in the cluster's state: their tenants, groups of equal sockets, and changes that can be undone."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ Spot = tuple[int, int]
 
 
 class Trial:
-    """A tentative change, kept at its end unless it is undone."""
+    """A tentative change, which stays when it ends unless it is marked to be undone."""
 
     kept = True
 
@@ -48,20 +48,20 @@ class SocketGroup:
         self.members = 0
 
     def add(self, number: int) -> None:
-        """Let a socket in, once."""
+        """Add a socket, unless the group has it."""
         if number not in self.queued:
             self.queued.add(number)
             heapq.heappush(self.heap, number)
 
     def lowest(self, belongs: Callable[[int], bool]) -> int | None:
-        """Return the lowest socket still in the group, or None."""
+        """Return the lowest socket that is still in the group; None if the group is empty."""
         while self.heap and not belongs(self.heap[0]):
             self.queued.discard(heapq.heappop(self.heap))
         return self.heap[0] if self.heap else None
 
 
 class SocketGroups:
-    """All sockets by kind and signature, and the signatures of a kind by number of used cores."""
+    """All sockets by kind and signature (mix), and the signatures of each kind by number of used cores."""
 
     def __init__(self, cores: Callable[[Signature], int]) -> None:
         self._cores = cores
@@ -73,7 +73,7 @@ class SocketGroups:
 
     @property
     def queued(self) -> int:
-        """Entries of all queues."""
+        """Number of entries in all queues."""
         return sum(len(group.heap) for group in self._groups.values())
 
     def enter(self, number: int, place: Socket) -> None:
@@ -88,7 +88,7 @@ class SocketGroups:
         group.add(number)
 
     def leave(self, place: Socket) -> None:
-        """Remove a socket from the group of its signature, before the signature changes."""
+        """Remove a socket from its group; must be called before its signature changes."""
         key = (place.host, place.signature)
         group = self._groups[key]
         group.members -= 1
@@ -97,7 +97,7 @@ class SocketGroups:
             del self._by_cores[place.host][self._cores(place.signature)][place.signature]
 
     def offer(self, number: int, place: Socket) -> None:
-        """Queue a socket of a group again that was skipped while it was closed."""
+        """Queue a socket again that was skipped while its server was closed."""
         self._groups[place.host, place.signature].add(number)
 
     def drop(self, places: Iterable[Socket], first: int) -> None:
@@ -110,10 +110,10 @@ class SocketGroups:
             group.queued = set(group.heap)
 
     def of_cores(self, host: Host, cores: int) -> Iterable[Signature]:
-        """Return the signatures of a kind that use so many cores."""
+        """Return the signatures of a kind that use a given number of cores."""
         return self._by_cores.get(host, {}).get(cores, ())
 
     def lowest(self, host: Host, signature: Signature, belongs: Callable[[int], bool]) -> int | None:
-        """Return the lowest socket still in a group, or None."""
+        """Return the lowest socket that is still in a group; None if the group is empty."""
         group = self._groups.get((host, signature))
         return None if group is None else group.lowest(belongs)

@@ -1,4 +1,4 @@
-"""State of the cluster: sockets grouped by signature, so that a search runs over kinds of sockets, not sockets.
+"""State of the cluster: sockets with the same mix form a group, so that a search looks at groups instead of sockets.
 
 Sockets of one signature are interchangeable; the lowest number is taken, so decisions are reproducible. Servers change:
 a closed one (cordoned, failed, removed) keeps its number, but its sockets are not offered. Any tentative change can be
@@ -23,7 +23,7 @@ Closed = Literal["cordoned", "failed", "removed"]
 
 
 class ClusterState:
-    """All sockets of a cluster.
+    """All sockets of a cluster, and the requests placed on them.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ class ClusterState:
         return len(self._tenants)
 
     def number_of(self, server: str) -> int | None:
-        """Return the number of a server, or None if it was removed."""
+        """Return the number of a server; None if the server was removed."""
         numbers = self._own.get(server, ())
         return next((number for number in numbers if self.closed.get(number) != "removed"), None)
 
     def sockets_of(self, server: int) -> list[int]:
-        """Return the numbers of a server's sockets."""
+        """Return the numbers of the sockets of a server."""
         return self._places[server]
 
     def tenants_of(self, server: int) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class ClusterState:
         self._changed()
 
     def mark(self, server: int, taints: Sequence[str]) -> None:
-        """Give a server other taints."""
+        """Replace the taints of a server."""
         before = self.servers[server].taints
         self.servers[server] = replace(self.servers[server], taints=tuple(taints))
         (self.tainted.add if taints else self.tainted.discard)(server)
@@ -165,14 +165,14 @@ class ClusterState:
         self.version += 1
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
-        """Yield kind of socket, signature, and the lowest socket with both."""
+        """Yield each kind of socket and signature that occur, with the lowest such socket."""
         for host, signature in self._groups:
             lowest = self.lowest(host, signature)
             if lowest is not None:
                 yield host, signature, lowest
 
     def signatures(self, host: Host, cores: int) -> list[Signature]:
-        """Return the signatures with so many used cores among sockets of a kind."""
+        """Return the signatures with a given number of used cores among sockets of a kind."""
         return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:
@@ -248,7 +248,7 @@ class ClusterState:
         self._groups.enter(number, place)
 
     def keep(self, request: Request, spots: Iterable[Spot]) -> None:
-        """Remember where a request is."""
+        """Record a new request with the sockets of its pieces."""
         self._enter(request, tuple(spots))
         self._note(lambda: self._leave(request.id))
 
@@ -262,12 +262,12 @@ class ClusterState:
         del self.spots[name]
 
     def settle(self, name: str, spots: Iterable[Spot]) -> None:
-        """Record the place of a placed request."""
+        """Replace the recorded sockets of a placed request."""
         before, self.spots[name] = self.spots[name], tuple(spots)
         self._note(lambda: self.settle(name, before))
 
     def forget(self, name: str) -> tuple[Spot, ...]:
-        """Remove all pieces of a request; return their places."""
+        """Remove all pieces of a request; return where they were."""
         request, spots = self.requests[name], self.spots[name]
         for spot in spots:
             self.take(request, spot)
@@ -296,25 +296,25 @@ class ClusterState:
         return {self.sockets[number].server for number, _ in self.spots.get(request, ())}
 
     def open_servers(self) -> Iterator[int]:
-        """Yield the servers open to new requests."""
+        """Yield the servers that are open to new requests."""
         return (number for number in range(len(self.servers)) if number not in self.closed)
 
     def homes(self, spots: Iterable[Spot]) -> list[int]:
-        """Return the server of every instance on some spots."""
+        """Return the server of every instance, given the sockets and pieces of a request."""
         return [self.sockets[number].server for number, piece in spots for _ in range(self.pieces[piece].instances)]
 
     def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> Allowed | None:
-        """Return the sockets that affinity, labels, taints and spread allow for a request, or None for all."""
+        """Return the sockets that affinity, labels, taints and spread allow for a request; None if all are allowed."""
         test = self.constraints.allowed(request, self.homes(mine), self)
         return None if test is None else lambda place, instances: test(place.server, instances)
 
     def score(self, request: Request, mine: Iterable[Spot] = ()) -> "Callable[[Socket], float] | None":
-        """Return a request's preference for a socket, or None if it has none."""
+        """Return how much a request prefers a socket; None if the request has no preferences."""
         score = self.constraints.score(request, self.homes(mine), self)
         return None if score is None else lambda place: score(place.server)
 
     def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
-        """Return the amount that a server lacks for a piece, beside cores and ways, or None."""
+        """Return the amount, other than cores and ways, that a server lacks for a piece; None if it lacks none."""
         return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
 
     def renamed(self, name: str, other: str) -> None:
@@ -353,7 +353,7 @@ class ClusterState:
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
-        """Undo all changes made inside if an error is raised or the trial is undone."""
+        """Undo all changes made inside the context if an error is raised or the trial is marked to be undone."""
         outer, journal, trial = self._journal, list[Callable[[], None]](), Trial()
         self._journal = journal
         try:

@@ -1,1 +1,1 @@
-"""Placement over time, and its judge."""
+"""Run placements over time, and count broken SLOs on a testbed."""

@@ -1,4 +1,4 @@
-"""The judge: run a placement on a testbed and count broken SLOs, whatever the policy predicted.
+"""Run a placement on a testbed and count broken SLOs, whatever the policy has predicted.
 
 ResQ (NSDI'18) section 6 ran all computed placements and recorded real throughput and latency. The testbed is passed as
 a callable, since placement imports none; a mix that occurs on many servers runs once.
@@ -35,7 +35,7 @@ _DEVIATIONS = 2.0
 
 
 class Judge:
-    """Runs mixes and caches their results.
+    """Runs mixes on a testbed and caches the results.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class Judge:
 
     @property
     def mixes_run(self) -> int:
-        """Different mixes run so far."""
+        """Number of different mixes run so far."""
         return len(self._seen)
 
     def judge(self, placer: Placer, *, requests: int | None = None, decision_ms: Sequence[float] = ()) -> Judgement:
-        """Run a whole placement, and return the judgement.
+        """Run a whole placement; return which SLOs were broken.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Judge:
         return violations, unmet, served, promised
 
     def _wanted(self, placer: Placer, request: Request, machine: Machine) -> float | None:
-        """Return the throughput that a request asks for [Mpps]; without a model, from its simulated solo throughput."""
+        """Return the throughput that a request asks for [Mpps]; without a model, from simulated solo throughput."""
         keys, share = [workload.key for workload in request.chain], request.slo.min_share
         if share is None or not any(placer.estimates.is_stranger(machine.name, key) for key in keys):
             return placer.estimates.wanted_mpps(request, machine.name)
@@ -179,7 +179,7 @@ class Judge:
         return share * min(alone)
 
     def _chance(self, request: Request, needed: float) -> float:
-        """Return the share by which random arrivals of a run may fall short, for requests that are not saturated."""
+        """Return the tolerated shortfall, since arrivals at requests that are not saturated are random."""
         offered = [workload.traffic.offered_mpps for workload in request.chain if workload.traffic.offered_mpps]
         if not offered or needed < 0.9 * min(offered):
             return 0.0
@@ -188,7 +188,7 @@ class Judge:
     def _late(
         self, placer: Placer, request: Request, machines: Mapping[str, Machine], layout: Layout
     ) -> list[Violation]:
-        """Run a request with a latency SLO at its promised load beside its neighbours, and compare."""
+        """Run a request at its promised load beside its neighbours, and compare the latency with its SLO."""
         limits = [(name, limit) for name in ("p95_us", "p99_us") if (limit := getattr(request.slo, name)) is not None]
         if not limits:
             return []
@@ -225,14 +225,14 @@ class Judge:
         loads: Mapping[str, float | None] | None = None,
         port_gbps: float | None = None,
     ) -> list[TenantSample]:
-        """Run one socket with its decided ways and buffers; return samples in the order of `items`."""
+        """Run one socket with the decided ways and buffers; return samples in the order of `items`."""
         mix = _mix(machine, items, loads or {}, port_gbps)
         self._run_mixes([mix])
         back = dict(zip(mix.order, self._seen[mix.colocation.key], strict=True))
         return [back[i] for i in range(len(items))]
 
     def _run_mixes(self, mixes: Iterable["_Mix"]) -> None:
-        """Run the mixes that were not run before, in one batch."""
+        """Run all mixes without a cached result, in one batch."""
         new = {mix.colocation.key: mix for mix in mixes if mix.colocation.key not in self._seen}
         if not new:
             return
@@ -256,7 +256,7 @@ class _Mix:
 def _mix(
     machine: Machine, items: Sequence[Assignment], loads: Mapping[str, float | None], port_gbps: float | None
 ) -> _Mix:
-    """Return the mix of one socket. Cores are interchangeable: mixes differ only by their tenants."""
+    """Return the mix of one socket; cores are interchangeable, so that mixes differ only by their tenants."""
     order = sorted(range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i))
     workloads = [parse_workload(items[i].workload) for i in order]
     offered = [loads.get(items[i].seat) for i in order]
@@ -281,7 +281,7 @@ def _has_run(placer: Placer, request: Request, samples: Mapping[Seat, TenantSamp
 
 
 def _capacity(request: Request, rates: Sequence[float]) -> float:
-    """Return the total throughput of a request's instances: each serves its slowest stage's rate."""
+    """Return the throughput of all instances of a request; an instance serves the rate of its slowest stage."""
     stages = len(request.chain)
     return sum(min(rates[i : i + stages]) for i in range(0, len(rates), stages))
 
@@ -300,7 +300,7 @@ def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment)
 
 
 def _compacted(masks: Sequence[int | None]) -> list[int | None]:
-    """Put blocks of ways of the same sizes side by side in the given order, so that equal mixes look equal."""
+    """Move blocks of ways side by side, in the given order and with the same sizes, so that equal mixes look equal."""
     start, made = 0, dict[int, int]()
     for mask in masks:
         if mask is not None and (mask not in made):
@@ -310,7 +310,7 @@ def _compacted(masks: Sequence[int | None]) -> list[int | None]:
 
 
 def asked_times(placer: Placer, requests: Sequence[Request]) -> list[float]:
-    """Measure how long a decision takes, of some 200 requests: ask where another copy of it would go [ms].
+    """Measure the time of single decisions [ms]: ask where a copy of each of some 200 requests would go.
 
     The cluster is unchanged; a batch can so be compared by the time of one more decision. Refused neighbours are left
     out of a copy's affinity.

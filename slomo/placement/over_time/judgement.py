@@ -1,4 +1,4 @@
-"""Outcome of a placement: broken SLOs in the judge's runs, and other counts."""
+"""Outcome of running a placement: broken SLOs, and other counts."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from slomo.files.stored import Stored
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken SLO."""
+    """An SLO that was broken in a run."""
 
     #: Whose.
     request: str
@@ -24,7 +24,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Judgement(Stored, derived=("violated_share",)):
-    """What became of a placement."""
+    """Broken SLOs and counts of one placement that was run."""
 
     #: Who placed.
     policy: str

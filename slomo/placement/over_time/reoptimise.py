@@ -1,4 +1,4 @@
-"""Plan everything anew in the background, and migrate only if that saves enough servers for its moves.
+"""Plan the placement anew in the background; migrate only if enough servers are saved for the moves.
 
 ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves anything; a near-optimal schedule is computed
 periodically, and network functions migrate to it only if it saves more servers than a threshold, as migrations are
@@ -38,7 +38,7 @@ _STAY = 2
 
 @dataclass(frozen=True)
 class Reoptimisation(Stored, derived=("gap",)):
-    """Result of planning anew, and the action taken."""
+    """Result of planning anew, and whether requests were migrated."""
 
     #: Servers in use, with newcomers placed where nothing moves.
     servers_before: int
@@ -60,14 +60,14 @@ class Reoptimisation(Stored, derived=("gap",)):
 
     @property
     def gap(self) -> float:
-        """Relative excess of servers in use over the plan; 0 if no plan is better."""
+        """How many more servers are in use than the plan needs, relative to the plan; 0 if no plan is better."""
         if not self.servers_planned:
             return 0.0
         return max(self.servers_before / self.servers_planned - 1.0, 0.0)
 
     @property
     def text(self) -> str:
-        """One line for people.
+        """One line that describes the result, for display.
 
         Examples
         --------
@@ -96,7 +96,7 @@ def reoptimise(
     max_share: float = 0.05,
     arriving: Iterable[Request] = (),
 ) -> Reoptimisation:
-    """Plan the whole placement anew; migrate if that saves more than `threshold` of servers.
+    """Plan the whole placement anew; migrate if that saves more than the share `threshold` of servers.
 
     Servers of the plan are matched with servers in use so that few pieces move, and unmoved pieces keep their cores. A
     plan that misses a request or saves too little changes nothing. Others may admit and remove during planning; the
@@ -149,7 +149,7 @@ def reoptimise(
 
 @dataclass(frozen=True)
 class _Option:
-    """A feasible plan."""
+    """A feasible plan for migration."""
 
     servers: int
     document: dict[str, Any]
@@ -163,7 +163,7 @@ def _planned(
     budget: MoveBudget,
     arriving: Sequence[Request],
 ) -> Reoptimisation | None:
-    """Plan without a lock, which may take minutes, and migrate; None if the state changed meanwhile."""
+    """Plan without holding the lock (this may take minutes), then migrate; None if the state changed meanwhile."""
     with placer._lock:
         placer._check_new(arriving)
         now, core = placer.snapshot(), placer._core
@@ -200,7 +200,7 @@ def _planned(
 
 
 def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:
-    """Return the plan of highest value, with the fewest moves among equals; None if none is worth its moves."""
+    """Return the plan of highest value, among equal ones the one with fewest moves; None if none is worth its moves."""
     worth = [(budget.worth(used - option.servers, len(option.moves)), option) for option in options]
     good = [(value, -len(option.moves), number) for number, (value, option) in enumerate(worth) if value]
     good = [item for item in good if item[0] is not None and item[0] > 0.0]
@@ -208,7 +208,7 @@ def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option 
 
 
 def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
-    """Return whether no request moves beyond its disruption budget."""
+    """Return whether a plan moves every request within its disruption budget."""
     moved = Counter(move.request for move in moves)
     most = {request.id: request.max_disrupted for request in requests if request.max_disrupted is not None}
     return all(moved[name] <= count for name, count in most.items())
@@ -217,7 +217,7 @@ def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
 def _parts_anew(
     core: Admission, state: ClusterState, before: Mapping[str, Any], budget: MoveBudget
 ) -> Iterator[_Option]:
-    """Yield plans that empty the least filled servers and place their requests anew."""
+    """Yield plans that empty the least filled servers and place the requests of these elsewhere."""
     guarded = {name for name, each in state.requests.items() if each.max_disrupted is not None}
     order = [n for n in emptiest(core.with_state(state)) if not guarded.intersection(state.tenants_of(n))]
     if budget.max_moves is not None:
@@ -249,7 +249,7 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
 def aligned(
     now: Mapping[str, Any], plan: Mapping[str, Any], cluster: Cluster
 ) -> tuple[dict[str, Any], tuple[Move, ...]]:
-    """Map a planned snapshot to the servers that already run most of it.
+    """Map the servers of a plan to those present servers that already run most of it.
 
     `now`, `plan`: snapshots of one cluster with the same requests placed. `cluster`: the servers.
 
@@ -270,7 +270,7 @@ def aligned(
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:
-    """Return what each server runs."""
+    """Return which pieces each server runs."""
     parts_by_server: dict[str, Counter[tuple[int, _Part]]] = {}
     for entry in document["placed"]:
         for piece in entry["pieces"]:
@@ -312,7 +312,7 @@ def _matched(
 
 
 def _seat(entries: Sequence[dict[str, Any]], now: Mapping[str, Any], cores: Mapping[str, int]) -> None:
-    """Keep the cores of unmoved pieces, and give the others the lowest free ones."""
+    """Keep the cores of pieces that do not move, and give the others the lowest free cores."""
     held: dict[tuple[_Place, _Part], list[list[int]]] = {}
     for entry in now["placed"]:
         for piece in entry["pieces"]:

@@ -1,4 +1,4 @@
-"""Plan a part of the placement anew, so that a budget of moves is spent where it saves most servers.
+"""Plan a part of the placement anew, so that a limited number of moves saves most servers.
 
 Ropke and Pisinger (Transportation Science 40, 2006) call it destroy and repair: the least filled servers are emptied
 and their requests placed again. The number of emptied servers is tried from two to all.
@@ -15,7 +15,7 @@ from slomo.placement.online.state import ClusterState
 
 @dataclass(frozen=True)
 class MoveBudget:
-    """What moving may cost.
+    """Limits and cost of moving pieces.
 
     Attributes
     ----------
@@ -65,25 +65,25 @@ class MoveBudget:
 
     @property
     def limited(self) -> bool:
-        """Whether moves are limited."""
+        """Whether the number of moves is limited."""
         return self.max_moves is not None or self.cost_per_move > 0.0
 
     def most(self, pieces: int, left: float | None = None) -> int | None:
-        """Return how many of some pieces may move now, given the rest of the hourly budget; None for all."""
+        """Return how many of some pieces may move now by the hourly limit; None if all may."""
         most = self.max_moves
         if most is None and self.max_share < 1.0:
             most = max(int(self.max_share * pieces), 1)
         return most if left is None else min(int(left), pieces if most is None else most)
 
     def worth(self, saved: int, moves: int) -> float | None:
-        """Return the value of a saving, in servers, less the cost of its moves; None beyond the budget."""
+        """Return the number of saved servers minus the cost of the moves; None if the moves exceed the limit."""
         if self.max_moves is not None and moves > self.max_moves:
             return None
         return saved - self.cost_per_move * moves
 
 
 def steps(servers: int) -> Iterator[int]:
-    """Yield numbers of servers to empty: each a third more, up to all.
+    """Yield numbers of servers to try to empty: each a third larger than the one before, up to all.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def emptiest(core: Admission) -> list[int]:
 
 
 def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_gaps: bool) -> Admission | None:
-    """Return a placer with the requests of some servers placed anew; None if one finds no place.
+    """Return a placer in which the requests of some servers are placed anew; None if one of them does not fit.
 
     The state is copied. With `fills_gaps`, requests are placed one by one, into servers in use first; else as a
     batch.
@@ -128,6 +128,6 @@ def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_
 
 
 def pieces_on(state: ClusterState, servers: list[int]) -> int:
-    """Return the number of pieces of all requests on some servers, an upper bound on the moves."""
+    """Return how many pieces all requests with a piece on some servers have: an upper bound on the moves."""
     names: dict[str, Any] = dict.fromkeys(name for server in servers for name in state.tenants_of(server))
     return sum(len(state.spots[name]) for name in names)

@@ -1,4 +1,4 @@
-"""Play requests that arrive and depart against a policy, with periodic re-optimisation.
+"""Simulate requests that arrive and depart under a policy, with periodic re-optimisation.
 
 ResQ (NSDI'18) section 5: immediate admission and a new plan from time to time; E2 (SOSP'15) and NUMASFP (COMSNETS'22)
 evaluate dynamic policies over time.
@@ -40,7 +40,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")):
-    """A run over time."""
+    """Result of a simulation over time."""
 
     #: Admission policy, and re-optimisation policy (empty: none).
     policy: str
@@ -56,12 +56,12 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
 
     @property
     def migrations(self) -> int:
-        """Pieces moved."""
+        """Number of pieces that were moved."""
         return self.samples[-1].migrations if self.samples else 0
 
     @property
     def anat(self) -> float | None:
-        """Aggregate normalised throughput, averaged over judged times, less the outages of moves.
+        """Aggregate normalised throughput, averaged over judged times, minus outages caused by moves.
 
         Its unit is request-seconds, one per placed request and second; a move loses `outage_s` of them.
         """
@@ -75,12 +75,12 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
 
     @property
     def refused(self) -> int:
-        """Requests refused."""
+        """Number of refused requests."""
         return self.samples[-1].refused if self.samples else 0
 
     @property
     def mean_servers(self) -> float:
-        """Servers in use, averaged over time."""
+        """Number of servers in use, averaged over time."""
         times = np.array([sample.time_s for sample in self.samples])
         if times.size < 2 or times[-1] == times[0]:
             return float(self.samples[-1].servers_used) if self.samples else 0.0
@@ -103,7 +103,7 @@ def play(
     judge: Judge | None = None,
     moves: MoveBudget | None = None,
 ) -> Timeline:
-    """Play arrivals and departures of requests, and re-optimise periodically.
+    """Simulate arrivals and departures of requests, and re-optimise periodically.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def play(
 
 
 class _TimelineRun:
-    """Counts as time goes by."""
+    """State and counts of a simulation in progress."""
 
     def __init__(self, placer: Placer, judge: Judge | None, moves: MoveBudget) -> None:
         self._placer, self._judge, self._budget = placer, judge, moves
@@ -154,7 +154,7 @@ class _TimelineRun:
         self._left, self._since_s = 0.0, 0.0
 
     def happen(self, event: Event) -> None:
-        """Admit, or remove."""
+        """Process one event: admit the arriving request, or remove the departing one."""
         if event.arrives:
             begun = time.perf_counter()
             decision = self._placer.admit(event.request)
@@ -165,7 +165,7 @@ class _TimelineRun:
         self._note(event.time_s)
 
     def tick(self, when_s: float, threshold: float, planner: str | type[Policy] | None, *, plans: bool) -> None:
-        """Re-optimise, and judge the result."""
+        """Re-optimise the placement, and judge the result."""
         if plans:
             most, cost = self._most(when_s), self._budget.cost_per_move
             reoptimisation = reoptimise(
@@ -202,7 +202,7 @@ class _TimelineRun:
         )
 
     def timeline(self, planner: str) -> Timeline:
-        """Return what was counted."""
+        """Return the counts as a `Timeline`."""
         spread = np.percentile(self._times_ms, [50, 99]) if self._times_ms else np.zeros(2)
         return Timeline(
             self._placer.policy.name,

@@ -1,4 +1,4 @@
-"""Plan newcomers and moves together: where a newcomer goes best depends on who may move.
+"""Plan new requests and moves together, since the best place of a new request depends on which others may move.
 
 Placed first, newcomers open servers that no few moves empty again. Requests that a constraint binds, have several
 pieces, or a disruption budget stay, and so does whoever shares a socket with them.
@@ -22,7 +22,7 @@ from slomo.placement.problem.request import Request
 
 @dataclass(frozen=True)
 class Together:
-    """A placement of newcomers and of those that moved for them."""
+    """A placement of new requests, with the moves made for them."""
 
     core: Admission
     moves: tuple[Move, ...]
@@ -31,7 +31,7 @@ class Together:
 
 
 def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveBudget) -> Together | None:
-    """Return the placement on the fewest sockets that a budget of moves reaches; None where nothing is planned so.
+    """Return the placement on the fewest sockets within the limit on moves; None if such planning is not possible.
 
     Works on a copy of the state, for clusters of one kind of server. Newcomers that are bound themselves come last.
     """
@@ -67,7 +67,7 @@ def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveB
 
 
 def _piece(core: Admission, request: Request, host: Host) -> int | None:
-    """Return the piece of a request of one instance that nothing but its SLO binds; None for others."""
+    """Return the piece of a one-instance request that only its SLO restricts; None for other requests."""
     if not core.is_plain(request) or request.max_disrupted is not None:
         return None
     first = next((cuts[host] for cuts in core.cuts(request, []) if host in cuts), ())
@@ -76,14 +76,14 @@ def _piece(core: Admission, request: Request, host: Host) -> int | None:
 
 
 def _is_simple(core: Admission, number: int) -> bool:
-    """Return whether a piece is one instance of one network function, promised a throughput in the shared cache."""
+    """Return whether a piece is one instance of one NF that has a throughput promise and shares the cache."""
     piece = core.pieces[number]
     alone = len(piece.workloads) == piece.replicas == 1 and not piece.exclusive
     return alone and not piece.ways and piece.needed_mpps > 0.0
 
 
 def _sockets(core: Admission, host: Host) -> tuple[list[int], list[int]]:
-    """Return sockets in use of which every piece may move, and the others in use."""
+    """Return the sockets in use all of whose pieces may move, and the other sockets in use."""
     state = core.state
     stay = {
         name
@@ -113,7 +113,7 @@ def _carried_out(
     empty: Sequence[int],
     arriving: Sequence[tuple[Request, int]],
 ) -> tuple[Move, ...]:
-    """Move and place by a plan; return the moves."""
+    """Move and place pieces as planned; return the moves."""
     state = made.state
     by_content: dict[Content, list[int]] = {(0,) * len(pieces): list(reversed(empty))}
     for number in sorted(contents, reverse=True):

@@ -1,4 +1,4 @@
-"""Name the few mixes whose measurement would save most servers: those that only a bolder plan uses.
+"""Find the few mixes to measure that would save most servers, namely those that only a less cautious plan uses.
 
 A mix that may keep all promises, but whose lower bound does not, is refused at the confidence asked for. Placing once
 more by the upper ends of predictions shows how many servers hang on each (optimism in the face of uncertainty, as in
@@ -18,7 +18,7 @@ from slomo.vocabulary.workload_text import counted
 
 @dataclass(frozen=True)
 class WorthMeasuring(Stored):
-    """One mix to measure."""
+    """One mix that is worth measuring."""
 
     #: Machine type.
     machine: str
@@ -30,7 +30,7 @@ class WorthMeasuring(Stored):
 
 @dataclass(frozen=True)
 class Measurements(Stored):
-    """What to measure, and what that can save.
+    """Mixes to measure, and how many servers that can save.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Measurements(Stored):
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """One line that describes the measurements, for display."""
         if not self.mixes:
             return "no measurement of a mix would save a server"
         what = f"{len(self.mixes)} mix{'es' if len(self.mixes) > 1 else ''}"

@@ -1,1 +1,1 @@
-"""Plans for whole batches, with bounds: columns, prices, rounding, packing."""
+"""Plan whole batches, with bounds on the optimum: column generation, pricing, rounding, packing."""

@@ -1,4 +1,4 @@
-"""Column generation over socket mixes: a proven lower bound on sockets.
+"""Column generation over mixes on sockets: a proven lower bound on the number of sockets.
 
 Gilmore and Gomory (Operations Research 9, 1961): a column is a mix that fits one socket. The linear master problem says
 how often each is used, and its dual prices lead to better mixes until there are none. Its optimum is a lower bound for
@@ -36,20 +36,20 @@ class Column:
 
 
 class Pricing(Protocol):
-    """Finds mixes."""
+    """Finds mixes that improve a linear program (a pricing problem of column generation)."""
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return mixes that may improve the master at a price per class, and an upper bound on the value of any mix."""
+        """Return mixes that may improve the linear program at given prices, and an upper bound on any mix's value."""
         ...
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix within the remaining demand; None if none serves any."""
+        """Return the most valuable mix within the remaining demand; None if no mix serves any of it."""
         ...
 
 
 @dataclass(frozen=True)
 class Either:
-    """Prices several sorts of mixes, of which a socket holds one.
+    """Prices several sorts of mixes; a socket holds a mix of one sort.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Either:
     pricings: tuple[Pricing, ...]
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return improving mixes of every sort, and an upper bound on the value of any mix."""
+        """Return improving mixes of every sort, and an upper bound on any mix's value."""
         priced = [pricing(prices) for pricing in self.pricings]
         return [column for columns, _ in priced for column in columns], max(best for _, best in priced)
 
@@ -72,7 +72,7 @@ class Either:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """Solution of the linear problem: columns, their use, the price of each class, a bound on the optimum."""
+    """Solution of the linear program: columns, how often each is used, class prices, a bound on the optimum."""
 
     columns: list[Column]
     usage: Floats
@@ -83,7 +83,7 @@ class Relaxed:
 def relaxed(
     demand: Floats, columns: dict[Signature, Column], pricing: Pricing | None, deadline: float
 ) -> tuple[Relaxed, int]:
-    """Return the linear problem's optimum, or the best solution in the given time; and rounds taken.
+    """Return the linear program's optimum, or its best solution within the time limit; and the number of rounds.
 
     Without pricing, a column that serves more of a class than the demand counts as serving the demand, which tightens
     the relaxation. Pricing does not know of that, so Farley's bound would not hold.
@@ -109,7 +109,7 @@ def relaxed(
 def linear_plan(
     cost: Floats, serves: Floats, demand: Floats, uses: Floats | None = None, supply: Floats | None = None
 ) -> tuple[float, Floats, Floats]:
-    """Return the least cost of a demand in fractions, how often each column is used, and the price of each limit.
+    """Return the least cost of serving a demand with fractional columns, each column's use, and the limits' prices.
 
     `serves` has shape (classes, columns); `uses` (kinds of sockets, columns) and `supply` limit the sockets of each
     kind. Prices are those of the classes, then those of the kinds.
@@ -135,7 +135,7 @@ def whole_numbers(
     time_limit_s: float,
     gap: float,
 ) -> Counts | None:
-    """Return how often each column is used, in whole numbers, to a relative gap; None if none is found in time."""
+    """Return how often each column is used, as integers within a relative gap; None if none are found in time."""
     need("scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array
@@ -165,7 +165,7 @@ def served(columns: Sequence[Column]) -> Counts:
 
 
 def _kept(columns: Sequence[Column], usage: Floats, prices: Floats) -> dict[Signature, Column]:
-    """Return the columns in use, and the half of the others with the lowest reduced cost."""
+    """Return the columns in use, and the half with lower reduced cost of the others."""
     reduced = 1.0 - served(columns) @ prices
     order = np.argsort(np.where(usage > 1e-9, -1.0, reduced), kind="stable")[: _MOST_COLUMNS // 2]
     used = np.flatnonzero(usage > 1e-9)

@@ -1,4 +1,4 @@
-"""Plan a batch by mixes, with a bound on every plan: first fractions, then whole sockets.
+"""Plan a batch by mixes, first with fractional and then with whole sockets, and bound every possible plan.
 
 Gilmore and Gomory (Operations Research 9, 1961) for the bound, Belov and Scheithauer (INFORMS Journal on Computing 19,
 2007) for the plan.
@@ -21,7 +21,7 @@ _BOUND_SHARE = 0.5
 
 @dataclass(frozen=True)
 class MixPlan:
-    """A plan and its quality."""
+    """A plan with a bound on how good it is."""
 
     #: Number of sockets with each mix.
     sockets: dict[Signature, int]
@@ -39,17 +39,17 @@ class MixPlan:
 
     @property
     def count(self) -> int:
-        """Sockets in use."""
+        """Number of sockets in use."""
         return sum(self.sockets.values())
 
     @property
     def gap(self) -> float:
-        """Relative excess of the plan over its bound."""
+        """How many more sockets the plan uses than the bound, relative to the bound."""
         return self.count / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
     @property
     def text(self) -> str:
-        """One line for people.
+        """One line that describes the plan, for display.
 
         Examples
         --------
@@ -69,7 +69,7 @@ def cover(
     premise: str = "",
     time_limit_s: float = 10.0,
 ) -> MixPlan:
-    """Cover a demand with as few columns as possible.
+    """Serve a demand with as few columns (sockets with given mixes) as possible.
 
     `start` serves every class. Where `start` and `pricing` together consider every mix (`complete`), the bound is
     proven, for mixes as `premise` says. The time limit includes rounding but for its last step.

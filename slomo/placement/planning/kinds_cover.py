@@ -1,4 +1,4 @@
-"""One plan over several kinds of servers: mixes on each kind, at the lowest total cost.
+"""Plan over several kinds of servers at once: mixes on each kind, at the lowest total cost.
 
 Gilmore and Gomory's master problem (Operations Research 9, 1961) with a cost and a limited supply of each kind; a
 kind's mixes are priced with both. An integer program over all examined mixes gives whole numbers. The result does not
@@ -25,7 +25,7 @@ _PRICING_SHARE, _GAP = 0.4, 2e-3
 
 @dataclass(frozen=True)
 class SocketKind:
-    """A kind of socket, their number, and the mixes that fit one."""
+    """A kind of socket: how many there are, and the mixes that fit on one."""
 
     #: The kind.
     host: Host
@@ -52,7 +52,7 @@ _Columns = dict[tuple[int, Signature], Column]
 
 
 def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s: float = 10.0) -> KindsPlan:
-    """Serve as much of a demand as fits, at the lowest cost.
+    """Serve as much of a demand as possible, at the lowest cost.
 
     Examples
     --------

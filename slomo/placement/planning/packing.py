@@ -17,7 +17,7 @@ def pack(
     order: Sequence[int],
     alternatives: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[Signature, int]:
-    """Best fit: put each piece on the fullest kind of socket where it fits, else open a socket.
+    """Best fit: put each piece on the fullest kind of socket where it fits, or else on an empty socket.
 
     `order` is that in which pieces are packed. `alternatives` are pieces that serve the same request, the preferred
     first; a socket in use goes before a new one. Pieces that fit on no empty socket are left out.
@@ -36,7 +36,7 @@ def pack(
 
 
 def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
-    """Return the fullest mix in use that holds one of the options (the first that fits), or an empty socket.
+    """Return the fullest mix in use to which one of the options can be added (the first that fits), or an empty socket.
 
     Fullest means more cores in use, then less headroom.
     """
@@ -56,7 +56,7 @@ def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Se
 def _fill(
     oracle: Oracle, host: Host, sockets: Counter[Signature], step: tuple[Signature, int], amount: tuple[int, int]
 ) -> int:
-    """Fill sockets of one mix with as many copies of a piece as each holds; return the pieces placed."""
+    """Fill sockets that have the same mix with copies of a piece, as many as fit; return how many were placed."""
     (base, piece), (available, left) = step, amount
     depth, mix = 0, base
     while depth < left:

@@ -1,4 +1,4 @@
-"""Find mixes worth examining: by dynamic programming if the cache is partitioned, else by enumeration.
+"""Find promising mixes: by dynamic programming if the cache is partitioned, else by enumeration.
 
 With exclusive ways, a piece uses cores and ways whatever its neighbours do: a knapsack of two dimensions. In a shared
 cache every mix must be predicted. Mixes grow piece by piece from feasible mixes, as more competitors never help.
@@ -22,7 +22,7 @@ _MOST_JUDGED = 60_000
 
 @dataclass(frozen=True)
 class Item:
-    """One way to serve one request of a class: the piece's number, cores and ways."""
+    """One way to serve a request of a class: number of the piece, cores and ways."""
 
     piece: int
     klass: int
@@ -31,7 +31,7 @@ class Item:
 
 
 class Knapsack:
-    """Prices mixes of pieces with exclusive cores and ways.
+    """Finds the most valuable mixes of pieces with exclusive cores and ways.
 
     `items` are all ways to serve all classes.
 
@@ -51,7 +51,7 @@ class Knapsack:
             self._ways_to_serve[item.klass].append(item)
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return the best mix that contains each item, and the best value of all."""
+        """Return the best mix that contains each item, and the highest value of any mix."""
         useful = self._useful(prices)
         value, choice = self._table(useful, prices)
         best: dict[int, tuple[float, Item]] = {}

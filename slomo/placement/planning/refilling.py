@@ -1,4 +1,4 @@
-"""Bring sockets in use, and newcomers, to the fewest sockets with a limited number of moves.
+"""Fit sockets in use and new requests onto the fewest sockets with a limited number of moves.
 
 What a socket holds may stay there; every piece that comes to it counts. The master problem of Gilmore and Gomory
 (Operations Research 9, 1961) gets a limit on the sockets of each present content, and one on all pieces that come. Its
@@ -29,7 +29,7 @@ _GAP = 1e-3
 
 @dataclass(frozen=True)
 class Refill:
-    """What each socket becomes."""
+    """Planned change of each socket's content."""
 
     #: Content before and after, and number of sockets; empty sockets come from `(0, ..., 0)`.
     changes: tuple[tuple[Content, Content, int], ...]
@@ -47,7 +47,7 @@ def refilled(
     cost_per_move: float = 0.0,
     time_limit_s: float = 6.0,
 ) -> Refill | None:
-    """Return what sockets become so that the fewest serve a demand; None where no plan serves all.
+    """Plan new contents of sockets so that the fewest sockets serve a demand; None if no plan serves all.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def refilled(
 def _best(
     pricing: SharedPricing, content: Content, demand: Counts, worth: Floats, each: float
 ) -> list[tuple[float, Content]]:
-    """Return the most valuable mixes that sockets of one content may become, with their values."""
+    """Return the most valuable mixes to which sockets of one content can change, with their values."""
     prices, stay = np.concatenate([worth, worth - each]), np.array(content, dtype=np.int64)
     found = []
     for column in pricing.best(prices, np.concatenate([stay, demand - stay]), _MIXES_PER_ROUND):
@@ -129,7 +129,7 @@ def _program(
 
 
 def _trimmed(changes: list[tuple[Content, Content, int]], demand: Counts) -> tuple[tuple[Content, Content, int], ...]:
-    """Take out what is served twice, what would have come first; return one change per socket."""
+    """Remove requests that are served twice, new ones first; return one change per socket."""
     sockets = [(before, np.array(after)) for before, after, count in changes for _ in range(count)]
     surplus = np.sum([after for _, after in sockets], axis=0) - demand
     for at in np.flatnonzero(surplus > 0).tolist():

@@ -1,4 +1,4 @@
-"""Turn fractions into whole sockets: round down, fill the rest mix by mix, and improve it with an integer program.
+"""Turn fractional plans into whole sockets: round down, fill the rest mix by mix, and improve it by an integer program.
 
 Belov and Scheithauer's sequential value correction (INFORMS Journal on Computing 19, 2007): each socket takes the most
 valuable mix of the remaining demand; classes that end up in poorly filled sockets get a higher value in the next pass.
@@ -26,7 +26,7 @@ _MOST_CHOICES, _SOLVER_SHARE = 1500, 0.5
 
 
 class Listed:
-    """Prices mixes of a given list.
+    """Prices the mixes of a given list.
 
     Examples
     --------
@@ -38,20 +38,20 @@ class Listed:
         self._columns, self._serves = columns, served(columns)
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return the best mix, and its value."""
+        """Return the best mix of the list, and its value."""
         values = self._serves @ prices
         best = int(np.argmax(values))
         return [self._columns[best]], float(values[best])
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the mix that serves most of the remaining demand; serving more than that has no value."""
+        """Return the mix that serves most of the remaining demand; more than that has no value."""
         values = np.minimum(self._serves, left) @ prices
         best = int(np.argmax(values))
         return self._columns[best] if values[best] > 0.0 else None
 
 
 def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float) -> dict[Signature, int]:
-    """Return how many sockets get which mix, given the optimum in fractions.
+    """Return how many sockets get which mix, starting from the optimum in fractions.
 
     At least one plan is made before the deadline [s of `time.perf_counter`] counts, and a second is left to the
     solver.
@@ -77,7 +77,7 @@ def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float)
 
 @dataclass
 class Filled:
-    """Best plan of all passes, and every column used."""
+    """Best plan over all passes, and every column used."""
 
     #: Number of sockets with each mix.
     best: Counter[Signature]
@@ -94,7 +94,7 @@ def fill_by_value(
     target: int = 0,
     deadline: float = math.inf,
 ) -> Filled:
-    """Fill sockets one by one with the most valuable mix of the remaining demand, correcting values after each pass.
+    """Fill sockets one by one with the most valuable mix for the remaining demand; correct values after each pass.
 
     `prices` are what a request of each class is worth to begin with, as a share of a socket. It ends after some
     passes, at `target` sockets, or with the pass in which the deadline [s of `time.perf_counter`] falls.
@@ -122,7 +122,7 @@ def fill_by_value(
 def _pass(
     demand: Counts, price: Floats, pricing: Pricing, seen: dict[Signature, Column], generator: np.random.Generator
 ) -> tuple[Counter[Signature], Floats]:
-    """Serve a whole demand; return the plan, and corrected values."""
+    """Serve a whole demand once; return the plan, and corrected values."""
     left, price, plan = demand.copy(), price.copy(), Counter[Signature]()
     while left.any():
         column = pricing.fill(price, left)

@@ -1,4 +1,4 @@
-"""Price every mix of a shared cache: the mix decides rates, and rates decide how many instances a promise needs.
+"""Find valuable mixes that share a cache: a mix decides rates, and rates decide how many instances a promise needs.
 
 Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here sizes are not fixed: beside others, a
 request needs as many instances as keep its promise. All useful mixes are tabulated
@@ -57,7 +57,7 @@ def classes_of(
 
 
 class SharedPricing:
-    """Finds the most valuable mixes at given prices.
+    """Finds the most valuable mixes in a shared cache at given prices.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class SharedPricing:
         self._counts = counts[useful]
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return mixes whose value exceeds their cost, and the best value."""
+        """Return mixes whose value exceeds their cost, and the highest value."""
         values = self._values(prices, self._wanted)
         order = np.argsort(-values, kind="stable")[:_MOST_FOUND]
         best = {int(np.argmax(np.where(self._counts[:, k] > 0, values, -1.0))) for k in range(len(self._kinds))}
@@ -126,7 +126,7 @@ class SharedPricing:
 
 
 class _Kind:
-    """Requests for one network function: how many of each class to serve, by number of tenants and rate.
+    """Requests for one network function: which classes to serve with a given number of tenants at a given rate.
 
     A level is the number of thresholds (an instance's need, over all classes and splits) that a rate reaches.
     """
@@ -207,7 +207,7 @@ class _Kind:
 
 
 def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:
-    """Serve `copies` more requests where that raises the value: `size` tenants of each level."""
+    """Serve `copies` more requests where that raises the value; each takes `size` tenants."""
     copies, worth = gain
     width = base.shape[1]
     for first in sorted(set(size[size < width].tolist())):

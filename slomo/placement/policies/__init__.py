@@ -1,1 +1,1 @@
-"""Placement policies, one file each."""
+"""Placement policies, one per file."""

@@ -1,4 +1,4 @@
-"""Interface of policies: how to split a request into pieces, which socket takes a piece, how to plan a batch.
+"""The interface of policies: how to split requests into pieces, choose a socket for a piece, and plan a batch.
 
 Everything else (state, verdicts, undo, decisions) is shared, so policies differ only where the papers do.
 """
@@ -26,7 +26,7 @@ Seats = dict[str, list[tuple[int, Piece]]]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request and its needed capacity [Mpps]."""
+    """A request and the capacity that it requires [Mpps]."""
 
     request: Request
     needed_mpps: float
@@ -34,7 +34,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class SocketChoice:
-    """A feasible socket for a piece that all constraints of its request allow."""
+    """A socket that is feasible for a piece and allowed by all constraints of the piece's request."""
 
     #: Whose.
     server: Server
@@ -50,7 +50,7 @@ class SocketChoice:
 
 @dataclass
 class Cutting:
-    """The splits of requests for one kind of socket."""
+    """Ways to split requests into pieces for one kind of socket."""
 
     #: Piece -> pieces that serve the same request at another cost, among which a plan may choose.
     alternatives: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -110,11 +110,11 @@ class Policy:
         self._cutting: dict[Host, Cutting] = {}
 
     def cutting(self, host: Host) -> "Cutting":
-        """Return the splits of requests for one kind of socket; other kinds may prefer other pieces."""
+        """Return the ways to split requests for one kind of socket; other kinds may prefer other pieces."""
         return self._cutting.setdefault(host, Cutting())
 
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield the splits of :meth:`cuts`; for on-demand SLOs one instance in the shared rest (ResQ section 5.2)."""
+        """Yield the splits of :meth:`cuts`; for on-demand SLOs, one instance in the shared ways (ResQ section 5.2)."""
         if request.slo.kind == "on-demand":
             yield (Piece(self.estimates.keys(host.machine, request)),)
         else:
@@ -129,7 +129,7 @@ class Policy:
                 yield (Piece(workloads, each),) * count
 
     def each(self, request: Request, host: Host, needed_mpps: float, count: int) -> float | None:
-        """Return the need of each of several instances [Mpps]; None if latency cannot be kept."""
+        """Return the throughput that each of several instances must serve [Mpps]; None if the latency SLO breaks."""
         return each_mpps(self.estimates, request, host.machine, needed_mpps, count)
 
     def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:
@@ -138,7 +138,7 @@ class Policy:
         return all(solo is None or mpps <= solo for solo in solos)
 
     def choose(self, request: Request, choices: Sequence[SocketChoice]) -> SocketChoice | None:
-        """Return the chosen socket among the feasible ones, or None for none; called if `ranks` is set."""
+        """Return the chosen one of the feasible sockets, or None to refuse; called only if `ranks` is set."""
         del request
         return min(choices, key=lambda each: (-each.liked, -each.cores_used, each.headroom, each.server.name))
 
@@ -173,7 +173,7 @@ class Policy:
 
 
 def in_order(policy: Policy, host: Host, demand: Demand) -> Sequence[int]:
-    """Return the pieces of a demand, the most demanding first, ties by number.
+    """Return the pieces of a demand, the most demanding first; equally demanding ones by number.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from slomo.placement.problem.request import Request
 
 
 class FirstFit(Policy):
-    """Pack on the first server with free cores.
+    """Put each piece on the first server with enough free cores.
 
     First fit without regard to contention, as current schedulers do (ResQ, NSDI'18, section 6.1, Figure 8).
 
@@ -22,7 +22,7 @@ class FirstFit(Policy):
 
 
 class EqualPartition(Policy):
-    """Pack on the first server with free cores; every core has an equal share of the cache ways.
+    """Put each piece on the first server with enough free cores; every core has an equal share of the cache ways.
 
     Equal cache partitions for every core: naive isolation (ResQ, NSDI'18, section 6.1).
 
@@ -39,7 +39,7 @@ class EqualPartition(Policy):
 
 
 class DynamicScaling(Policy):
-    """First fit, then more instances for requests with too little observed throughput.
+    """First fit; then add instances to requests whose observed throughput is too low.
 
     `e2`: dynamic scaling; packs without regard to contention, and adds an instance if an SLO is not met.
 
@@ -52,7 +52,7 @@ class DynamicScaling(Policy):
 
 
 class DobrescuFirstFit(Policy):
-    """Take the first socket where no SLO breaks, predicted from solo cache access rates.
+    """Put each piece on the first socket where no SLO breaks, predicted from solo cache access rates.
 
     First fit with Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 describes it.
 

@@ -1,4 +1,4 @@
-"""`predicted`: best fit on predictions; fills a socket until the first SLO would break.
+"""Policy `predicted`: best fit by predictions; it fills a socket until the first SLO would break.
 
 SLOMO (SIGCOMM'20) section 2 proposes this use: predict every tenant's loss before placing. A socket's mix is judged as
 a whole, each tenant by its own model beside all others, at the requested confidence. A request with replicas may be
@@ -30,7 +30,7 @@ _FEW_CLASSES = 60
 
 
 class PredictedBestFit(Policy):
-    """Take the fullest socket where every SLO holds; among equals the one with least headroom."""
+    """Put each piece on the fullest socket where every SLO is kept; among equal ones, on that with least headroom."""
 
     name = "predicted"
     picks = "best"
@@ -38,7 +38,7 @@ class PredictedBestFit(Policy):
     sorts = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces of 1, 2, ... instances on one socket, smallest share of it first; then separate instances."""
+        """Yield pieces of 1, 2, ... instances, smallest share of a socket first; then one piece per instance."""
         apart = request.most_together == 1
         options = [] if apart and request.replicas > 1 else self.together(request, host, needed_mpps)
         yield from ((self.pieces[number],) for number in options)
@@ -102,7 +102,7 @@ class PredictedBestFit(Policy):
         return Column(mix, tuple(served[piece] for piece in demand))
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
-        """Return the pricing of a batch's mixes, at most `most`; None for chains."""
+        """Return the pricing of a batch's mixes, of at most `most` mixes; None if the batch has chains."""
         return self._priced(host, classes_of(self.pieces, self.cutting(host).splits, demand), most)
 
     def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
@@ -121,7 +121,7 @@ class PredictedBestFit(Policy):
         return SharedPricing(host, self.oracle.table(host, floors, most), classes)
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
-        """Pack with the most demanding pieces first and last, split small and large; return the best plan."""
+        """Return the best of several packings: most demanding pieces first or last, splits small or large."""
         order = in_order(self, host, demand)
         small = self.cutting(host).alternatives
         large = {piece: options[::-1] for piece, options in small.items()}

@@ -1,4 +1,4 @@
-"""Policies by name; each is imported on first use."""
+"""Find policies by name; each is imported on first use."""
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
@@ -60,6 +60,6 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def make_policy(policy: str | type[Policy], estimates: ThroughputEstimates, pieces: Pieces) -> Policy:
-    """Return the policy of a name, or the caller's own class."""
+    """Return the policy class of a given name; a class is returned unchanged."""
     kind = policy_class(policy) if isinstance(policy, str) else policy
     return kind(estimates, pieces)

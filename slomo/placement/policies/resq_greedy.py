@@ -1,4 +1,4 @@
-"""`resq-greedy`: admission by profiles of throughput over cache ways, with each instance isolated.
+"""Policy `resq-greedy`: admit by profiles of throughput over cache ways; each instance is isolated.
 
 ResQ (NSDI'18) section 5.3.1: 1. Take as many instances as the target needs at a fair share of the cache; 2. add ways to
 one instance after the other until their throughput meets the target; 3. first fit decreasing.
@@ -15,14 +15,14 @@ from slomo.placement.problem.way_profiles import InstanceProfile
 
 
 class ResqGreedy(Policy):
-    """Give every instance exclusive ways; first fit, largest first."""
+    """Gives every instance exclusive ways; first fit, largest pieces first."""
 
     name = "resq-greedy"
     sorts = True
     needs_profiles = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield ResQ's cut."""
+        """Yield the split into instances that ResQ's greedy algorithm makes."""
         profiles = _profiles(self.estimates, request, host)
         if profiles is None:
             return
@@ -75,7 +75,7 @@ def _grown(
 
 
 def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> Seats:
-    """Return greedy's schedule of a batch on empty sockets: largest first, each on the first socket where it fits."""
+    """Return the greedy schedule of a batch on empty sockets: largest first, each on the first socket where it fits."""
     pieces = [
         (item.request.id, piece)
         for item in batch

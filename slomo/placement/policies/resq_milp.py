@@ -1,4 +1,4 @@
-"""`resq-milp`: ResQ's mixed-integer program for a batch (NSDI'18, appendix A, Listing 1), on HiGHS through scipy.
+"""Policy `resq-milp`: ResQ's mixed-integer program for a batch (NSDI'18, appendix A, Listing 1), by HiGHS in scipy.
 
 The program minimises active servers. Every instance has ways on its server, and its throughput is a concave
 piecewise-linear function of them. Since the profile is concave, its pieces are upper bounds and need no binary
@@ -31,7 +31,7 @@ _MOST_COUNTED = 32
 
 @dataclass(frozen=True)
 class Term:
-    """One SLO of the program: profile, target [Mpps], and largest number of instances."""
+    """One SLO in the program: profile, target [Mpps], and largest number of instances."""
 
     name: str
     profile: InstanceProfile
@@ -40,7 +40,7 @@ class Term:
 
 
 class ResqMilp(ResqGreedy):
-    """Plan batches by the program; admit single requests like `resq-greedy`."""
+    """Plans batches by the program; admits single requests as `resq-greedy` does."""
 
     name = "resq-milp"
     #: Smallest number of SLOs solved together if time requires cuts.
@@ -53,7 +53,7 @@ class ResqMilp(ResqGreedy):
     gap: ClassVar[float] = 0.0
 
     def seats(self, host: Host, batch: Sequence[Asked]) -> Seats:
-        """Return the place of each instance: better than greedy's schedule, or greedy's itself."""
+        """Return a place for each instance, from the program or, if that is no better, from the greedy schedule."""
         decomposed = self._decomposed(host, batch)
         best = min(decomposed, first_fit_decreasing(self, host, batch), key=_servers_or_all)
         single = {item.request.id: item for item in batch if len(item.request.chain) == 1}
@@ -96,7 +96,7 @@ class ResqMilp(ResqGreedy):
         return {} if any(queues.values()) else seats
 
     def _in_sets(self, host: Host, terms: Sequence[Term], size: int) -> tuple[Seats | None, float, bool]:
-        """Solve a batch in sets of one size; return the schedule, a bound (of one set), and whether it is optimal."""
+        """Solve a batch in sets of equal size; return the schedule, a bound for one set, and whether it is optimal."""
         count = -(-len(terms) // size)
         seats: Seats = {}
         offset, bound, proven = 0, 0.0, count == 1
@@ -110,7 +110,7 @@ class ResqMilp(ResqGreedy):
         return seats, bound, proven
 
     def _term(self, host: Host, item: Asked) -> Term | None:
-        """Return the program's term; a latency SLO adds capacity, least at some number of instances."""
+        """Return a request as a term of the program; a latency SLO raises the required capacity."""
         request = item.request
         profile = self.estimates.profile(host.machine, request.chain[0].key)
         most = min(request.replicas, 3)
@@ -132,7 +132,7 @@ def _servers(seats: Seats) -> int:
 
 @dataclass(frozen=True)
 class SolvedProgram:
-    """A schedule, None if none was found in time; a bound on servers; whether the schedule meets it."""
+    """Best schedule found in time (or None), a lower bound on servers, and whether the schedule meets that bound."""
 
     seats: Seats | None
     bound: float
@@ -140,7 +140,7 @@ class SolvedProgram:
 
 
 def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> SolvedProgram:
-    """Solve the program for one set."""
+    """Solve the program for one set of requests."""
     servers = min(sum(term.instances for term in terms), _packed(host, terms))
     program = _Program(host, terms, servers)
     solution, bound = program.solved(time_limit_s, gap)
@@ -149,7 +149,7 @@ def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) ->
 
 
 def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
-    """Add free ways where the profile is not quite concave and its hull promised too much; None if too few are free."""
+    """Add free ways where a profile's concave hull promised more than the profile; None if too few are free."""
     used: dict[int, int] = {}
     for spots in seats.values():
         for place, piece in spots:
@@ -211,7 +211,7 @@ def _least_ways(host: Host, profile: InstanceProfile, needed_mpps: float, instan
 
 
 def _one_more(together: Floats, one: Floats) -> Floats:
-    """Return the highest throughput over total ways with one instance more."""
+    """Return the highest throughput by total number of ways, if one more instance is added."""
     best = np.full(len(together) + len(one) - 1, -np.inf)
     for ways, mpps in enumerate(one.tolist()):
         part = best[ways : ways + len(together)]
@@ -220,13 +220,13 @@ def _one_more(together: Floats, one: Floats) -> Floats:
 
 
 def _packed(host: Host, terms: Sequence[Term]) -> int:
-    """Return the servers of first fit decreasing with one instance each, the bound of the warm start."""
+    """Return how many servers first fit decreasing uses with one instance per request; the program starts from that."""
     sizes = sorted((term.profile.ways_for(term.needed_mpps) or host.ways for term in terms), reverse=True)
     return max(first_fit(host, [(1, size) for size in sizes]), default=0) + 1
 
 
 class _Program:
-    """Variables in order: active servers; per instance and server placement x, then ways w; per instance its rate t."""
+    """The program; variables: active servers; per instance and server x, then ways w; per instance its rate t."""
 
     def __init__(self, host: Host, terms: Sequence[Term], servers: int) -> None:
         self.host, self.servers = host, servers
@@ -300,7 +300,7 @@ class _Program:
         return (None if solved.x is None else np.asarray(solved.x)), bound
 
     def read(self, solution: Floats) -> Seats:
-        """Return server and piece of every used instance."""
+        """Return the server and the piece of every instance that the solution uses."""
         seats: Seats = {}
         for i, term in enumerate(self.owners):
             for s in range(self.servers):
@@ -328,5 +328,5 @@ def _pieces(profile: InstanceProfile, ways: int) -> list[tuple[float, float]]:
 
 
 def _below(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Return whether b lies on or below the line from a to c."""
+    """Return whether point b lies on or below the line from a to c."""
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])

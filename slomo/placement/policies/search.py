@@ -1,4 +1,4 @@
-"""`slomo-search`: plan a batch by column generation over mixes; never worse than best fit.
+"""Policy `slomo-search`: plan a batch by column generation over mixes; never worse than best fit.
 
 Extends SLOMO (SIGCOMM'20): predictions say which mixes are feasible, a linear program how often to use each. With
 profiles over cache ways (ResQ, NSDI'18, section 5.2) a piece may have exclusive ways, and a request may use fewer ways
@@ -30,7 +30,7 @@ _PREMISE = "for mixes that hold in every part"
 
 
 class MixSearch(PredictedBestFit):
-    """Plan batches by mixes; admit single requests like `predicted`.
+    """Plans batches by mixes; admits single requests as `predicted` does.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MixSearch(PredictedBestFit):
     last: MixPlan | None = None
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces in the shared cache, or with exclusive ways if all profiles are known."""
+        """Yield pieces that share the cache, or pieces with exclusive ways if all profiles are known."""
         profiles = [self.estimates.profile(host.machine, workload.key) for workload in request.chain]
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
@@ -70,14 +70,14 @@ class MixSearch(PredictedBestFit):
             yield from super().cuts(request, host, needed_mpps)
 
     def _share(self, request: Request, host: Host, needed_mpps: float, owned: int) -> None:
-        """Assign pieces that share the cache to the class of the same request's piece with exclusive ways."""
+        """Give pieces that share the cache the same class as the request's pieces with exclusive ways."""
         cutting = self.cutting(host)
         for shared in self.together(request, host, needed_mpps)[:1]:
             cutting.shared[owned] = shared
             cutting.primary |= dict.fromkeys(cutting.splits[shared].values(), owned)
 
     def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
-        """Return pieces of 1, 2, ... instances with exclusive ways on one socket; each next one saves ways.
+        """Return pieces of 1, 2, ... instances with exclusive ways on one socket; each next one uses fewer ways.
 
         `needs` gives each instance's need by number of instances [Mpps], None for numbers that do not suffice.
         """
@@ -92,12 +92,12 @@ class MixSearch(PredictedBestFit):
         return tuple(pieces)
 
     def ways_for(self, host: Host, workload: str, mpps: float) -> int | None:
-        """Return the fewest ways with which an instance serves `mpps`."""
+        """Return the smallest number of ways with which an instance serves `mpps`."""
         profile = self.estimates.profile(host.machine, workload)
         return None if profile is None else profile.ways_for(mpps)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Plan by mixes; keep best fit's plan if that is no worse."""
+        """Plan a batch by mixes; return best fit's plan if that is no worse."""
         owned = any(self.pieces[piece].ways for piece in demand)
         mix_plan, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
         if mix_plan.count >= sum(packed.values()):
@@ -106,7 +106,7 @@ class MixSearch(PredictedBestFit):
         return mix_plan.sockets
 
     def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
-        """Plan sockets with exclusive ways only, and sockets with a shared cache only."""
+        """Plan sockets whose pieces all have exclusive ways, and sockets whose pieces share the cache."""
         classes, cutting = {piece: number for number, piece in enumerate(demand)}, self.cutting(host)
         owned = {piece: count for piece, count in demand.items() if self.pieces[piece].ways}
         rest = {piece: count for piece, count in demand.items() if piece not in owned}

@@ -1,1 +1,1 @@
-"""Input and output of placement: clusters, requests, chains, decisions, as frozen values and documents."""
+"""Input and output of placement: clusters, requests, chains and decisions, as immutable values and as documents."""

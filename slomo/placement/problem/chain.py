@@ -1,4 +1,4 @@
-"""A chain with its traffic over time (NUMASFP, COMSNETS'22)."""
+"""A service chain with a traffic rate that changes over time (NUMASFP, COMSNETS'22)."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 
 @dataclass(frozen=True)
 class RatedChain:
-    """A chain and its traffic over time.
+    """A service chain and its traffic rate over time.
 
     Raises InvalidValueError for an empty list of rates, or a rate that is not above 0.
     """
@@ -30,7 +30,7 @@ class RatedChain:
             )
 
     def offered_mpps(self, interval: int) -> float:
-        """Return the offered rate [Mpps]."""
+        """Return the chain's offered rate in an interval [Mpps]."""
         return mpps_of_gbps(self.gbps[interval], self.request.chain[0].traffic.packet_size_b)
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ RESOURCES = {
 
 
 def check_unique(what: str, names: Iterable[str]) -> None:
-    """Refuse names that occur twice; InvalidValueError with the name."""
+    """Raise InvalidValueError with the name if a name occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -43,7 +43,7 @@ def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
 
 
 def check_version(what: str, data: Mapping[str, Any]) -> None:
-    """Refuse a document of another schema version; the ConfigurationError names both versions."""
+    """Raise ConfigurationError with both versions if a document has another schema version."""
     if data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise ConfigurationError(
             f"{what} of schema version {data['schema_version']}, this slomo reads version {SCHEMA_VERSION}",

@@ -1,4 +1,4 @@
-"""Servers and clusters, on which requests can run.
+"""Servers and clusters on which requests can run.
 
 Rates and NUMA nodes are those of NUMASFP (COMSNETS'22), cache ways those of ResQ (NSDI'18).
 """
@@ -163,7 +163,7 @@ class Server:
 
     @property
     def machine_type(self) -> Machine:
-        """The machine type."""
+        """Description of the server's machine type."""
         return load_machine(self.machine)
 
     @property
@@ -173,7 +173,7 @@ class Server:
 
     @property
     def ways(self) -> int:
-        """Number of cache ways of one socket that NFs can be given."""
+        """Number of cache ways of one socket that can be given to NFs."""
         return (
             self.machine_type.llc_ways - self.machine_type.ddio_ways
             if self.llc_ways_usable is None
@@ -182,12 +182,12 @@ class Server:
 
     @property
     def used_sockets(self) -> int:
-        """Sockets in use."""
+        """Sockets of the server that may be used."""
         return self.machine_type.sockets if self.sockets is None else self.sockets
 
     @property
     def nics(self) -> tuple[int, ...]:
-        """Sockets with a NIC."""
+        """Sockets of the server that have a NIC."""
         return (
             (min(self.machine_type.nic_socket, self.used_sockets - 1),)
             if self.nic_sockets is None
@@ -195,7 +195,7 @@ class Server:
         )
 
     def domain(self, label: str) -> str | None:
-        """Return the server's value of a label; its name for ``host``, None without that label.
+        """Return the server's value of a label (its name for ``host``); None if the server lacks the label.
 
         Examples
         --------
@@ -222,7 +222,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Cluster(Stored, version=SCHEMA_VERSION):
-    """The servers there are.
+    """The servers on which requests can be placed.
 
     Raises
     ------
@@ -261,7 +261,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         return html_table(f"{len(self)} servers", ("server", "machine", "sockets", "cores", "cache ways"), rows)
 
     def _check_machines(self) -> None:
-        """Refuse two machine types of one name."""
+        """Raise an error if two different machine types have the same name."""
         machine_types: dict[str, Machine] = {}
         for path in dict.fromkeys(server.machine for server in self.servers):
             made = load_machine(path)
@@ -279,7 +279,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
 
     @cached_property
     def machines(self) -> tuple[str, ...]:
-        """Machine types of the cluster, in the order they appear."""
+        """Machine types of the cluster, in the order in which they appear."""
         return tuple(self.machine_types)
 
     @cached_property
@@ -309,7 +309,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         port_gbps: float | None = None,
         reserved: Reserved | Mapping[str, Any] | None = None,
     ) -> "Cluster":
-        """Return `count` equal servers; the other parameters are those of :class:`Server`.
+        """Return a cluster of `count` equal servers; the other parameters are those of :class:`Server`.
 
         Examples
         --------
@@ -354,7 +354,7 @@ def _alike(entry: Mapping[str, Any]) -> list[Server]:
 
 
 def _renamed(server: Server, name: str) -> Server:
-    """Return a copy with another name, without checking the same fields ten thousand times."""
+    """Return a copy of a server with another name, without checking the same fields thousands of times."""
     copy = object.__new__(Server)
     copy.__dict__.update(server.__dict__)
     object.__setattr__(copy, "name", name)

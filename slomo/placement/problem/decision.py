@@ -1,4 +1,4 @@
-"""A decision: the place of a request with reasons, or the first SLO that it would have broken.
+"""A decision about a request: where it is placed and why, or the first SLO that it would have broken.
 
 ResQ (NSDI'18) section 5.2: admission returns a schedule (server, cores, cache ways, buffers) or refuses.
 """
@@ -49,7 +49,7 @@ class Assignment(Stored):
 
     @property
     def seat(self) -> str:
-        """Core, with the hyper-thread if it is the second.
+        """The core as text, with the hyper-thread if it is the second one.
 
         Examples
         --------
@@ -66,7 +66,7 @@ class Assignment(Stored):
 
 @dataclass(frozen=True)
 class Refusal:
-    """The first SLO that would have been broken."""
+    """Reason for a refusal: the first SLO that would have been broken."""
 
     #: Request whose SLO breaks: the one asked about, or one placed before.
     request: str
@@ -93,7 +93,7 @@ class Refusal:
 
     @property
     def text(self) -> str:
-        """One line for people.
+        """One line that describes the reason, for display.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Decision(Result, Stored, version=SCHEMA_VERSION):
-    """Decision about one request.
+    """Decision about one request: its assignments, or the reasons for refusing it.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Servers it runs on."""
+        """Servers on which the request runs."""
         return tuple(dict.fromkeys(item.server for item in self.assignments))
 
     @classmethod
@@ -166,7 +166,7 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
         return convert(data, cls, "decision")
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """Return one entry per assignment; for a refusal, the needed throughput and the best available."""
+        """Return one entry per assignment; for a refusal, the required throughput and the best available one."""
         placed = [
             (True, a.workload, a.server, a.socket, a.seat, a.needed_mpps, a.predicted_mpps, a.low_mpps, a.high_mpps)
             for a in self.assignments

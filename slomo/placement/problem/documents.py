@@ -14,7 +14,7 @@ from slomo.placement.problem.request import Request, numbered, requests_from_dic
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read a cluster.
+    """Read a cluster from a file.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def parse_cluster(text: str, name: str = "cluster") -> Cluster:
-    """Parse a cluster.
+    """Convert a document to a cluster.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def parse_cluster(text: str, name: str = "cluster") -> Cluster:
 
 
 def read_requests(path: str | Path) -> tuple[Request, ...]:
-    """Read requests.
+    """Read requests from a file.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def read_requests(path: str | Path) -> tuple[Request, ...]:
 
 
 def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
-    """Parse requests.
+    """Convert a document to requests.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
 
 
 def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
-    """Return a document as values, checked against its type."""
+    """Return a document's values after checking them against a type."""
     checked: dict[str, Any] = to_builtins(parse(text, name).to(kind))
     return checked
 
@@ -75,7 +75,7 @@ def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
 
 
 def parse_rated_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
-    """Parse chains and their rates.
+    """Convert a document to chains with their rates.
 
     Examples
     --------

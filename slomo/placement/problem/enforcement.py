@@ -1,4 +1,4 @@
-"""Decisions as a plan that a server's backends carry out.
+"""Convert decisions to a plan that enforcement backends carry out on a server.
 
 A decision names sockets and cores within them, a plan the CPUs of the machine; ways that overlap no others are
 guaranteed.
@@ -15,7 +15,7 @@ from slomo.vocabulary.machine import Machine
 
 
 def plan_from_decision(decisions: Decision | Iterable[Decision], server: str, machine: Machine) -> EnforcementPlan:
-    """Convert decisions to the plan of one server; ways that overlap no others are guaranteed.
+    """Convert decisions to the plan of one server; ways that no other tenant shares are guaranteed.
 
     Raises ConfigurationError, with both fingerprints, for decisions made for another machine of the same name.
 

@@ -1,4 +1,4 @@
-"""Requests and servers as they stand in documents: the same types for files, HTTP and JSON Schemas."""
+"""Requests and servers as documents contain them: the same types for files, HTTP and JSON Schemas."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""A request: what to run, and what it must achieve.
+"""A request: what to run, and which SLO it must meet.
 
 Terms of ResQ (NSDI'18) section 5: an SLO promises throughput and latency, and is reserved or on-demand (best effort,
 max-min fair). Chains are those of NUMASFP (COMSNETS'22).
@@ -32,7 +32,7 @@ Wanted = str | Neighbours
 
 
 class Whereabouts(TypedDict, total=False):
-    """Constraints that a request may set on its place, by name."""
+    """Constraints on where a request may be placed, by name."""
 
     selector: Mapping[str, str] | Pairs
     tolerations: str | Sequence[str]
@@ -63,7 +63,7 @@ MOST_REPLICAS = 1024
 
 @dataclass(frozen=True, slots=True)
 class SLO:
-    """What a request must achieve.
+    """The throughput and latency that a request must achieve.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class SLO:
             raise InvalidValueError(f"SLO: kind is {self.kind!r}, needed 'reserved' or 'on-demand'")
 
     def needed_mpps(self, solo_mpps: float) -> float:
-        """Return the promised throughput [Mpps]; 0 without a promise."""
+        """Return the promised throughput [Mpps]; 0 if none is promised."""
         if self.min_share is not None:
             return self.min_share * solo_mpps
         return 0.0 if self.min_mpps is None else self.min_mpps
@@ -284,14 +284,14 @@ class Request:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Labels with at most one instance per domain; ``host`` for servers."""
+        """Labels of which each value (for ``host``: each server) may have at most one instance."""
         labels = [item.label for item in self.spread if item.weight is None and item.max_skew is None]
         labels += [HOST] if self.id in self.anti_affinity or self.max_per_host == 1 else []
         return tuple(dict.fromkeys([*labels, *([self.survives] if self.survives else [])]))
 
     @property
     def most_together(self) -> int:
-        """Largest number of instances on one server.
+        """Largest number of instances that one server may have.
 
         Examples
         --------
@@ -303,7 +303,7 @@ class Request:
         return min([most, *skews])
 
     def capacity_for(self, needed_mpps: float, count: int) -> float | None:
-        """Return the throughput that each of several instances must serve [Mpps]; None if the number does not suffice.
+        """Return the throughput that each of several instances must serve [Mpps]; None if that many do not suffice.
 
         If one domain may fail, all but one instance must suffice.
         """
@@ -312,7 +312,7 @@ class Request:
 
     @property
     def label(self) -> str:
-        """Names of the network functions in order."""
+        """Names of the network functions, in the order of the chain."""
         return " -> ".join(workload.nf for workload in self.chain)
 
     def to_dict(self) -> dict[str, Any]:
@@ -386,7 +386,7 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
 
 
 def numbered(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return an entry as often as its ``count`` says, with numbered ids; unchanged without a count."""
+    """Return an entry as many times as its ``count`` says, with numbered ids; without a count, return it unchanged."""
     if "count" not in entry:
         return [entry]
     fields = {key: value for key, value in entry.items() if key != "count"}
@@ -394,7 +394,7 @@ def numbered(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
-    """Return requests as a tuple; InvalidValueError for two requests of one id."""
+    """Return requests as a tuple; InvalidValueError if two requests have the same id."""
     distinct_requests = tuple(requests)
     for request in distinct_requests:
         check_request(request)
@@ -403,7 +403,7 @@ def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
 
 
 def check_request(request: object) -> None:
-    """Raise InvalidValueError, with how to write a request, for anything else.
+    """Raise InvalidValueError, with how to write a request, if a value is no request.
 
     Examples
     --------
@@ -419,6 +419,6 @@ def check_request(request: object) -> None:
 
 
 def require_placed(name: str, placed: Collection[str]) -> None:
-    """Raise UnknownNameError, with the nearest id, for a request that is not placed."""
+    """Raise UnknownNameError, with the nearest id, if a request is not placed."""
     if name not in placed:
         raise UnknownNameError("placed request", name, list(placed)[:50])

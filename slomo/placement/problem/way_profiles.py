@@ -1,4 +1,4 @@
-"""Profiles of one instance: throughput over cache ways, latency over load, and the promises that follow.
+"""Profiles of one instance (throughput over cache ways, latency over load), and what may be promised from them.
 
 ResQ (NSDI'18) section 5.2: throughput is concave and monotone in ways, latency convex and monotone in load, so linear
 interpolation between few points suffices. `slomo.workflow.profile_ways` measures them.
@@ -60,25 +60,25 @@ class InstanceProfile:
             )
 
     def mpps(self, ways: float) -> float:
-        """Return the throughput with `ways` exclusive ways [Mpps], interpolated; 0 below the fewest measured."""
+        """Return the throughput with `ways` exclusive ways [Mpps], interpolated; 0 below the fewest measured ways."""
         steps, rates = zip(*self.ways, strict=True)
         if ways < steps[0]:
             return 0.0
         return float(np.interp(ways, steps, np.maximum.accumulate(rates)))
 
     def promise_mpps(self, ways: int) -> float:
-        """Return the throughput promised with `ways` ways [Mpps]."""
+        """Return the throughput that may be promised with `ways` ways [Mpps]."""
         return self.mpps(ways) * (1.0 - DISCOUNT)
 
     def ways_for(self, mpps: float) -> int | None:
-        """Return the fewest ways that promise `mpps`, or None."""
+        """Return the fewest ways with which `mpps` may be promised; None if no number suffices."""
         last = self.ways[-1][0]
         return next(
             (ways for ways in range(self.ways[0][0], last + 1) if self.promise_mpps(ways) >= mpps * (1 - 1e-9)), None
         )
 
     def load_for(self, p95_us: float | None, p99_us: float | None, speed: float = 1.0) -> float | None:
-        """Return the highest load, as a share of capacity, at which both latencies hold; None if there is none.
+        """Return the highest load, as a share of capacity, that keeps both latency limits; None if none does.
 
         `p95_us`, `p99_us`: limits [us]. `speed`: capacity relative to solo; all times scale with its inverse.
         """
@@ -89,7 +89,7 @@ class InstanceProfile:
         return min((load for load in loads if load is not None), default=self.latency[-1][0])
 
     def capacity_for(self, mpps: float, p95_us: float | None, p99_us: float | None) -> float | None:
-        """Return the least capacity at which both latencies hold at a throughput [Mpps]; None if solo does not suffice.
+        """Return the least capacity that keeps both latency limits at a throughput [Mpps]; None if solo is too slow.
 
         An instance slowed down by others takes longer for every packet, and has a higher utilisation at the same
         throughput.
@@ -110,7 +110,7 @@ class InstanceProfile:
         return load is not None and mpps <= load * speed * self.solo_mpps * (1.0 + 1e-9)
 
     def _load_at(self, column: int, limit_us: float) -> float | None:
-        """Return the highest load at which a latency is within a limit, linearly interpolated."""
+        """Return the highest load at which a latency is within its limit, by linear interpolation."""
         loads, times = [row[0] for row in self.latency], [row[column] for row in self.latency]
         if not times or times[0] > limit_us:
             return None

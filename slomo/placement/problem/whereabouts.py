@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
-    """Return labels in order of name; InvalidValueError for what is neither a mapping nor pairs."""
+    """Return labels in order of name; InvalidValueError if the value is neither a mapping nor pairs."""
     try:
         return tuple(sorted(dict(labels).items()))
     except (TypeError, ValueError):
@@ -48,7 +48,7 @@ class Taint:
 
     @classmethod
     def of(cls, text: str) -> "Taint":
-        """Read ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
+        """Parse ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
 
         Raises UnknownNameError for an unknown effect.
         """
@@ -83,7 +83,7 @@ def untolerated(taints: Iterable[str], tolerations: Sequence[str], effects: Sequ
 
 @dataclass(frozen=True)
 class Spread:
-    """Instances of a request over the domains of a label."""
+    """How the instances of a request are spread over the values of a label."""
 
     #: Label over whose values they are spread; ``host`` for servers.
     label: str
@@ -99,13 +99,13 @@ class Spread:
 
     @property
     def text(self) -> str:
-        """The constraint in words."""
+        """The constraint as text for display."""
         return f"spread over {self.label}" + ("" if self.max_skew is None else f" (max_skew {self.max_skew})")
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Requests, by their labels, that another request wants near or away."""
+    """Requests, selected by labels, that another request wants near or away."""
 
     #: All of which they carry.
     labels: Pairs
@@ -122,11 +122,11 @@ class Neighbours:
 
     @property
     def words(self) -> str:
-        """The labels in words."""
+        """The labels as text for display."""
         return ", ".join(f"{name}={value}" for name, value in self.labels)
 
     def names(self, labels: Pairs) -> bool:
-        """Return whether a request with some labels is one of them."""
+        """Return whether these labels select a request with the given labels."""
         return set(self.labels) <= set(labels)
 
 
@@ -163,7 +163,7 @@ class Reserved:
 
 
 def check_weight(whose: str, weight: float | None) -> None:
-    """Raise InvalidValueError, naming the object, for a weight that is not above 0."""
+    """Raise InvalidValueError, naming the object, if a weight is not above 0."""
     if weight is not None and not (math.isfinite(weight) and weight > 0.0):
         raise InvalidValueError(f"{whose}: weight is {weight!r}, needed a number above 0")
 
@@ -194,7 +194,7 @@ def _value(kind: Any, item: Any, short: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON: a text if that says all, else a mapping without default fields."""
+    """Return a value for JSON: a text if the text says everything, else a mapping without default fields."""
     if isinstance(value, str):
         return value
     stated = {item.name: getattr(value, item.name) for item in fields(value)}
