@@ -1,1 +1,1 @@
-"""The line-level simulator; import its files."""
+"""The line-level simulator. Import the files of this package directly."""

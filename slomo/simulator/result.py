@@ -25,7 +25,7 @@ _PERCENTILES = np.array([0.5, 0.95, 0.99])
 
 @dataclass(frozen=True)
 class TenantResult:
-    """How one tenant fared."""
+    """Simulated throughput, metrics and latency of one tenant."""
 
     #: Packets processed [Mpps]; of a given load the share that was processed of those that arrived.
     throughput_mpps: float

@@ -73,7 +73,7 @@ class Before:
     spots: Spots
 
     def stayed(self, state: "ClusterState", request: Request) -> Collection[int] | None:
-        """Return the servers on which a request stayed; None if all its constraints are unchanged."""
+        """Return the servers on which a request stayed; None if neither its servers nor its constraints changed."""
         was = self.requests.get(request.id)
         if was is None or any(getattr(was, field) != getattr(request, field) for field in _WHEREABOUTS):
             return ()

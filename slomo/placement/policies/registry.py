@@ -60,6 +60,6 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def make_policy(policy: str | type[Policy], estimates: ThroughputEstimates, pieces: Pieces) -> Policy:
-    """Return the policy class of a given name; a class is returned unchanged."""
+    """Create the policy of a given name, or of the caller's own class."""
     kind = policy_class(policy) if isinstance(policy, str) else policy
     return kind(estimates, pieces)

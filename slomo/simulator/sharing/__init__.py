@@ -1,1 +1,1 @@
-"""Cores shared by several NFs, and chains of NFs that pass packets on."""
+"""Simulate cores that several NFs share, and chains of NFs that pass packets to each other."""

@@ -100,7 +100,7 @@ def next_of(sharing: Sharing, core: int) -> int:
 
 @compiled
 def raise_least(sharing: Sharing, core: int) -> None:
-    """Raise the core's least runtime with its NFs', never lower it."""
+    """Raise the core's minimum virtual runtime to the smallest one of its active NFs; never lower it."""
     least = NEVER
     for stage in range(sharing.stages.shape[0]):
         if sharing.stages[stage, Q_CORE] == core and (

@@ -15,7 +15,7 @@ from slomo.vocabulary.service_chains import ChainSystem
 
 @dataclass(frozen=True)
 class StageResult:
-    """How one stage fared."""
+    """Simulated counts and times of one stage."""
 
     #: Packets it worked on, that came to its ring, and that the full ring dropped [Mpps].
     processed_mpps: float
@@ -38,7 +38,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class ChainResult:
-    """How one chain fared."""
+    """Simulated throughput, losses and latency of one chain."""
 
     #: Packets sent to it and that left it [Mpps].
     offered_mpps: float

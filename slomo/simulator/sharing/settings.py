@@ -20,7 +20,7 @@ class SpanFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Span:
-    """How long a simulation lasts.
+    """Duration of a simulation, with its warm-up.
 
     Raises
     ------
