@@ -1,4 +1,4 @@
-"""A machine's shared resources, the caps of composition; independent of testbeds and the simulator."""
+"""Capacities of a machine's shared resources, which limit composed values."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _Most = Annotated[float, Meta(ge=0.0)]
 
 @dataclass(frozen=True)
 class Capacities:
-    """Capacities of one socket.
+    """Capacities of the shared resources of one socket.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Capacities:
     llc_reporter: _Most = math.inf
 
     def limit(self, metric: Metric) -> float:
-        """Return the cap of `metric` on this socket in the metric's unit; infinite if unbounded."""
+        """Return the capacity that limits `metric` on this socket, in the metric's unit; infinite if unlimited."""
         scale = 1e9 / 2**20 if metric.unit == "MiB/s" else 1.0
         bounds = {Cap.ONE: 1.0, Cap.LLC: float(self.llc_kib), Cap.DDIO: float(self.ddio_kib)}
         bounds |= {Cap.MEMORY: self.memory_gb_s * scale, Cap.LINK: self.link_gb_s * scale}

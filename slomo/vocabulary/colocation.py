@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Isolation:
-    """Partitioning of one tenant; ``None`` means unrestricted.
+    """Share of a machine's resources that one tenant may use; a field that is ``None`` is unrestricted.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Colocation:
 
     @property
     def label(self) -> str:
-        """Short text for people."""
+        """Short description of the experiment, for display."""
         beside = counted(workload.key for workload in self.competitors)
         target = self.target.key if self.target else "nobody"
         return f"{target}{f' + {beside}' if beside else ' alone'} on {self.machine}"

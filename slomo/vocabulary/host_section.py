@@ -31,7 +31,7 @@ def _groups(name: str, pattern: str) -> Mapping[str, int]:
 
 
 class TrafficSection(Struct, forbid_unknown_fields=True):
-    """Source of ``{pcap}``, and whether a generator sends."""
+    """Source of the capture ``{pcap}``, and whether a traffic generator sends to the NF."""
 
     pcap: (
         Annotated[str, Meta(description="a capture of your own; generated from the workload's traffic if not given")]
@@ -44,7 +44,7 @@ class TrafficSection(Struct, forbid_unknown_fields=True):
 
 
 class ReadySection(Struct, forbid_unknown_fields=True):
-    """The sign of readiness: one of these, and a time limit."""
+    """How slomo recognises that the NF is ready: exactly one of these signs, and a time limit."""
 
     json: (
         Annotated[dict[str, Any], Meta(min_length=1, description="a JSON line on its output that holds these fields")]
@@ -71,7 +71,7 @@ class ReadySection(Struct, forbid_unknown_fields=True):
 
 
 class ThroughputSource(Struct, forbid_unknown_fields=True):
-    """Where its throughput is read."""
+    """Where slomo reads the NF's throughput."""
 
     source: Annotated[
         Literal["json-lines", "regex", "click", "telemetry", "generator"],
@@ -117,17 +117,17 @@ class ThroughputSource(Struct, forbid_unknown_fields=True):
 
     @property
     def latency_factor(self) -> float:
-        """Microseconds per unit of latency read."""
+        """Number of microseconds per unit in which the NF reports latency."""
         return {"ns": 1e-3, "us": 1.0, "ms": 1e3}[self.latency_unit]
 
     @property
     def scale(self) -> float:
-        """Packets per unit read."""
+        """Number of packets per unit in which the NF reports throughput."""
         return {"packets": 1.0, "pps": 1.0, "kpps": 1e3, "Mpps": 1e6}[self.unit]
 
 
 class StopSection(Struct, forbid_unknown_fields=True):
-    """How to stop it."""
+    """How slomo stops the NF."""
 
     signal: Annotated[
         Literal["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGKILL"],
@@ -147,7 +147,7 @@ class Steadiness(Struct, forbid_unknown_fields=True):
 
 
 class HostSection(Struct, forbid_unknown_fields=True):
-    """The host section of a network function."""
+    """How slomo starts, reads and stops a network function on a real machine."""
 
     command: Annotated[
         list[str | float],

@@ -1,4 +1,4 @@
-"""Compare machines by `Machine.fingerprint`, never by name."""
+"""Compare machines by `Machine.fingerprint`, never by their names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
 def require_same(
     machine: str, measured: str, other: str, what: str, source: str = "the models were measured on"
 ) -> None:
-    """Refuse data of another machine than the models' (or another source's); an unknown fingerprint is accepted.
+    """Raise an error for data from another machine or source than the models; unknown fingerprints are accepted.
 
     Raises ConfigurationError with both fingerprints.
     """

@@ -17,7 +17,7 @@ from slomo.vocabulary.workload import Setting
 
 @dataclass(frozen=True)
 class Knob:
-    """One knob."""
+    """One setting of the synthetic competitor."""
 
     #: The unit is empty for a choice.
     name: str
@@ -97,7 +97,7 @@ def _knob(item: dict[str, Any]) -> Knob:
 
 
 def knob(name: str) -> Knob:
-    """Look a knob up.
+    """Return the knob of a given name.
 
     Raises
     ------

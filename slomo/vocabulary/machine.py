@@ -1,4 +1,4 @@
-"""A machine: its shared resources in numbers, with sources.
+"""A machine: its shared resources in numbers, and the sources of these numbers.
 
 One YAML file per machine in ``machines/``; the fields are those a line-level simulation needs (SLOMO, SIGCOMM'20,
 section 3, lists the shared resources: last-level cache, DDIO space, memory bandwidth).
@@ -31,7 +31,7 @@ _NEWER_FIELDS = ("llc_insertion", "l2_prefetcher", "threads_per_core", "issue_wi
 
 @dataclass(frozen=True)
 class Machine(Stored, version=SCHEMA_VERSION):
-    """One server.
+    """Shared resources of one server.
 
     Attributes
     ----------
@@ -190,12 +190,12 @@ class Machine(Stored, version=SCHEMA_VERSION):
 
     @property
     def cores(self) -> int:
-        """Cores of the whole machine."""
+        """Number of cores of the whole machine."""
         return self.sockets * self.cores_per_socket
 
     @property
     def llc_domains(self) -> int:
-        """Last-level caches of the whole machine."""
+        """Number of last-level caches of the whole machine."""
         return self.sockets * self.llc_domains_per_socket
 
     @property
@@ -259,7 +259,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return rate if self.iio_gbps is None else min(rate, self.iio_gbps)
 
     def capacities(self) -> Capacities:
-        """Return the capacities of one socket, the caps of composition."""
+        """Return the capacities of one socket, which limit composed values."""
         llc_kib = self.llc_mib * 1024 * self.llc_domains_per_socket
         return Capacities(
             cores=self.cores_per_socket,

@@ -13,7 +13,7 @@ from slomo.errors import UnknownNameError
 
 
 class Scope(StrEnum):
-    """Unit described by a value: one core, one socket, or the whole system."""
+    """What a value describes: one core, one socket, or the whole system."""
 
     CORE = "core"
     SOCKET = "socket"
@@ -56,7 +56,7 @@ class Cap(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One contentiousness metric."""
+    """One metric of contentiousness."""
 
     #: PCM's name, the key everywhere.
     name: str
@@ -293,7 +293,7 @@ ALIASES: dict[str, str] = {"CAR": "L2MISS", "QPI": "UPI", "LLCRDMISSLAT": "LLCMI
 
 
 def metric(name: str) -> Metric:
-    """Look a metric up by name or alias.
+    """Return the metric of a given name or alias.
 
     Raises
     ------

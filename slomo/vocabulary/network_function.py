@@ -31,7 +31,7 @@ SHARED_SETTINGS = ("packet_buffers", "burst")
 
 @dataclass(frozen=True)
 class NetworkFunction:
-    """One network function.
+    """Description of one network function.
 
     Attributes
     ----------

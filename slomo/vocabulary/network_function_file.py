@@ -22,7 +22,7 @@ _SettingName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
 
 
 class PacketSection(Struct, forbid_unknown_fields=True):
-    """Touched parts of a packet."""
+    """Parts of a packet that the function touches."""
 
     touch: (
         Annotated[
@@ -102,7 +102,7 @@ class StructureSection(Struct, forbid_unknown_fields=True):
 
 
 class SimulatedSection(Struct, forbid_unknown_fields=True):
-    """What one packet costs."""
+    """Cost of one packet in the simulator."""
 
     compute_cycles: Annotated[_Cycles, Meta(description="cycles per packet besides waiting for L2, LLC and memory")]
     instructions: Annotated[

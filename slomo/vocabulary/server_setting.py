@@ -9,7 +9,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServerSetting:
-    """One value per tenant, in the tenants' order; a field left out means an undivided resource.
+    """Resource limits per tenant, in the tenants' order; a field left out means that the resource is not divided.
 
     Examples
     --------

@@ -85,7 +85,7 @@ class ChainStage:
 
 @dataclass(frozen=True)
 class ServiceChain:
-    """A path of stages, and its traffic."""
+    """A path of packets through stages, and its traffic."""
 
     #: Unique among the chains.
     name: str

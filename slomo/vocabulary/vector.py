@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=True)
 class MetricVector(Mapping[str, float]):
-    """Metric values of one scope; absent means not reported.
+    """Metric values of one core, socket or system; an absent metric was not reported.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class MetricVector(Mapping[str, float]):
         return np.array([self.get(name, math.nan) for name in names], dtype=np.float64)
 
     def towards(self, other: "MetricVector", share: float) -> "MetricVector":
-        """Return the vector a share of the way to another one, over the metrics of both.
+        """Return the vector that lies a given share of the way to another one, over the metrics of both.
 
         Examples
         --------

@@ -27,7 +27,7 @@ _NUMBERS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What arrives at an NF.
+    """Packets that arrive at an NF: rate, sizes and flows.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
         return replace(self, traffic=traffic, configuration=dict(self.configuration))
 
     def offered(self, mpps: float | None) -> "Workload":
-        """Return the workload with an offered load [Mpps]; None saturates it.
+        """Return the workload with an offered load [Mpps]; None means that the NF is saturated.
 
         Examples
         --------

@@ -39,7 +39,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def parse_workload(text: str) -> Workload:
-    """Read one workload; InvalidValueError for a text outside the grammar, or a value out of range.
+    """Parse one workload; InvalidValueError for a text outside the grammar, or a value out of range.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def text_of(name: object) -> str:
 
 @lru_cache(maxsize=4096)  # thousands of requests name a few workloads
 def parse_instances(text: str) -> tuple[Workload, int]:
-    """Read a workload and how many instances of it, ``"stats:3"``.
+    """Parse a workload and its number of instances, as in ``"stats:3"``.
 
     Raises InvalidValueError for a text outside the grammar, or a value out of range.
 
