@@ -1,1 +1,1 @@
-"""The main job as four verbs; import its files, or the same names from `slomo`."""
+"""The functions behind slomo's main verbs; import them from these files, or from `slomo`."""

@@ -26,7 +26,7 @@ PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """What is measured; the fields are described in `slomo.workflow.profile.profile`.
+    """What a campaign measures; `slomo.workflow.profile.profile` describes the fields.
 
     Raises UnknownNameError for an unknown plan.
 
@@ -65,7 +65,7 @@ class PlanSettings:
 
     @property
     def named_mixes(self) -> tuple[str, ...]:
-        """The very mixes, where they are given and not how many."""
+        """The mixes to measure, if they are given by name and not as a number."""
         return (
             ()
             if self.mixes is None or isinstance(self.mixes, int)
@@ -76,7 +76,7 @@ class PlanSettings:
 
     @property
     def mix_count(self) -> int | None:
-        """How many mixes to draw; None for the default."""
+        """Number of mixes to choose at random; None for the default."""
         return self.mixes if isinstance(self.mixes, int) else None
 
     @property
@@ -108,7 +108,7 @@ class RunSettings:
         object.__setattr__(self, "own", tuple(self.own))
 
     def check(self, plan: str) -> None:
-        """Refuse settings that do not fit the plan, before anything is measured.
+        """Raise an error if these settings do not fit the plan, before anything is measured.
 
         Raises InvalidValueError for invalid loads, an invalid number of mixes, or one that the plan has no use for.
         """
@@ -133,7 +133,7 @@ class RunSettings:
             )
 
     def loads(self, plan: str) -> tuple[float, ...] | None:
-        """Return the loads to measure latency at, or None.
+        """Return the loads at which latency is measured; None if it is not measured.
 
         Raises InvalidValueError for invalid loads, or for latency with plan ``mixes``.
         """

@@ -97,7 +97,7 @@ class ControlFile(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ControlConfiguration:
-    """What a configuration file says."""
+    """Settings of a control loop, as read from its file."""
 
     #: Name of the loop in `slomo control status`.
     name: str
@@ -124,7 +124,7 @@ class ControlConfiguration:
 
 
 def read_control_file(path: str | Path) -> ControlConfiguration:
-    """Read a configuration.
+    """Read a control loop's configuration from a file.
 
     Raises ConfigurationError for an invalid configuration; UnknownNameError for an unknown controller or machine.
     """
@@ -180,7 +180,7 @@ def _there(told: Struct, *names: str) -> dict[str, Any]:
 def _pools(
     path: str | Path, told: ControlFile, controller: str, names: Sequence[str]
 ) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
-    """Return RMD's files and each tenant's request; a tenant without a request goes into the shared pool."""
+    """Return RMD's files and each tenant's request; a tenant without a request joins the shared pool."""
     asked = [_there(tenant, *_WISHES) for tenant in told.tenants]
     if controller != "pools":
         for name in [*_there(told, "pools", "policies"), *(key for wish in asked for key in wish)]:
@@ -196,7 +196,7 @@ def _pools(
 
 
 def _knowledge(path: str | Path, told: ControlFile, controller: str) -> tuple[Path | None, Machine | None]:
-    """Return the models and description of this host that the guard reads."""
+    """Return the models and the description of this host that the guard controller uses."""
     stated = _there(told, "partitions", "described")
     if controller != "guard":
         if stated:
@@ -220,7 +220,7 @@ def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
 def run_control(
     configuration: ControlConfiguration, told: Callable[[Step], None] | None = None, *, receipts: Path | None = None
 ) -> dict[str, Any]:
-    """Run the loop, on the simulator or on this host, and return a summary.
+    """Run a control loop, on the simulator or on this host, and return a summary.
 
     Raises any SlomoError of the loop, after the machine's settings are restored.
 
@@ -301,7 +301,7 @@ def host_controller(
     settings: Mapping[str, TenantSetting],
     promised_mpps: Mapping[str, float],
 ) -> Controller:
-    """Return the controller for this host.
+    """Return the controller that a configuration names, for this host.
 
     Raises TestbedError if the cache cannot be divided; ConfigurationError or UnsupportedPredictionError if the models
     are of another machine or lack a tenant.
@@ -391,7 +391,7 @@ def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], lo
 
 
 def control_status() -> dict[str, Any]:
-    """Return the loops that run or were killed, and the receipts still open."""
+    """Return the loops that run or were killed, and the receipts (records of changes) that are not undone."""
     loops = []
     for path in sorted((cache_directory() / "control").glob("*.json")):
         with contextlib.suppress(SlomoError):

@@ -25,7 +25,7 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True)
 class UndoReport:
-    """What undoing one receipt did."""
+    """Result of undoing one receipt (record of changes)."""
 
     #: Which.
     receipt: str

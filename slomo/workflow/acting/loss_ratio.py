@@ -1,4 +1,4 @@
-"""Throughput at a loss ratio: the highest load of which at most such a share of packets is lost.
+"""Find the throughput at a loss ratio: the highest load of which at most that share of packets is lost.
 
 RFC 2544 section 26.1 asks for no loss; MLRsearch (RFC 9971; the controller of the PyPI package drives the trials) for
 any ratio, in fewer and shorter trials.

@@ -1,4 +1,4 @@
-"""The noisy-neighbour test on this machine: a victim and its noise as processes, with and without a policy.
+"""Run the noisy-neighbour test on this machine: a victim and its noise as processes, with and without a policy.
 
 Windows without noise, with noise, and with noise under each policy alternate, so that other load on the machine affects
 all of them alike. The victim's rate is packets per second of its CPU time. The loss is reported with the error of its
@@ -59,7 +59,7 @@ class HostNoiseTest(Struct, forbid_unknown_fields=True, frozen=True):
 
 @dataclass(frozen=True)
 class HostNoiseRow:
-    """The victim's loss to noise under one policy."""
+    """How much throughput the victim loses to noise under one policy."""
 
     #: Noisy neighbours.
     noise: int
@@ -74,7 +74,7 @@ class HostNoiseRow:
 
     @property
     def verdict(self) -> str:
-        """What that says.
+        """Meaning of the result, in words.
 
         Examples
         --------
@@ -157,7 +157,7 @@ def _plan(test: HostNoiseTest, noise: Sequence[HostTenant]) -> EnforcementPlan:
 
 
 def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) -> HostNoiseRow:
-    """Return the mean loss and its error.
+    """Return the mean loss with its standard error.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class NoisyNeighbourFile(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class NoisyNeighbourTest:
-    """What to run."""
+    """Settings of a noisy-neighbour test."""
 
     #: Simulated machine.
     machine: Machine
@@ -98,7 +98,7 @@ class NoisyNeighbourTest:
 
 @dataclass(frozen=True)
 class NoisyNeighbourRow:
-    """One result."""
+    """Result of the test at one level of noise under one policy."""
 
     #: Noisy tenants.
     noise: int
@@ -275,7 +275,7 @@ def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
 
 
 def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
-    """Return one mapping per row: the loss against no noise, and the part of it that the policy recovers."""
+    """Return one mapping per row: the loss relative to no noise, and the part of it that the policy recovers."""
     quiet = next((row.throughput_mpps for row in rows if not row.noise), None)
     bare = {row.noise: row.throughput_mpps for row in rows if row.policy == "none"}
     table = []

@@ -139,7 +139,7 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
 
 
 def _ways(record: RunRecord, machine: Machine) -> float:
-    """Return the ways that the target held: its own, or in shared ways its measured occupancy."""
+    """Return the number of ways that the target used: its own or, in shared ways, its measured occupancy."""
     assert record.beside is not None
     own, *others = record.colocation.isolation or (Isolation(),)
     if any(other.llc_way_mask == own.llc_way_mask for other in others):

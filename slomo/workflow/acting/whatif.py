@@ -105,7 +105,7 @@ class PartitionKnowledge:
         return library.merge(ModelLibrary(learned))
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON."""
+        """Write the profiles as JSON."""
         profile = self.profile
         document = _KnowledgeFile(
             profile.machine,
@@ -231,7 +231,7 @@ def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
 
 @dataclass(frozen=True)
 class PartitionAnswer(Result):
-    """An answer."""
+    """Predicted throughput of every tenant under a setting, and an advised setting."""
 
     #: Every tenant as asked about.
     predicted: ServerPrediction
@@ -248,7 +248,7 @@ class PartitionAnswer(Result):
 
     @property
     def kept(self) -> bool:
-        """Whether every promise holds."""
+        """Whether every promise is predicted to be kept."""
         return self.outlook.kept if self.outlook is not None else all(map(self._kept, self.promised_mpps))
 
     def _kept(self, place: int) -> bool:
@@ -382,7 +382,7 @@ def what_if(
 
 
 def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> None:
-    """Refuse a setting impossible on the machine or for so many tenants; InvalidValueError names the field."""
+    """Raise InvalidValueError, naming the field, for a setting impossible on the machine or for so many tenants."""
     checked = setting.checked(tenants)
     for mask in checked.ways or ():
         if mask > machine.full_way_mask:

@@ -1,4 +1,4 @@
-"""Cost of moving a network function to another NUMA node of a simulated machine: memory, cache, remote pages."""
+"""Compute what moving a network function to another NUMA node of a simulated machine costs."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING

@@ -37,7 +37,7 @@ Handover = Literal["simulated", "measured"]
 
 @dataclass(frozen=True)
 class PlacedChains:
-    """A placement plan, and the servers it is for."""
+    """A placement plan for chains, and the servers for which it was made."""
 
     #: Node and server of every stage in every interval.
     plan: "ChainPlan"
@@ -46,7 +46,7 @@ class PlacedChains:
 
     @property
     def servers_used(self) -> int:
-        """Servers on which something runs."""
+        """Number of servers on which a chain runs."""
         return len(self.plan.servers)
 
     def decisions(self, interval: int = 0) -> "tuple[Decision, ...]":
