@@ -1,1 +1,1 @@
-"""Figures and reports; import its files."""
+"""Draw figures and make reports. Import the files of this package directly."""

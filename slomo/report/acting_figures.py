@@ -37,7 +37,7 @@ def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = No
 
 
 def chains_over_time(result: "HostChainResult") -> "Figure":
-    """Draw throughput of every chain above the processor time per packet of every stage, over time.
+    """Draw the throughput of every chain, and below it each stage's processor time per packet, over time.
 
     Examples
     --------

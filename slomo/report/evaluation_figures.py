@@ -1,4 +1,4 @@
-"""Figures of an evaluation: do intervals have their nominal coverage, and how do errors fall with more runs.
+"""Figures of an evaluation: coverage of intervals against nominal coverage, and errors against number of runs.
 
 Reliability diagrams as in Kuleshov et al. (ICML'18), section 3; learning curves at equal budgets for all models.
 """

@@ -25,7 +25,7 @@ _THIN = 0.004
 
 
 def waterfall(prediction: "Prediction", *, ax: "Axes | None" = None) -> "Figure":
-    r"""Draw the parts of a predicted loss.
+    r"""Draw how much of a predicted loss each resource causes, as a waterfall.
 
     Parameters
     ----------

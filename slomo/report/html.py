@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML file: headline, text, tables, and figures as inline SVG with text.
+"""Make a report as one self-contained HTML file: headline, text, tables, and figures as inline SVG with text.
 
 It opens from a mail or a bug report, without a network, in a light or dark browser, on a phone and on paper.
 """
@@ -23,7 +23,7 @@ _LEAST_SCALE, _PX_PER_INCH = 0.7, 96
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a headline."""
+    """One number in a report's headline."""
 
     #: The number with its unit.
     value: str
@@ -59,7 +59,7 @@ class Section:
 
     @property
     def image(self) -> str | None:
-        """The figure as a ``data:`` address, or None."""
+        """The section's figure as a ``data:`` URL; None if it has no figure."""
         return (
             None
             if self.figure is None
@@ -76,7 +76,7 @@ class Section:
 
 
 def svg_bytes(figure: "Figure") -> bytes:
-    """Return the figure as SVG with text as text; equal figures give equal bytes.
+    """Return a figure as SVG whose text can be searched; equal figures give equal bytes.
 
     Examples
     --------

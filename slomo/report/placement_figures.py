@@ -1,4 +1,4 @@
-"""Placement in tables and figures: machines and broken SLOs per policy, rates over time.
+"""Tables and figures of placement: servers and broken SLOs per policy, and how they change over time.
 
 After ResQ (NSDI'18) Figures 8 and 9 (violations and machines per scheduler) and NUMASFP's (COMSNETS'22) throughput
 over time.

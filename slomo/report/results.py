@@ -1,4 +1,4 @@
-"""Drawings of results by ``.plot(ax)``: axes in, axes out (as scikit-learn's displays)."""
+"""Draw results for their ``.plot(ax)`` methods, which take axes and return them (as scikit-learn's displays do)."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax:
 
 
 def loss(prediction: "Prediction", ax: "Axes | None" = None) -> "Axes":
-    """Draw the parts of a predicted loss."""
+    """Draw how much of a predicted loss each resource causes."""
     axes = ax or _new_axes((4.8, 4.2))
     waterfall(prediction, ax=axes)
     return axes
