@@ -36,7 +36,7 @@ _FEWEST_ROWS = 24
 
 @dataclass(frozen=True)
 class RankedMetric:
-    """Ratings of one metric: mean held-out errors of throughput over solo, over all functions [%].
+    """Ratings of one metric: mean held-out errors as shares of solo throughput, over all functions [%].
 
     Attributes
     ----------

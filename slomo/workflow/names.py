@@ -93,7 +93,7 @@ def machine_name(machine: "str | Machine") -> str:
 
 
 def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | None:
-    """Return a machine's name in a library; refuse a different machine of the same name. No text is a file."""
+    """Return a machine's name in a library; raise an error if the library's machine of this name is a different one."""
     if machine is None or isinstance(machine, str):
         return machine
     if not hasattr(machine, "fingerprint"):
@@ -103,7 +103,7 @@ def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | 
 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
-    """Return the machine asked for, or the library's only machine; refuse a different machine of the same name."""
+    """Return the requested machine, or the library's only one; raise an error for a different machine of its name."""
     if machine is not None:
         where = machine_named(machine)
         library.require_measured_on(where)

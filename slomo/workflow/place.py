@@ -1,4 +1,4 @@
-"""Placement as verbs: place requests, check a placement on a testbed, compare policies.
+"""Placement verbs: place requests, check a placement on a testbed, compare policies.
 
 The placement room itself knows no testbed; these functions pass it one (the simulator by default).
 """
@@ -254,7 +254,7 @@ def compare(
 
 
 def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
-    """Refuse the name of a sensitivity model that no function in the library has.
+    """Raise an error for a sensitivity model's name that no function in the library has.
 
     Raises UnknownNameError with the nearest name; also for an unknown policy.
     """

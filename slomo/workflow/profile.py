@@ -198,7 +198,7 @@ def profile(
 def _measured(
     workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings, running: RunSettings, testbed: "Testbed"
 ) -> "ProfileDataset":
-    """Run the plan itself."""
+    """Run the plan itself and return its measurements."""
     if not settings.adaptive:
         plan = _planned(workloads, machine, settings)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
@@ -237,7 +237,7 @@ def _with_mixes(
 def _drawn_mixes(
     measured: "ProfileDataset", workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings
 ) -> "ExperimentPlan":
-    """Return as many mixes as plan ``all`` always had."""
+    """Return mixes chosen by what they contend for, or at random if the profile does not tell that."""
     from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
 
     stream: Stream = settings.stream or "calibration"
@@ -285,7 +285,7 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", settings: PlanSe
 
 
 def _first(settings: PlanSettings) -> PlanSettings:
-    """Return what is measured first: a profile without mixes, which are drawn by it."""
+    """Return what is measured first: a profile without mixes, since the profile decides which mixes follow."""
     return replace(settings, mixes=0) if settings.plan == "all" else settings
 
 

@@ -90,7 +90,7 @@ def profile_ways(
 
 @dataclass
 class _Bench:
-    """One network function alone on a machine, with its packet buffers."""
+    """Measures one network function alone on a machine, with its packet buffers."""
 
     bed: "Testbed"
     host: "Machine"
@@ -100,7 +100,7 @@ class _Bench:
     repeats: int = 1
 
     def over_ways(self) -> tuple[tuple[int, float], ...]:
-        """Return throughput over cache ways, made monotone [Mpps]."""
+        """Return the throughput for each number of cache ways, made monotone [Mpps]."""
         most = self.host.llc_ways - self.host.ddio_ways
         self.repeats = max(self._repeats_for(ways) for ways in (1, most))
         if most == 1:

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with remaining time on a terminal and in notebooks, nothing elsewhere (npf, Optuna)."""
+"""Show progress on stderr: a bar with remaining time on a terminal and in notebooks, nothing elsewhere."""
 
 import sys
 from types import TracebackType
@@ -59,7 +59,7 @@ class ProgressBar:
 
 
 def listening(progress: "Progress | bool | None", what: str) -> "Progress | None":
-    """Return the progress listener: the one given; a bar for True, and in notebooks for None.
+    """Return the progress listener: the given one, or a bar for True (in notebooks also for None).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A twin: a simulated network function fitted to a dozen measured runs, for what-if questions without the machine.
+"""Fit a twin: a simulated network function that imitates a real one after a dozen runs, for what-if questions.
 
 The fit is simulation-based least squares over the logarithms of size, reads and parallelism of its data, and of the
 reads of data just beyond L2. Compute cycles follow from solo throughput. The share of throughput kept beside others
@@ -71,7 +71,7 @@ class FittedParameter:
 
 @dataclass(frozen=True)
 class Twin:
-    """A fitted network function."""
+    """A simulated network function fitted to measurements."""
 
     #: The twin, to simulate, place and ask what-if questions with.
     function: NetworkFunction
@@ -248,7 +248,7 @@ def _machine(dataset: "ProfileDataset", name: str, chosen: str | Machine | None)
 
 
 def _few(measured: _Measured) -> _Measured:
-    """Return every third run, enough to rank starting points."""
+    """Return every third run, which is enough to rank starting points of the fit."""
     own = {name: np.append(values[:1], values[1::3]) for name, values in measured.own.items()}
     return replace(
         measured,

@@ -333,7 +333,7 @@ class ClusterState:
         self.version += 1
 
     def copy(self) -> "ClusterState":
-        """Return an independent copy of the state; pieces keep their numbers."""
+        """Return an independent copy of the state, in which equal pieces have the same numbers as here."""
         other = ClusterState.__new__(ClusterState)
         other.__dict__.update(self.__dict__)
         other.servers, other.closed, other._places = list(self.servers), dict(self.closed), list(self._places)

@@ -207,7 +207,7 @@ class _Kind:
 
 
 def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:
-    """Serve `copies` more requests where that raises the value; each takes `size` tenants."""
+    """Raise the value, where possible, by serving `copies` more requests of one class, each with `size` tenants."""
     copies, worth = gain
     width = base.shape[1]
     for first in sorted(set(size[size < width].tolist())):

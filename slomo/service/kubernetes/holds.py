@@ -46,7 +46,7 @@ class _HeldPlace(Struct, array_like=True):
 
 @dataclass(frozen=True)
 class _Held:
-    """Places and version in a node's Lease object."""
+    """Reserved places for pods as stored in a node's Lease object, with the object's version."""
 
     version: str
     places: dict[str, _HeldPlace]

@@ -158,7 +158,7 @@ def _judges(
 
 
 def keeps_by(handover: Handover, machine: "Machine") -> Keeps:
-    """Return a function of chain and nodes: the share of throughput that the chain keeps."""
+    """Return a function that gives the share of throughput a chain keeps on given nodes."""
     if handover == "measured":
         return lambda _chain, seats: handover_keeps(seats)
     return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats))

@@ -66,7 +66,7 @@ def _rows(
 
 @dataclass(frozen=True)
 class _NeedsBench:
-    """One network function alone on a machine."""
+    """Measures one network function alone on a machine."""
 
     testbed: "Testbed"
     machine: "Machine"
@@ -75,7 +75,7 @@ class _NeedsBench:
 
     @property
     def most_ways(self) -> int:
-        """Number of ways outside DDIO's."""
+        """Number of cache ways other than those of DDIO."""
         return self.machine.llc_ways - self.machine.ddio_ways
 
     def row(self, gbps: float, mpps: float, cores: int) -> ResourceRow:
