@@ -107,7 +107,7 @@ class HostPlant:
         return {name: TenantSetting(name, process_ids=(t.process.pid,)) for name, t in self.tenants.items()}
 
     def now_s(self) -> float:
-        """Return the time [s]."""
+        """Return the present time of a monotonic clock [s]."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def plan_of(colocation: Colocation) -> Plan:
-    """Return the plan of a co-location, which follows from its competitors.
+    """Return the plan to which a co-location belongs, derived from its competitors.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class PacketSection(Struct, forbid_unknown_fields=True):
 
 
 class AcceleratorSection(Struct, forbid_unknown_fields=True):
-    """Requests to an accelerator."""
+    """Requests that each packet makes to an accelerator."""
 
     name: Annotated[str, Meta(description="NFs that name the same accelerator share it")]
     service_ns: Annotated[_Cycles, Meta(description="time the accelerator needs per request")]

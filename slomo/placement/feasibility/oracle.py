@@ -59,7 +59,7 @@ class MixVerdict:
 
 
 class Grown(NamedTuple):
-    """A feasible mix with one more piece: the mix before, the new one's number of cores and least headroom."""
+    """A feasible mix made from another one by adding a piece: that other mix, cores used, and least headroom."""
 
     base: Signature
     cores: int

@@ -165,7 +165,7 @@ class ClusterState:
         self.version += 1
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
-        """Yield each kind of socket and signature that occur, with the lowest such socket."""
+        """Yield each kind of socket with each signature (mix) on it, and the lowest-numbered socket that has both."""
         for host, signature in self._groups:
             lowest = self.lowest(host, signature)
             if lowest is not None:

@@ -47,7 +47,7 @@ _ZERO_LINE = 1
 
 @dataclass(frozen=True)
 class StageSeat:
-    """One stage's program and place; of several `costs_cycles`, one is drawn per packet."""
+    """One stage's program and where it runs; if `costs_cycles` has several costs, each packet gets one at random."""
 
     program: Program
     core: int

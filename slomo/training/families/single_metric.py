@@ -82,7 +82,7 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
     composition: CompositionKind = "solo"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the one metric or, if it was not counted, the reporter (probe program) of that resource."""
+        """Return the metric that the baseline uses; if it was not counted, that resource's reporter (probe program)."""
         if self.metric not in available and self.felt in available:
             return (self.felt,)
         if self.metric not in available:
