@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.executed_notebook import executed
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("0[12356]_*.ipynb"))
 #: The simulator of shared cores is compiled in one cell, a minute of CPU.
 _LIMIT_S = 600
@@ -27,12 +29,8 @@ def test_there_are_five() -> None:
 @pytest.mark.slow
 def test_notebooks_run_in_order_and_show_their_figures(tmp_path: Path) -> None:
     """Every cell runs without error, and every notebook shows at least one figure."""
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
     for path in NOTEBOOKS:
-        notebook = nbformat.read(path, as_version=4)
-        place = {"metadata": {"path": str(tmp_path)}}
-        nbclient.NotebookClient(notebook, timeout=_LIMIT_S, kernel_name="python3", resources=place).execute()
+        notebook = executed(path, tmp_path, _LIMIT_S)
         shown = [output.get("data", {}).get("text/html", "") for cell in cells(notebook) for output in cell.outputs]
         assert any("data:image/svg+xml;base64," in text for text in shown), path.stem
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.executed_notebook import executed
+
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "04_place.ipynb"
 
 # Jupyter's own packages warn about each other; that is not for this project to mend.
@@ -14,11 +16,7 @@ pytestmark = pytest.mark.filterwarnings(*(f"ignore::{kind}" for kind in KINDS))
 @pytest.mark.slow
 def test_placement_notebook_runs_and_shows_its_figures(tmp_path: Path) -> None:
     """Every cell runs without error, and two figures are shown: policies, servers over time."""
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    notebook = executed(NOTEBOOK, tmp_path, 300)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     shown = [output.get("data", {}).get("text/html", "") for cell in code for output in cell.outputs]
 

@@ -16,12 +16,12 @@ from slomo.placement.online.checker import Before, worsened
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Spot
 from slomo.placement.over_time.repack import MoveBudget
-from slomo.placement.planning.refilling import Content, Refill, refilled
+from slomo.placement.planning.refilling import Content, Refilling, refilled
 from slomo.placement.problem.request import Request
 
 
 @dataclass(frozen=True)
-class Together:
+class JointPlacement:
     """A placement of new requests, with the moves made for them."""
 
     core: Admission
@@ -30,7 +30,7 @@ class Together:
     lower_bound: int | None
 
 
-def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveBudget) -> Together | None:
+def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveBudget) -> JointPlacement | None:
     """Return the placement on the fewest sockets within the limit on moves; None if such planning is not possible.
 
     Works on a copy of the state, for clusters of one kind of server. Newcomers that are bound themselves come last.
@@ -63,7 +63,7 @@ def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveB
         return None
     single = all(len(server.nics) == 1 for server in state.servers)
     lower = plan.lower_bound + len({state.sockets[at].server for at in bound}) if single else None
-    return Together(made, moves, lower)
+    return JointPlacement(made, moves, lower)
 
 
 def _piece(core: Admission, request: Request, host: Host) -> int | None:
@@ -107,7 +107,7 @@ def _content(signature: Iterable[int], pieces: Sequence[int]) -> Content:
 
 def _carried_out(
     made: Admission,
-    plan: Refill,
+    plan: Refilling,
     pieces: Sequence[int],
     contents: dict[int, Content],
     empty: Sequence[int],

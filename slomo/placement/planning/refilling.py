@@ -28,7 +28,7 @@ _GAP = 1e-3
 
 
 @dataclass(frozen=True)
-class Refill:
+class Refilling:
     """Planned change of each socket's content."""
 
     #: Content before and after, and number of sockets; empty sockets come from `(0, ..., 0)`.
@@ -46,7 +46,7 @@ def refilled(
     *,
     cost_per_move: float = 0.0,
     time_limit_s: float = 6.0,
-) -> Refill | None:
+) -> Refilling | None:
     """Plan new contents of sockets so that the fewest sockets serve a demand; None if no plan serves all.
 
     Parameters
@@ -100,7 +100,7 @@ def refilled(
     if counts is None or counts[len(listed) :].any():
         return None
     made = [(contents[number], after, int(count)) for (number, after), count in zip(listed, counts, strict=False)]
-    return Refill(_trimmed([change for change in made if change[2]], demand), math.ceil(bound - 1e-6))
+    return Refilling(_trimmed([change for change in made if change[2]], demand), math.ceil(bound - 1e-6))
 
 
 def _best(
