@@ -172,7 +172,7 @@ def _composed(
     compat: Compat | None,
     present: NDArray[np.bool_] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Compose values of socket scope; return them and where they were capped, both of shape (mixes, metrics)."""
+    """Compose metrics of a whole socket; return the values, and which were capped, both of shape (mixes, metrics)."""
     operator, parts = physical if compat is None else published, []
     for begin in range(0, max(len(values), 1), _CHUNK_MIXES):
         part = slice(begin, begin + _CHUNK_MIXES)

@@ -86,7 +86,7 @@ class HostPlant:
         self._window_s = window_s
 
     def observe(self) -> MachineReading:
-        """Measure all tenants for a window; SlomoError if one has ended or reports nothing."""
+        """Measure all tenants for a window. Raises SlomoError if one has ended or reports nothing."""
         return self._look(1)
 
     def probe(self) -> MachineReading:

@@ -32,11 +32,11 @@ class Plant(Protocol):
         ...
 
     def observe(self) -> MachineReading:
-        """Measure all tenants; SlomoError if that fails."""
+        """Measure all tenants. Raises SlomoError if that fails."""
         ...
 
     def probe(self) -> MachineReading:
-        """Measure all tenants more exactly at higher cost, with `probed` set; SlomoError if that fails."""
+        """Measure all tenants more exactly at higher cost, with `probed` set. Raises SlomoError if that fails."""
         ...
 
     def now_s(self) -> float:

@@ -47,7 +47,7 @@ def never_compiling() -> Iterator[None]:
 
 
 def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
-    """Return compiled code if it pays for this many more servers; else None, and count them.
+    """Return the compiled loop, or None if too few servers were solved to make up for the time of compiling.
 
     `function`: by default :func:`settle_side_by_side`.
 

@@ -364,7 +364,7 @@ def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
 
 
 def one_set_of_pressures(every: Set[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the pressure metrics to which all of several NFs respond; ConfigurationError if they differ."""
+    """Return the pressure metrics to which all of several NFs respond. Raises ConfigurationError if they differ."""
     if len(every) > 1:
         shown = "; ".join(sorted(", ".join(names) for names in every))
         raise ConfigurationError(

@@ -54,7 +54,7 @@ class Tables:
 
     @cached_property
     def part_load(self) -> "Tables | None":
-        """The same at part load, without starts; None if no NF was profiled there."""
+        """The same tables at part load, without solo values; None if no NF was profiled at part load."""
         begin = self.rows.shape[1] // 2
         return Tables(self.rows[:, begin:], self.pressures) if self.rows[:, begin].any() else None
 

@@ -62,7 +62,7 @@ class Document:
         return convert(self.data, kind, self.name, hint, lambda: self.lines)
 
     def table(self, hint: str | None = None) -> dict[str, Any]:
-        """Return the data, which must be one mapping; ConfigurationError for a list, a text, or nothing."""
+        """Return the data, which must be one mapping. Raises ConfigurationError for a list, a text, or nothing."""
         if not isinstance(self.data, dict):
             raise ConfigurationError(f"{self.name}:1: {_whole(self.data)}, needed a mapping of fields", hint=hint)
         return self.data
@@ -250,7 +250,7 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
 
 
 def _check_version(version: object, kind: type) -> None:
-    """Refuse a document of another version than its class's module."""
+    """Refuse a document whose version differs from `SCHEMA_VERSION` in the module of its class."""
     readable = getattr(sys.modules[kind.__module__], "SCHEMA_VERSION", None)
     if version != readable:
         raise ConfigurationError(

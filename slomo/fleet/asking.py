@@ -166,7 +166,7 @@ def _awaited(present: Callable[[], set[str]], fleet: Fleet) -> dict[str, str]:
 
 
 def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
-    """Return a host's result; TestbedError if the host's worker is lost and does not return."""
+    """Return a host's result. Raises TestbedError if the host's worker is lost and does not return."""
     seen = time.monotonic()
     while True:
         with suppress(TimeoutError):

@@ -167,7 +167,7 @@ def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.i
 
 
 def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
-    """Return texts as codes into a dictionary; ConfigurationError for other types or a missing text."""
+    """Return texts as codes into a dictionary. Raises ConfigurationError for other types or a missing text."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -178,7 +178,7 @@ def _batches(file: "pq.ParquetFile", group: int, columns: list[str] | None) -> "
 
 @contextmanager
 def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
-    """Open a parquet file with its texts dictionary-encoded; ConfigurationError if it is invalid."""
+    """Open a parquet file with its texts dictionary-encoded. Raises ConfigurationError if it is invalid."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

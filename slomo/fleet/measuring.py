@@ -80,7 +80,7 @@ class HostDescription:
 
 
 def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> HostDescription:
-    """Return a host's description; TestbedError if another process uses the host."""
+    """Return a host's description. Raises TestbedError if another process uses the host."""
     hold(host)
     testbed = _testbed(host, work)
     environment = campaign_environment(plan, testbed)
@@ -90,7 +90,7 @@ def describe_host(host: FleetHost, work: FleetWork, plan: ExperimentPlan) -> Hos
 
 
 def has_functions(host: FleetHost, digest: str) -> bool:
-    """Return whether a host already has the native network functions; TestbedError if its copy was changed."""
+    """Return whether a host already has the native network functions. Raises TestbedError if its copy was changed."""
     hold(host)
     return (_functions(host) / digest).exists() and bool(checked_functions(_functions(host), digest))
 
@@ -316,7 +316,7 @@ def _machine_lock(state: Path) -> MachineLock:
 
 
 def hold(host: FleetHost, wait_s: float = 0.0) -> None:
-    """Hold a host's lock until this process ends; TestbedError if another process keeps the lock too long."""
+    """Hold a host's lock until this process ends. Raises TestbedError if another process keeps the lock too long."""
     lock, until = _machine_lock(_state(host)), time.monotonic() + wait_s
     while not lock.held:
         try:

@@ -57,12 +57,12 @@ class Room:
     path: Path
 
     def set_aside(self) -> None:
-        """Reserve the space unless that was done before; StoreError if the disk has too little."""
+        """Reserve the space unless that was done before. Raises StoreError if the disk has too little."""
         if not self.path.exists() or self.path.stat().st_size != PARTS * _PART_BYTES:
             write_durably(self.path, bytes(PARTS * _PART_BYTES))
 
     def keep(self, plan: str, run: FinishedRun) -> None:
-        """Store a run in the oldest slot; StoreError if it is too large, or no space was reserved."""
+        """Store a run in the oldest slot. Raises StoreError if it is too large, or no space was reserved."""
         parts = self._parts()
         numbers = [part["number"] if part else 0 for part in parts] or [0]
         content = {"number": max(numbers) + 1, "plan": plan, "run": vars(run)}

@@ -358,7 +358,7 @@ def _check_signature(index: _SignedIndex, allowed: Path, name: str) -> None:
 
 
 def _keygen(arguments: Iterable[str], wrong: str, content: str = "") -> None:
-    """Run `ssh-keygen`; ConfigurationError if it fails."""
+    """Run `ssh-keygen`. Raises ConfigurationError if it fails."""
     try:
         done = subprocess.run(
             ["ssh-keygen", *arguments], input=content, capture_output=True, text=True, check=False, timeout=60

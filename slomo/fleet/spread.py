@@ -81,7 +81,7 @@ def spread(
 
 @contextmanager
 def connected(address: str) -> "Iterator[Client]":
-    """Connect to a Dask scheduler; TestbedError if none answers, ConfigurationError for an invalid address."""
+    """Connect to a Dask scheduler. Raises TestbedError if none answers, ConfigurationError for an invalid address."""
     need("distributed")
     from distributed import Client
     from distributed.comm.addressing import get_address_host_port

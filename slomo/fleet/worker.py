@@ -72,7 +72,7 @@ def _work(scheduler: str, host: FleetHost, parent: int) -> None:
 
 
 def _await(scheduler: str) -> None:
-    """Wait until a server listens at an address; TestbedError if none does in time."""
+    """Wait until a server listens at an address. Raises TestbedError if none does in time."""
     place, until = get_address_host_port(scheduler), time.monotonic() + AWAY_S
     while time.monotonic() < until:
         with suppress(OSError):

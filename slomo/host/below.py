@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def below(root: Path, name: str) -> Path:
-    """Return the path of a name below a folder; PermissionError if the path would lead out of it.
+    """Return the path of a name below a folder. Raises PermissionError if the path would lead out of it.
 
     Raises
     ------

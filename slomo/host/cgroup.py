@@ -172,7 +172,7 @@ class CgroupKnobs:
                     self._put(target, member)
 
     def text(self, name: str) -> str:
-        """Return a file's content; TestbedError if it cannot be read."""
+        """Return a file's content. Raises TestbedError if it cannot be read."""
         try:
             return self.path(name).read_text(encoding="ascii").strip()
         except OSError as problem:

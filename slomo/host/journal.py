@@ -157,7 +157,7 @@ class Journal:
         return Receipt(self, number or 0, identifier)
 
     def receipts(self, *, still_open: bool = False) -> tuple["Receipt", ...]:
-        """Return all receipts, oldest first; StoreError if the file is no journal."""
+        """Return all receipts, oldest first. Raises StoreError if the file is no journal."""
         receipts_found = []
         for number, identifier, whole in self._rows(_OPEN if still_open else _ALL):
             if whole:
@@ -221,7 +221,7 @@ class Journal:
         self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
 
     def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
-        """Replace a receipt's layers; StoreError if they cannot be written."""
+        """Replace a receipt's layers. Raises StoreError if they cannot be written."""
         with self.transaction() as connection:
             gone = receipt.layers()
             connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))
@@ -322,7 +322,7 @@ class Receipt:
 
     @property
     def head(self) -> dict[str, Any]:
-        """Backend, place, owner, time, state and document of the receipt; StoreError if they are damaged."""
+        """Backend, place, owner, time, state and document of the receipt. Raises StoreError if they are damaged."""
         return self.journal.head(self)
 
     @property

@@ -77,11 +77,11 @@ class Knobs(Protocol):
         ...
 
     def read(self, knob: str) -> str | None:
-        """Return a knob's value; TestbedError if it cannot be read."""
+        """Return a knob's value. Raises TestbedError if it cannot be read."""
         ...
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError if the machine refuses."""
+        """Set a knob. Raises TestbedError if the machine refuses."""
         ...
 
     def lock(self) -> AbstractContextManager[object]:

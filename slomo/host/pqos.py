@@ -51,7 +51,7 @@ def parse_pqos_state(text: str) -> PqosState:
 
 
 def run_pqos(words: Sequence[str]) -> str:
-    """Run pqos and return its output; TestbedError, with that output, if it fails."""
+    """Run pqos and return its output. If pqos fails, raises TestbedError with that output."""
     finished = run_tool(list(words), _LIMIT_S)
     # an unknown option prints the usage and exits with 0
     if finished.code != 0 or finished.stdout.lstrip().startswith("Usage"):
@@ -108,7 +108,7 @@ class PqosKnobs:
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError, with pqos's output, if that fails."""
+        """Set a knob. Raises TestbedError, with pqos's output, if that fails."""
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
         run_pqos([*self.command, *words])

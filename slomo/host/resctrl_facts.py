@@ -51,7 +51,7 @@ class ResctrlFacts:
         return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
 
     def checked(self, mask: int) -> int:
-        """Return a mask if the cache accepts it; TestbedError if it has missing ways, too few ways, or gaps."""
+        """Return a mask if the cache accepts it. Raises TestbedError if it has missing ways, too few ways, or gaps."""
         if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
             raise TestbedError(
                 f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
@@ -95,7 +95,7 @@ class ResctrlFacts:
 
 
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
-    """Read a tree's properties; TestbedError if none is mounted, or it cannot allocate."""
+    """Read a tree's properties. Raises TestbedError if none is mounted, or it cannot allocate."""
     tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
     settings = parse_schemata(tree.read("schemata"))
     cdp = tree.exists("info/L3CODE")

@@ -69,7 +69,7 @@ class ResctrlKnobs:
         return [Wish(f"task:{task}", there if control == group else group)]
 
     def read(self, knob: str) -> str | None:
-        """Return a knob's value; TestbedError if it cannot be read."""
+        """Return a knob's value. Raises TestbedError if it cannot be read."""
         kind, _, rest = knob.partition(":")
         readers: dict[str, Callable[[str], str | None]] = {
             "group": lambda name: PRESENT if self.tree.has_group(name) else None,

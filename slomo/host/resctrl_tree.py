@@ -61,7 +61,7 @@ class ResctrlTree:
             )
 
     def read(self, name: str) -> str:
-        """Return a file's stripped text; TestbedError if it cannot be read."""
+        """Return a file's stripped text. Raises TestbedError if it cannot be read."""
         try:
             return self.files.read(name, _LARGEST_B).decode("ascii", "replace").strip()
         except OSError as problem:
@@ -83,7 +83,7 @@ class ResctrlTree:
             raise self._fault(f"'{text}' is refused by '{name}'", problem) from None
 
     def make_group(self, name: str) -> None:
-        """Make a group; TestbedError if the kernel refuses it for lack of permission, classes or RMIDs."""
+        """Make a group. Raises TestbedError if the kernel refuses it for lack of permission, classes or RMIDs."""
         try:
             self.files.make(name)
         except OSError as problem:
@@ -136,7 +136,7 @@ class ResctrlTree:
         return parse_cpu_list(self.read(joined(group, "cpus_list")))
 
     def control_group_of(self, core: int) -> str:
-        """Return the group whose masks apply to a CPU; TestbedError for a CPU without a group."""
+        """Return the group whose masks apply to a CPU. Raises TestbedError for a CPU without a group."""
         for name in self.control_groups():
             if core in self.cpus(name):
                 return name

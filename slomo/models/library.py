@@ -267,7 +267,7 @@ def load_library(directory: str | Path) -> ModelLibrary:
 
 
 def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
-    """Return a library, loaded if given by its directory; InvalidValueError for anything else."""
+    """Return a library, loaded if given by its directory. Raises InvalidValueError for anything else."""
     if isinstance(library, (str, Path)):
         return load_library(library)
     if not isinstance(library, ModelLibrary):

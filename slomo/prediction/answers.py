@@ -108,7 +108,7 @@ class Answers:
         )
 
     def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated, for memory only [Mpps]."""
+        """Return a saturated tenant's throughput, limited by cache and memory alone [Mpps]."""
         if self.allocated is not None:
             return self.allocated.possible_mpps(number)
         if self.solved is not None and self.solved.why_not(number) is None:

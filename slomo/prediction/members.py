@@ -66,7 +66,7 @@ def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenan
 def from_names(
     targets: Sequence[Named], mixes: Sequence[Sequence[Named]], find: Callable[[Named], TenantModel]
 ) -> Members:
-    """Look up every name once; InvalidValueError if the numbers of targets and mixes differ.
+    """Look up every name once. Raises InvalidValueError if the numbers of targets and mixes differ.
 
     Examples
     --------

@@ -180,7 +180,7 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
 
 
 def listed(names: Sequence[Named]) -> Sequence[Named]:
-    """Return names; InvalidValueError for a text instead of a list."""
+    """Return names. Raises InvalidValueError for a text instead of a list."""
     if isinstance(names, str):
         raise InvalidValueError(f"NFs are the text '{names}', needed a list", hint=f"write ['{names}']")
     return names

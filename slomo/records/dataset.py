@@ -340,7 +340,7 @@ class ProfileDataset:
 
     @classmethod
     def read_parquet(cls, path: str | Path) -> "ProfileDataset":
-        """Read a parquet file written by :meth:`to_parquet`; ConfigurationError for anything else."""
+        """Read a parquet file written by :meth:`to_parquet`. Raises ConfigurationError for anything else."""
         return cls._checked(*tables.read_parquet(Path(path)))
 
     def to_csv(self, path: str | Path) -> None:

@@ -48,7 +48,7 @@ def load_dataset(path: str | Path) -> ProfileDataset:
 
 
 def _shipped(name: str) -> Path:
-    """Return the folder of a shipped dataset; UnknownNameError for an unknown name."""
+    """Return the folder of a shipped dataset. Raises UnknownNameError for an unknown name."""
     folder = shipped_folder()
     names = [item.parent.name for item in sorted(folder.glob(f"*/{MEASUREMENTS}"))]
     if name not in names:

@@ -39,7 +39,7 @@ def method_named(name: str) -> Method:
 
 
 def compat_named(name: str | None) -> Compat | None:
-    """Return a composition rule by its name, None for the default; UnknownNameError for an unknown name."""
+    """Return a composition rule by its name, None for the default. Raises UnknownNameError for an unknown name."""
     if name is not None and name not in COMPATS:
         raise UnknownNameError("composition rule", str(name), COMPATS)
     return name

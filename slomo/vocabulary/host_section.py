@@ -23,7 +23,7 @@ _SIGNALS = ("json", "regex", "tcp_port", "file", "telemetry", "first_reading")
 
 
 def _groups(name: str, pattern: str) -> Mapping[str, int]:
-    """Return a pattern's named groups; ValueError for a text that is no regular expression."""
+    """Return a pattern's named groups. Raises ValueError for a text that is no regular expression."""
     try:
         return re.compile(pattern).groupindex
     except re.error as problem:

@@ -31,7 +31,7 @@ class Knob:
     description: str
 
     def check(self, value: Setting) -> Setting:
-        """Return `value` as this knob's type; InvalidValueError for another type or a value out of range.
+        """Return `value` as this knob's type. Raises InvalidValueError for another type or a value out of range.
 
         Examples
         --------

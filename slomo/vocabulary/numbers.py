@@ -28,7 +28,7 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
 
 
 def positive_number(what: str, value: object, unit: str) -> float:
-    """Return a finite number above 0; InvalidValueError for anything else.
+    """Return a finite number above 0. Raises InvalidValueError for anything else.
 
     Examples
     --------

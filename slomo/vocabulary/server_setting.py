@@ -35,7 +35,7 @@ class ServerSetting:
     port_gbps: float | None = None
 
     def checked(self, tenants: int) -> "ServerSetting":
-        """Return the setting with tuples; InvalidValueError for lists of other lengths, or impossible values."""
+        """Return the setting with tuples. Raises InvalidValueError for lists of other lengths, or impossible values."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "port_gbps"}
         for name, listed in values.items():
             if listed is not None and len(listed) != tenants:

@@ -39,7 +39,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def parse_workload(text: str) -> Workload:
-    """Parse one workload; InvalidValueError for a text outside the grammar, or a value out of range.
+    """Parse one workload. Raises InvalidValueError for a text outside the grammar, or a value out of range.
 
     Examples
     --------

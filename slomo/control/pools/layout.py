@@ -23,7 +23,7 @@ class PoolLayout:
 
 
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
-    """Arrange the pools in a cache; ConfigurationError if they need more ways than the cache has and so overlap.
+    """Arrange the pools in a cache. Raises ConfigurationError if they need more ways than the cache has and so overlap.
 
     Examples
     --------

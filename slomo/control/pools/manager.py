@@ -94,7 +94,7 @@ class PoolManager:
         return tuple(self._workloads.values())
 
     def workload(self, identifier: str) -> PoolWorkload:
-        """Return one workload; UnknownNameError for an unknown identifier."""
+        """Return one workload. Raises UnknownNameError for an unknown identifier."""
         if identifier not in self._workloads:
             raise UnknownNameError("workload", identifier, self._workloads)
         return self._workloads[identifier]
@@ -141,7 +141,7 @@ class PoolManager:
             return self._workloads[identifier]
 
     def remove(self, identifier: str) -> None:
-        """Remove a workload and free its ways; UnknownNameError for an unknown identifier."""
+        """Remove a workload and free its ways. Raises UnknownNameError for an unknown identifier."""
         with self._lock:
             self.workload(identifier)
             self._enforce({key: value for key, value in self._workloads.items() if key != identifier})

@@ -65,7 +65,7 @@ class RdtClassBackend:
         return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the new texts of the files; TestbedError for masks that goresctrl cannot express."""
+        """Return the new texts of the files. Raises TestbedError for masks that goresctrl cannot express."""
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
         classes = {class_name(tenant): self._class(tenant) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}

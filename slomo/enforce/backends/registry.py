@@ -51,7 +51,7 @@ def _load(name: str) -> Backend:
 
 
 def first_that_works(names: Iterable[str]) -> Backend:
-    """Return the first of several backends that works here; TestbedError, with every reason, if none does."""
+    """Return the first of several backends that works here. Raises TestbedError, with every reason, if none does."""
     reasons = []
     for name in names:
         backend = _load(name)

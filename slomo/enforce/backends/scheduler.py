@@ -55,7 +55,7 @@ class SchedulerBackend:
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return policy and CPUs for every present thread; VanishedError if the process has ended."""
+        """Return policy and CPUs for every present thread. Raises VanishedError if the process has ended."""
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
         )
@@ -89,7 +89,7 @@ class SchedulerBackend:
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError if the kernel refuses; VanishedError if the thread has ended."""
+        """Set a knob. Raises TestbedError if the kernel refuses; VanishedError if the thread has ended."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":

@@ -156,7 +156,7 @@ class SimulatedKnobs:
         return self._knobbed.knobs.get(knob)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; VanishedError if its tenant has ended."""
+        """Set a knob. Raises VanishedError if its tenant has ended."""
         if knob not in self._knobbed.knobs:
             raise VanishedError(f"'{knob}': that tenant no longer exists")
         self._knobbed.knobs[knob] = value

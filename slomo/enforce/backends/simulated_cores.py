@@ -72,7 +72,7 @@ class SimulatedCoresBackend(SimulatedKnobs):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the wish for every stage's weight; TestbedError for an unknown stage, or any other setting."""
+        """Return the wish for every stage's weight. Raises TestbedError for an unknown stage, or any other setting."""
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:

@@ -67,7 +67,7 @@ class MoveCost:
         return mover.memory_mib * 2**20 / (self.copy_gb_s * 1e9)
 
     def lost_s(self, mover: Mover) -> float:
-        """Return the cost of a move as the time without service that loses as many packets [s]."""
+        """Return the cost of a move: the length of an outage that loses as many packets as the move does [s]."""
         return self.pause_s(mover) + (1.0 - mover.away) * self.copy_s(mover)
 
 

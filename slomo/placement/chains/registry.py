@@ -39,7 +39,7 @@ def chain_policy_names() -> tuple[str, ...]:
 
 
 def chain_policy(name: str) -> ListedChainPolicy:
-    """Return a policy for chains by its name; UnknownNameError, with the nearest name, if there is none.
+    """Return a policy for chains by its name. Raises UnknownNameError, with the nearest name, if there is none.
 
     Examples
     --------

@@ -89,6 +89,6 @@ def save_resource_table(table: ResourceTable, path: str | Path) -> Path:
 
 
 def load_resource_table(path: str | Path) -> ResourceTable:
-    """Read a table; ConfigurationError for an invalid file or another schema version."""
+    """Read a table. Raises ConfigurationError for an invalid file or another schema version."""
     table = read(path, ResourceTableFile, hint="slomo profile NF... --plan resource-table --out FILE")
     return ResourceTable(table.machine, table.rows)

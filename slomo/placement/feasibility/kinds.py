@@ -48,7 +48,7 @@ class Kinds:
         return np.equal(members, self._strange)
 
     def code(self, workload: str) -> int:
-        """Return the number of a workload; KeyError if the workload has no model."""
+        """Return the number of a workload. Raises KeyError if the workload has no model."""
         if workload not in self._codes:
             base, parsed = self._index[without_load(workload)], parse_workload(workload)
             self.tenants.append(TenantModel(parsed, self.models[base], parsed.traffic.offered_mpps))

@@ -152,7 +152,7 @@ class DecisionWriter:
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 
     def capacity_needed(self, request: Request, host: Host) -> float | None:
-        """Return the throughput that a request's instances must reach together [Mpps]; None if latency breaks.
+        """Return the throughput that all instances of a request must reach together [Mpps]; None if latency SLOs fail.
 
         Extra capacity for latency depends on the number of instances, see `slomo.placement.feasibility.latency`.
         """

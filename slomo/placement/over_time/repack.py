@@ -69,7 +69,7 @@ class MoveBudget:
         return self.max_moves is not None or self.cost_per_move > 0.0
 
     def most(self, pieces: int, left: float | None = None) -> int | None:
-        """Return how many of some pieces may move now by the hourly limit; None if all may."""
+        """Return how many of some pieces may move now, by both limits of the budget; None if all may."""
         most = self.max_moves
         if most is None and self.max_share < 1.0:
             most = max(int(self.max_share * pieces), 1)

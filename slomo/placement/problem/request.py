@@ -394,7 +394,7 @@ def numbered(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
-    """Return requests as a tuple; InvalidValueError if two requests have the same id."""
+    """Return requests as a tuple. Raises InvalidValueError if two requests have the same id."""
     distinct_requests = tuple(requests)
     for request in distinct_requests:
         check_request(request)

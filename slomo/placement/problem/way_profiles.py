@@ -135,5 +135,5 @@ def save_profiles(profiles: Iterable[InstanceProfile], path: str | Path) -> Path
 
 
 def load_profiles(path: str | Path) -> tuple[InstanceProfile, ...]:
-    """Read profiles; ConfigurationError for an invalid file or another schema version."""
+    """Read profiles. Raises ConfigurationError for an invalid file or another schema version."""
     return read(path, WayProfilesFile, hint="write them with save_profiles").profiles

@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
-    """Return labels in order of name; InvalidValueError if the value is neither a mapping nor pairs."""
+    """Return labels in order of name. Raises InvalidValueError if the value is neither a mapping nor pairs."""
     try:
         return tuple(sorted(dict(labels).items()))
     except (TypeError, ValueError):

@@ -114,7 +114,7 @@ def run_campaign(
 
 
 def worker_count(testbed: Testbed, jobs: int | None) -> int:
-    """Return the number of parallel runs; UsageError for less than one."""
+    """Return the number of parallel runs. Raises UsageError for less than one."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs is {jobs}, needed 1 or more")
     if testbed.exclusive:
@@ -268,7 +268,7 @@ def campaign_dataset(
     failed: Mapping[str, Exception],
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ProfileDataset:
-    """Return the dataset of a finished campaign; IncompleteCampaignError if some runs failed.
+    """Return the dataset of a finished campaign. Raises IncompleteCampaignError if some runs failed.
 
     Readings of probed `hosts` (host -> calibration) are converted to common units (`slomo.records.host_effect`).
     """

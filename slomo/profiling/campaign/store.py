@@ -115,7 +115,7 @@ class CampaignStore:
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
 
     def fence(self, token: int) -> None:
-        """Refuse runs with an older token from now on; StaleTokenError if this token is older itself."""
+        """Refuse runs with an older token from now on. Raises StaleTokenError if this token is older itself."""
         with self._mapped(), self._connection:
             self._require_current(token)
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES ('token', ?)", (str(token),))

@@ -99,12 +99,12 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
 
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
-    """Write probe tables as one JSON file; StoreError if it cannot be written."""
+    """Write probe tables as one JSON file. Raises StoreError if it cannot be written."""
     write_durably(path, json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n")
 
 
 def load_probe_tables(path: str | Path) -> ProbeTables:
-    """Read a file that :func:`save_probe_tables` wrote; ConfigurationError for another file."""
+    """Read a file that :func:`save_probe_tables` wrote. Raises ConfigurationError for another file."""
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
     return documents.read(path, ProbeTables, hint=hint)
 

@@ -39,7 +39,7 @@ async def enforce(service: "Service", call: Call) -> Answer:
 
 
 def as_plan(document: dict[str, Any]) -> EnforcementPlan:
-    """Convert a document to a plan; ConfigurationError if the document is no plan."""
+    """Convert a document to a plan. Raises ConfigurationError if the document is no plan."""
     try:
         return EnforcementPlan.from_dict(document)
     except (TypeError, ValueError, AttributeError) as fault:

@@ -322,7 +322,7 @@ class _PlainMachine:
         return bool(self.models) and all(self._number(name) >= 0 for name in names)
 
     def solve(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> _Solved:
-        """Solve mixes of names numbered here; InvalidValueError for a mix with more tenants than cores."""
+        """Solve mixes of names numbered here. Raises InvalidValueError for a mix with more tenants than cores."""
         sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
         widest = int(sizes.max(initial=0))
         if widest + 1 > self.places:

@@ -63,7 +63,7 @@ class NodeEnforcer:
 
     @classmethod
     def of(cls, node: str, backend: str) -> "NodeEnforcer":
-        """Create an enforcer with the backend of this name; SlomoError if there is no such backend."""
+        """Create an enforcer with the backend of this name. Raises SlomoError if there is no such backend."""
         return cls(node, load_backend(backend))
 
     def follow(self, plan: EnforcementPlan | None, pods: Pods) -> Enforced:
@@ -85,7 +85,7 @@ class NodeEnforcer:
         return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
 
     def end(self) -> None:
-        """Undo all changes; TestbedError if knobs cannot be restored (the journal then keeps them)."""
+        """Undo all changes. Raises TestbedError if knobs cannot be restored (the journal then keeps them)."""
         if self._receipt is not None:
             undo(self._receipt, self._backend)
         self._receipt = self._applied = None

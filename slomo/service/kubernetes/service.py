@@ -139,7 +139,7 @@ class KubernetesRoom:
         self._tasks = [asyncio.create_task(item) for item in work]
 
     async def _think(self) -> None:
-        """Judge changed nodes in advance, for at most half of the CPU time."""
+        """Judge changed nodes in advance, for at most half of the time."""
         while True:
             begun = time.perf_counter()
             try:
@@ -280,7 +280,7 @@ class KubernetesRoom:
             raise NotBound(SLOW) from error
 
     def _choose(self, uid: str, need: PodNeed, node: str, held: asyncio.Task[bool]) -> None:
-        """Remember the task that reserves a place, until the pod is bound or the reservation expires."""
+        """Keep the asyncio task that reserves a pod's place until the pod is bound or the reservation expires."""
         held.add_done_callback(_retrieve)
         self._chosen[uid] = need, node, held
         self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}

@@ -265,7 +265,7 @@ class Watch:
 
 
 def check_address(address: str) -> None:
-    """Check that an API server's address and credentials can be read; ConfigurationError if not."""
+    """Check that an API server's address and credentials can be read. Raises ConfigurationError if not."""
     _base(address)
     _credentials(address)
     _namespace(address)

@@ -88,7 +88,7 @@ class Store:
         return item.future
 
     def read(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Read from disk; StoreError if the file is damaged."""
+        """Read from disk. Raises StoreError if the file is damaged."""
         try:
             return self._read(run)
         except (sqlite3.DatabaseError, ValueError, TypeError, LookupError) as error:

@@ -222,7 +222,7 @@ def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int
 
 @compiled
 def fetch(state: State, tenant: int, line: int, now: float) -> float:
-    """Fetch a line missing in L2 from the LLC or memory; return the latency [ns], negative if the line is dirty."""
+    """Fetch a line missing in L2 from the LLC or memory; return the latency [ns], negated for a dirty line."""
     slot = llc_lookup(state, tenant, line)
     if slot >= 0:
         state.counters[tenant, C_L3_HIT] += 1

@@ -140,7 +140,7 @@ def read_execution(text: str, statistics: str, cores: int, warm: int, file: str 
 
 
 def read_run(path: Path, cores: int) -> Execution:
-    """Return a stored run; ConfigurationError if its file is damaged."""
+    """Return a stored run. Raises ConfigurationError if its file is damaged."""
     execution = Execution.from_dict(parse(read_text(path), str(path)).table())
     if not len(execution.start) == len(execution.records) == cores:
         raise ConfigurationError(f"{path}: holds {len(execution.start)} cores, needed {cores}", hint=_AGAIN)

@@ -103,7 +103,7 @@ class TraceStore:
         self._making: dict[str, threading.Lock] = {}
 
     def trace(self, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return a workload's trace, made if it does not exist; TestbedError if it cannot be recorded."""
+        """Return a workload's trace, made if it does not exist. Raises TestbedError if it cannot be recorded."""
         stated = {
             "version": VERSION,
             "workload": workload.to_dict(),
@@ -194,7 +194,7 @@ class _TraceDescription(Struct, forbid_unknown_fields=True):
 
 
 def read_trace(place: Path) -> Trace:
-    """Return the trace of a folder; ConfigurationError if its description is damaged."""
+    """Return the trace of a folder. Raises ConfigurationError if its description is damaged."""
     stated = read(place / "trace.json", _TraceDescription, hint=f"remove the folder {place}; it is made again")
     return Trace(
         place / "whole.trace",

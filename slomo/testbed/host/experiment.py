@@ -190,7 +190,7 @@ class Experiment:
     def _watched(
         self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
     ) -> tuple[list[Window], ObservedPressure]:
-        """Return the windows that `watch` takes, with counter readings of the same time if there is a reader."""
+        """Return the windows that `watch` measures; if there is a counter reader, read the counters during them."""
         if self._bench.reader is None:
             return watch(), ObservedPressure(tuple(NOTHING_CORE for _ in tenants))
         return observe_counters(self._bench.reader, tenants, watch)

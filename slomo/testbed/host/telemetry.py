@@ -41,7 +41,7 @@ class TelemetrySocket:
         self._socket: socket.socket | None = None
 
     def ask(self, query: str) -> dict[str, Any]:
-        """Return the answer to a query such as ``/ethdev/stats,0``; TestbedError if no JSON answer comes."""
+        """Return the answer to a query such as ``/ethdev/stats,0``. Raises TestbedError if no JSON answer comes."""
         try:
             if self._socket is None:
                 self._connect()

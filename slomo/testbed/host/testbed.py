@@ -140,7 +140,7 @@ class HostTestbed:
         return self._definitions[nf]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run both phases (see `Testbed.run`); UnstableMeasurementError if the measurement does not settle."""
+        """Run both phases (see `Testbed.run`). Raises UnstableMeasurementError if the measurement does not settle."""
         cores = self._assigned(colocation)
         with self._running:
             self._open()

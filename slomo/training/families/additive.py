@@ -1,4 +1,4 @@
-"""Family ``slomo-additive``, for few noisy rows: non-negative extra times per packet add up, and are shrunk.
+"""Family ``slomo-additive``, for few noisy rows: each pressure adds a non-negative time per packet, shrunk to 0.
 
 Non-negative least squares (Lawson and Hanson 1974, chapter 23) with a ridge penalty on the slopes alone: fully shrunk
 it gives the mean extra time, so it deviates from the mean only as far as the rows support. Its strength is chosen by

@@ -62,7 +62,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
 
 
 def find_receipt(name: str, folder: Path | None = None) -> Receipt:
-    """Return a receipt by its identifier; UnknownNameError if there is none."""
+    """Return a receipt by its identifier. Raises UnknownNameError if there is none."""
     journal = Journal(folder or receipts_directory())
     receipts = {receipt.identifier: receipt for receipt in journal.receipts()}
     if name not in receipts:

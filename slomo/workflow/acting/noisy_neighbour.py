@@ -119,7 +119,7 @@ class NoisyNeighbourRow:
 
 
 def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
-    """Read a configuration; ConfigurationError for an invalid file; UnknownNameError for an unknown policy."""
+    """Read a configuration. Raises ConfigurationError for an invalid file; UnknownNameError for an unknown policy."""
     stored = read(path, NoisyNeighbourFile, hint="see docs/examples/noisy-neighbour")
     for name in stored.policies:
         if name not in POLICIES:

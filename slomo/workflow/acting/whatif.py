@@ -121,7 +121,7 @@ class PartitionKnowledge:
 
     @classmethod
     def load(cls, path: str | Path) -> "PartitionKnowledge":
-        """Read a stored profile; ConfigurationError if it is invalid."""
+        """Read a stored profile. Raises ConfigurationError if it is invalid."""
         held = read(path, _KnowledgeFile, hint="make one: slomo whatif NF... --profile FILE")
         responses = {response.workload: response for response in held.responses}
         profile = PartitionProfile(held.machine, responses, held.memory, held.runs, held.machine_fingerprint)

@@ -82,7 +82,7 @@ def run_chains_on_host(
 
 
 def _runnable(file: str) -> "ChainSystem":
-    """Return the chains of a file; ConfigurationError, with file and field, for what this machine cannot run."""
+    """Return the chains of a file. Raises ConfigurationError, with file and field, for what this machine cannot run."""
     system = load_chains(file)
     try:
         require_runnable(system)

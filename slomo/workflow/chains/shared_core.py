@@ -110,7 +110,7 @@ def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
 
 
 def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> CoreReadings:
-    """Convert the runs of `reading_systems` to readings; TestbedError if a function served nothing."""
+    """Convert the runs of `reading_systems` to readings. Raises TestbedError if a function served nothing."""
     like = results["like"]
     full_us = sum(refill_of(stage).extra_us for stage in like.stages) / len(like.stages)
     functions = {}
@@ -221,7 +221,7 @@ def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
 
 
 def checked_policy(policy: str) -> str:
-    """Return the policy; UnknownNameError if it has no prediction.
+    """Return the policy. Raises UnknownNameError if it has no prediction.
 
     Examples
     --------

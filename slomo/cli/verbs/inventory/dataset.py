@@ -1,4 +1,4 @@
-"""`slomo dataset`: measurements in and out, from any table and from Intel PCM."""
+"""`slomo dataset`: import measurements from tables and Intel PCM, export them, and rank metrics."""
 
 from typing import TYPE_CHECKING
 

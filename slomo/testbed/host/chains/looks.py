@@ -188,7 +188,7 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
 
 @understood()
 def result_of(line: dict[str, Any]) -> HostChainResult:
-    """Return the result that the manager's last line reports; TestbedError if nothing was measured."""
+    """Return the result that the manager's last line reports. Raises TestbedError if nothing was measured."""
     seconds = float(line["seconds"])
     if seconds <= 0.0:
         raise TestbedError("the chains ended before anything was measured", hint="run them longer: --seconds 2")

@@ -51,7 +51,7 @@ class MoveOutcome:
 
 
 def parse_move(text: str) -> StageMove:
-    """Parse a move from text; InvalidValueError if the text is no move.
+    """Parse a move from text. Raises InvalidValueError if the text is no move.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class CounterReader(Protocol):
         ...
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start counting on `cores`; TestbedError if that fails."""
+        """Start counting on `cores`. Raises TestbedError if that fails."""
         ...
 
     def stop(self) -> CounterSample:

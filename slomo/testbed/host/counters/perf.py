@@ -74,7 +74,7 @@ class PerfReader(ProgramReader):
             raise
 
     def stop(self) -> CounterSample:
-        """Stop counting and return the counts; TestbedError if perf ended before."""
+        """Stop counting and return the counts. Raises TestbedError if perf ended before."""
         if not self._running:
             raise self._not_started()
         try:

@@ -127,7 +127,7 @@ def command_words(
 
 
 def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
-    """Return the TCP port that a template gives; ConfigurationError if the result is no port.
+    """Return the TCP port that a template gives. Raises ConfigurationError if the result is no port.
 
     Examples
     --------

@@ -96,7 +96,7 @@ class HostDefinition:
         return hashlib.sha256(canonical_json(_plain(stated)).encode()).hexdigest()[:16]
 
     def configured(self, workload: Workload) -> dict[str, Setting]:
-        """Return every setting's value for `workload`; UnknownNameError for an unknown setting."""
+        """Return every setting's value for `workload`. Raises UnknownNameError for an unknown setting."""
         for name in workload.configuration:
             if name not in self.settings:
                 raise UnknownNameError(f"setting of '{self.nf}'", name, self.settings)

@@ -27,7 +27,7 @@ _FILE_POLL_S = 0.05
 
 
 class Readout:
-    """Reads one process's throughput until `close`; ConfigurationError for an unsupported source."""
+    """Reads one process's throughput until `close`. Raises ConfigurationError for an unsupported source."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class ReadyWatch:
             self._check = lambda: len(readings) > 0
 
     def wait(self) -> None:
-        """Return once the NF is ready; TestbedError if it ends or the time limit passes."""
+        """Return once the NF is ready. Raises TestbedError if it ends or the time limit passes."""
         deadline = time.monotonic() + self._signal.limit_s
         while not self._check():
             self._process.require_alive("getting ready")

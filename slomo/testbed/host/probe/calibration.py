@@ -64,7 +64,7 @@ class Calibration(Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def load(cls, path: Path) -> "Calibration":
-        """Read a stored calibration; ConfigurationError if the file is damaged."""
+        """Read a stored calibration. Raises ConfigurationError if the file is damaged."""
         return read(path, cls, limit=_MOST_B, hint="delete it; the next run calibrates again")
 
 

@@ -58,7 +58,7 @@ class TrafficGenerator(Protocol):
         ...
 
     def statistics(self) -> TrafficStatistics:
-        """Return the counts so far; TestbedError if the generator does not answer."""
+        """Return the counts so far. Raises TestbedError if the generator does not answer."""
         ...
 
     def stop(self) -> None:

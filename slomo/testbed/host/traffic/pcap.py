@@ -94,7 +94,7 @@ def count_frames(path: Path) -> int:
 
 
 def require_frames(path: Path) -> Path:
-    """Return `path` if it is a capture with at least one frame; ConfigurationError if it is not."""
+    """Return `path` if it is a capture with at least one frame. Raises ConfigurationError if it is not."""
     if count_frames(path) == 0:
         raise ConfigurationError(
             f"capture '{path}' holds no packets, needed at least 1",
