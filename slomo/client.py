@@ -244,7 +244,7 @@ class Client(_Connection):
         return _decisions(self._send(_place(requests, what_if=what_if)))
 
     def remove(self, request: str) -> None:
-        """Take a request off."""
+        """Remove a request from the service's cluster."""
         self._send(_remove(request))
 
     def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -263,7 +263,7 @@ class Client(_Connection):
         return None if answer["plan"] is None else dict(answer["plan"])
 
     def get(self, path: str) -> Any:
-        """Read anything the API offers."""
+        """Read any path of the service's API."""
         return self._send(_Call(path, method="GET"))
 
     def close(self) -> None:
@@ -315,7 +315,7 @@ class AsyncClient(_Connection):
         return _decisions(await self._send(_place(requests, what_if=what_if)))
 
     async def remove(self, request: str) -> None:
-        """Take a request off."""
+        """Remove a request from the service's cluster."""
         await self._send(_remove(request))
 
     async def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -334,7 +334,7 @@ class AsyncClient(_Connection):
         return None if answer["plan"] is None else dict(answer["plan"])
 
     async def get(self, path: str) -> Any:
-        """Read anything the API offers."""
+        """Read any path of the service's API."""
         return await self._send(_Call(path, method="GET"))
 
     async def close(self) -> None:

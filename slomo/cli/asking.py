@@ -38,7 +38,7 @@ def client(url: str) -> "Client":
 
 
 def refuse_others(service: str, *forwarded: str) -> None:
-    """Refuse options that are not sent to a service; `forwarded` are the names of those that are.
+    """Refuse options that cannot be sent to a service; `forwarded` are the names of options that can.
 
     Raises UsageError naming the first.
     """
@@ -88,7 +88,7 @@ def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Predi
 def placed(
     service: str, path: str, *, show: "Callable[[Sequence[Decision]], None]", what_if: bool, as_json: bool
 ) -> int:
-    """Let a service place a file's requests on its own cluster, and `show` its decisions; return the exit code.
+    """Ask a service to place a file's requests on its own cluster, `show` the decisions, and return the exit code.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def emit_text(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Say something on stderr."""
+    """Print a message on stderr."""
     click.echo(text, err=True)
 
 

@@ -1,7 +1,7 @@
 """A core as a shared resource, and chains over several cores.
 
-A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need, and a chain is as fast as its slowest
-core. On a share of a core, a packet takes its time over that share.
+A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need. A chain is as fast as its slowest core.
+With a share s of a core, a packet takes 1 / s times its time on a whole core.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class CoreUser:
 
     @property
     def demand(self) -> float:
-        """Share of a core that it would use alone; infinite if saturated."""
+        """Share of a core that the NF would use without other NFs on the core; infinite if saturated."""
         return np.inf if self.offered_mpps is None else self.offered_mpps * self.time_ns / _NS_PER_PACKET_AT_1_MPPS
 
 
@@ -98,7 +98,7 @@ def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple
 
 
 def _served_mpps(user: CoreUser, share: float) -> float:
-    """Return an NF's throughput for its share of a core: exactly its offered load if that is enough."""
+    """Return an NF's throughput for its share of a core; it is the offered load if the share suffices for that."""
     if user.offered_mpps is not None and share == user.demand:
         return user.offered_mpps
     return _NS_PER_PACKET_AT_1_MPPS / (user.time_ns / share) if share > 0.0 else 0.0

@@ -81,7 +81,7 @@ def rule_of(name: str, compat: str | None = None) -> str:
 
 
 def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
-    """Compose all metrics as SLOMO's scripts do; EXEC and FREQ come already divided by the cores.
+    """Compose all metrics as SLOMO's scripts do; EXEC and FREQ are already divided by the number of cores.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _mean(values: Floats, above: Floats, below: Floats, present: NDArray[np.bool
 
 
 def _divided(above: Floats, below: NDArray[Any]) -> Floats:
-    """Divide; NaN for a divisor of 0."""
+    """Divide two arrays; the result is NaN where the divisor is 0."""
     result = np.full(np.shape(above), np.nan)
     np.divide(above, below, out=result, where=np.asarray(below) > 0)
     return result

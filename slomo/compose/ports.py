@@ -14,7 +14,7 @@ from slomo.vocabulary.wire import wire_gbps
 def port_shares_mpps(
     frames_b: Sequence[int], offered_mpps: Sequence[float | None], port_gbps: float
 ) -> tuple[float, ...]:
-    """Divide a port.
+    """Divide a port's line rate among NFs.
 
     Raises InvalidValueError for a line rate that is not a number above 0.
 
@@ -55,7 +55,9 @@ def port_shares_mpps(
 
 
 def _spelled_mpps(mpps: float) -> float:
-    """Round down to six digits, as a workload's name spells offered loads: a share of a port becomes one.
+    """Round a rate down to six digits.
+
+    A workload's name spells offered loads with six digits, and a share of a port becomes an offered load.
 
     Examples
     --------

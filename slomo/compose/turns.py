@@ -80,7 +80,7 @@ class RingOutcome:
 
 @dataclass
 class _RingServer:
-    """State of one NF in the simulation; times [us], packets."""
+    """State of one NF in the simulation; times in us, queues in packets."""
 
     user: RingUser
     waiting: float = 0.0

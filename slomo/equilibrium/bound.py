@@ -23,7 +23,10 @@ _HOPELESS = 1e9
 
 
 class _Slopes(NamedTuple):
-    """Slopes of every NF's answer to its pressure, shape (servers, places, pressures, answers), and the answers."""
+    """Bounds on the slopes and values of every NF's answers.
+
+    The slopes of the answers to the pressure on the NF have shape (servers, places, pressures, answers).
+    """
 
     low: Floats
     high: Floats
@@ -64,7 +67,10 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
 
 
 def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
-    """Return C (F(x) - x), as shares of the reference."""
+    """Return C (F(x) - x), the Newton step from `vector`, in units of `reference`.
+
+    C, F and x are those of the module's docstring.
+    """
     following = answer(servers, vector, np.ones(len(vector)))
     within_capacities(servers, following)
     rest = ((following - vector) / reference).reshape(len(vector), -1, 1)
@@ -73,14 +79,17 @@ def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) 
 
 
 def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Floats) -> tuple[Floats, Floats]:
-    """Return centre and radius of J over a box; unknowns are (place, pressure), as shares of the reference."""
+    """Return centre and radius of J, the slopes of the joint map, over a box around `vector`.
+
+    The unknowns are pairs (place, pressure), in units of `reference`.
+    """
     count, places, pressures = vector.shape
     slopes = _slopes(servers, vector, reference * radius[:, None, None])
     ratio = reference[:, :, :, None] / reference[:, :, None, :]
     apart = (1.0 - np.eye(places))[None, :, None, :, None]
 
     def over_all(slope: Floats) -> Floats:
-        """Arrange slopes (place, pressure, answer) as (place, answer) x (other place, pressure)."""
+        """Arrange slopes (place, pressure, answer) as a matrix (place, answer) x (other place, pressure)."""
         turned = (slope * ratio).transpose(0, 1, 3, 2)[:, :, :, None, :]
         whole: Floats = (turned * apart).reshape(count, places * pressures, places * pressures)
         return whole

@@ -96,7 +96,7 @@ def features_for(
     members: NDArray[np.integer],
     compat: str | None = None,
 ) -> Floats:
-    """Return the inputs of a family of `subject` for many mixes, as :func:`mix_features` has them."""
+    """Return the inputs that a model family of `subject` reads for many mixes, computed by :func:`mix_features`."""
     return mix_features(
         models,
         members,
@@ -143,7 +143,10 @@ def features_of_one(
 def _compiled(
     competitors: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[list[float], Floats] | None:
-    """Compose one mix by compiled code, and return its vectors, too; None for ratios, or where that does not pay."""
+    """Compose one mix by compiled code; return the composed metrics and the competitors' vectors.
+
+    Returns None if a metric is a ratio, if nothing is to be composed, or if :func:`loop_for` has no compiled code.
+    """
     width = len(names) + -len(names) % _WIDTH
     limits = plain_limits(names, capacities, width) if competitors and names else None
     if limits is None or (compose := loop_for(0, compose_one)) is None:
@@ -156,7 +159,10 @@ def _compiled(
 
 
 def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
-    """Return the sum over the members of each mix, smallest numbers first: equal bits in any order."""
+    """Return the sum over the members of each mix.
+
+    The smallest numbers are added first, so that the result does not depend on the order of the members, to the bit.
+    """
     each = np.where((members >= 0)[:, :, None], rows[members], 0.0) if len(rows) else np.zeros((*members.shape, 1))
     total: Floats = np.add.accumulate(np.sort(each, axis=1), axis=1)[:, -1]
     return total
@@ -199,7 +205,7 @@ def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str 
 
 @functools.lru_cache(maxsize=1024)
 def _needed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the metrics among `names`, and those that weigh them when they compose."""
+    """Return the metrics among `names`, and the further metrics that serve as their weights in composition."""
     metrics = [name for name in names if not name.startswith(TRAFFIC_PREFIX)]
     needed = list(dict.fromkeys(metrics))
     for name in metrics:
@@ -242,7 +248,10 @@ def _at_equilibrium(
 
 
 def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
-    """Run the rounds, which neither end early nor limit sums: V is measured without the target."""
+    """Run the fixed number of rounds :data:`ROUNDS` on a socket without capacity limits.
+
+    The limits are left out because V is measured without the target.
+    """
     rest = Rest.beginning(begin)
     if table.pressures:
         group = ServerGroup(members, None, np.zeros(len(members)))
@@ -253,7 +262,10 @@ def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
 def _laid_out(
     models: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[Tables, Floats]:
-    """Return what the rounds read, and :func:`_reading` of every model, shape (models, 2 + terms, metrics)."""
+    """Return the tables for the rounds, and :func:`_reading` of every model.
+
+    The latter has shape (models, 2 + terms, metrics).
+    """
     profiles = [model.contentiousness for model in models]
     # solo profiles respond to no pressure and match any
     pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})
@@ -265,13 +277,13 @@ def _laid_out(
 
 @functools.lru_cache(maxsize=16)
 def _unlimited(pressures: int) -> SharedSocket:
-    """Return a socket that limits nothing."""
+    """Return a socket without limits on cache occupancy and memory traffic."""
     return SharedSocket(np.full(pressures, np.inf), np.zeros(pressures, dtype=bool), None, None, None)
 
 
 @functools.lru_cache(maxsize=4096)
 def _reading(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> Floats:
-    """Return low, high and the weights of the metrics `names`, term by term, padded to a multiple of :data:`_WIDTH`.
+    """Return low, high and weights of the metrics `names` as rows, padded to a multiple of :data:`_WIDTH` columns.
 
     Metrics are adjacent in memory: in which order terms are added depends on it.
     """

@@ -37,7 +37,10 @@ def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_re
 
 
 def moved_beside(each: Floats, place: int) -> Floats:
-    """Return the amounts moved by all NFs but that at `place`, shape ``(servers, amounts)``, in any order."""
+    """Return the amounts moved by all NFs except the one at `place`, shape ``(servers, amounts)``.
+
+    The result does not depend on the order of the NFs.
+    """
     others = np.sort(np.delete(each, place, axis=1), axis=1)
     total: Floats = in_order(others)[:, 0]
     return total
@@ -62,7 +65,7 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_res
 def judged(
     response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0, error: float | None = None
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on one NF with neighbours, with reasons.
+    """Return the verdict on the prediction of one NF beside neighbours, with the reasons for this verdict.
 
     Parameters
     ----------
@@ -103,13 +106,16 @@ def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None
 
 @lru_cache(maxsize=4096)
 def doubted(model: NFModel, coverage: float) -> str | None:
-    """Return why an NF's answer beside others cannot be judged (`slomo.models.evidence`); None if it can."""
+    """Return why the error of an NF's prediction beside others is unknown; None if it is known.
+
+    `slomo.models.evidence` gives the reasons.
+    """
     return None if model.response is None else doubt(model, NAME, model.response.calibration, coverage)
 
 
 @dataclass(frozen=True)
 class _OfModels:
-    """What the models say of their functions whatever runs beside them, a row per model."""
+    """Values of the models that do not depend on the neighbours, one row per model."""
 
     #: The most that one NF moves, and that its neighbours moved together in its profile.
     own_most: Floats

@@ -1,11 +1,11 @@
 """The rounds of `slomo.equilibrium.rounds`, compiled for many servers at once: one server per SIMD lane.
 
-Every lane makes the same additions in the same order, without fast-math, so results equal the array code's to the bit.
-The innermost loops run over lanes, which are adjacent in memory, and compile to vector instructions. A lane whose
+Every lane makes the same additions in the same order as the numpy code, without fast-math, so results are equal to the
+bit. The innermost loops run over lanes, which are adjacent in memory, and compile to vector instructions. A lane whose
 server has converged takes the next server; if none is left, the last lane moves to its place.
 
-Compiling takes seconds the first time on a machine, loading the compiled code a tenth of a second: too long for one
-question, little for many. The loop is therefore used once the rounds in numpy have taken as long.
+Compiling takes seconds the first time on a machine, and loading the compiled code takes a tenth of a second. This is
+too long for one server and little for many. The loop is therefore used once the rounds in numpy have taken as long.
 """
 
 import sys
@@ -27,7 +27,10 @@ LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
 class _Spent:
-    """Number of servers solved in numpy by this process; what is compiled; whether a thread never waits for that."""
+    """State of this process: number of servers solved in numpy, compiled functions, and a setting of each thread.
+
+    The setting says that a thread never waits for the compiler (:func:`never_compiling`).
+    """
 
     servers = 0
     loops: ClassVar[dict[Callable[..., Any], Callable[..., Any] | None]] = {}
@@ -37,7 +40,7 @@ class _Spent:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Solve in numpy in this thread until another has compiled the loop: who is asked must not wait for a compiler."""
+    """Solve in numpy in this thread until another thread has compiled the loop, so that nobody waits for a compiler."""
     outside = getattr(_Spent.thread, "never_compiling", False)
     _Spent.thread.never_compiling = True
     try:
@@ -69,12 +72,12 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
 
 
 def _is_early() -> bool:
-    """Return whether this process has solved too few servers in numpy for compiled code to pay."""
+    """Return whether this process has solved so few servers in numpy that compiling would not save time."""
     return _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS)
 
 
 def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., Any]] | None:
-    """Return the compiled code of all of several functions, None unless :func:`loop_for` has all of them."""
+    """Return the compiled code of several functions; None if one of them is not compiled (:func:`loop_for`)."""
     if _is_early():
         return None
     code = _Spent.ready.get(functions)
@@ -89,7 +92,7 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
 
 
 def features_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
-    """Set the features that one server's throughputs are read from, up to the logarithm.
+    """Set the inputs of the throughput models of one server's NFs, without the final logarithm.
 
     `units` are rows of `MonotoneSensitivity`; `pressure` and `felt`, now and before, have shape (NFs, pressures).
     Returned is whether any changed by more than `share` of it; `felt` is then set to `pressure`.
@@ -109,7 +112,10 @@ def features_of_one(units, members, pressure, felt, share, scaled):  # type: ign
 
 
 def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-untyped-def]
-    """Set the throughput of each NF of one server that its units leave, and its pace: that over its smooth speed."""
+    """Set each NF's throughput on one server, and the ratio of this throughput to the NF's smooth speed.
+
+    As a share of solo, throughput is ``top`` less the contributions of all units (`MonotoneSensitivity`).
+    """
     for i in range(len(taken)):
         row = units[members[0, i]]
         mpps[0, i] = row[len(row) - 2] * min(max(row[len(row) - 1] - taken[i], 0.0), 1.0)
@@ -117,7 +123,10 @@ def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-u
 
 
 def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-untyped-def]
-    """Set what each unit of each NF's model sums, and its height; in the order of `slomo.models.functions.monotone`."""
+    """Set the weighted sum and the height of each unit of each NF's model.
+
+    Terms are added in the order of `slomo.models.functions.monotone`.
+    """
     features = logarithms.shape[1]
     slope, offset = 3 * features, 3 * features + features * sums.shape[1]
     for i in range(sums.shape[0]):
@@ -131,7 +140,7 @@ def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-unt
 
 
 def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
-    """Compose one mix, with the bits of `slomo.equilibrium.competition` in numpy.
+    """Compose one mix; results equal those of `slomo.equilibrium.competition` in numpy to the bit.
 
     `rows` are those of :func:`settle_side_by_side`, one per competitor; `pressure` on each has shape (competitors,
     pressures). `reading`, shape (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose.

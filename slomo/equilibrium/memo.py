@@ -49,7 +49,7 @@ class JointMemo:
         return sum(len(kept.at) for kept in self._kept.values())
 
     def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
-        """Return the result of `solve_joint`, equal to the bit; cached servers are looked up.
+        """Return the result of `solve_joint`, equal to the bit; servers solved before are looked up in the cache.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Mixes as arrays, and a family's predictions for them: compose competitors, predict throughput; no learner."""
+"""Mixes as arrays, and a model family's predictions of the targets' throughputs in them; nothing is trained here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

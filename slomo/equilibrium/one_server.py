@@ -1,7 +1,8 @@
 """The fixed point of one server, computed lazily; results equal those of `slomo.equilibrium.server`.
 
-Serves single questions, which are about one NF out of five: values per NF are plain numbers here, not arrays. Reading
-throughputs takes as long as all rounds once these are compiled; what the rounds have read is not read again.
+Serves questions about a single server, most of which ask for one NF out of five: values per NF are plain numbers here,
+not arrays. Once the rounds are compiled, reading throughputs from the models takes as long as all rounds; throughputs
+that the rounds have already read are not read again.
 """
 
 from collections.abc import Sequence
@@ -61,12 +62,12 @@ class OneServer:
         self._mpps: list[float] | None = None
 
     def felt(self, place: int) -> Floats:
-        """Return the pressure of the others on an NF, shape ``(pressures,)``."""
+        """Return the pressure of the other NFs on one NF, shape ``(pressures,)``."""
         pressure: Floats = self.pressure[0, place]
         return pressure
 
     def may_move_more(self, place: int) -> bool:
-        """Return whether an NF's neighbours might move more past the cache than was measured beside it.
+        """Return whether an NF's neighbours might move more data past the cache than during the NF's profile.
 
         Only then is :attr:`moved` computed, which takes half as long as the rounds.
         """
@@ -87,7 +88,7 @@ class OneServer:
         return self._mpps[place]
 
     def load_of(self, place: int) -> float:
-        """Return an NF's utilisation: served over possible throughput."""
+        """Return an NF's utilisation: served throughput over possible throughput."""
         offered = self.offered[place]
         return 1.0 if offered is None else min(max(offered / max(self.possible_mpps(place), TINY), LEAST_LOAD), 1.0)
 

@@ -59,7 +59,7 @@ class Part:
 
     @property
     def remote_us(self) -> float:
-        """Time per packet added by packet buffers on another node [us]."""
+        """Time added per packet if packet buffers are on another memory node than the NF [us]."""
         return self.response.remote_us if self.remote_ns > 0.0 else 0.0
 
 
@@ -121,7 +121,7 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
 
 
 def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Solve settings whose tenants are in canonical order."""
+    """Solve settings in which the tenants are already in canonical order."""
     most = max(max(part.mask.bit_length(), round(part.response.ways[-1])) for parts in settings for part in parts)
     masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
     cache = _Cache.of(masks, most)
@@ -148,7 +148,10 @@ def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[P
 
 
 def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats, most_gb_s: float) -> "_Costs":
-    """Delay packets until no memory channel moves more than it can, if the latency curve ends before that."""
+    """Delay packets until no memory channel moves more than its limit.
+
+    This is needed if the measured latency curve ends before that limit is reached.
+    """
     for away in (False, True):
         moved = np.where(remote == away, costs.rates(latency) * costs.bytes_per_packet, 0.0).sum(axis=1) * 1e-3
         over = np.maximum(moved / most_gb_s, 1.0)[:, None]
@@ -184,7 +187,10 @@ class _Board:
         self.is_crowded = np.array([bool(groups) for groups in self.groups])
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
-        """Interpolate every tenant's table at its number of ways; a share of a core lengthens times accordingly."""
+        """Interpolate every tenant's table at its number of ways.
+
+        A tenant with a share of a core needs its time per packet divided by that share.
+        """
         at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
         low = at.astype(np.int64)
         share = (at - low)[..., None]
@@ -202,7 +208,7 @@ class _Board:
         return np.asarray(below + (self.held.ravel().take(place + 1) - below) * (at - low))
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
-        """Divide shared cores as a fair scheduler does, given each tenant's demand of a whole core."""
+        """Divide shared cores as a fair scheduler does, given the share of a core that each tenant demands."""
         if not self.is_crowded.any():
             return shares
         whole_us = shares / costs.capacity(latency_ns)
@@ -220,7 +226,7 @@ class _Board:
 
 
 def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
-    """Return places and weights of the tenants of each shared core."""
+    """Return, for each shared core, the places and weights of the tenants that run on it."""
     cores: dict[int, dict[int, float]] = {}
     for place, part in enumerate(parts):
         if part.core is not None:
@@ -268,7 +274,7 @@ def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floa
 
 @dataclass(frozen=True)
 class _Cache:
-    """Who may fill which ways.
+    """Ways of the cache that each tenant may fill.
 
     `inside` has shape (settings, tenants, ways); `together` (settings, tenants, tenants) says which masks are equal,
     `size` is the number of ways of each mask, `is_apart` marks settings whose masks are pairwise equal or disjoint.
@@ -288,13 +294,13 @@ class _Cache:
 
     @property
     def is_shared(self) -> NDArray[np.bool_]:
-        """Settings in which two tenants share a way."""
+        """Settings in which at least two tenants may fill the same way."""
         return np.asarray((self.inside.sum(axis=1) > 1.0).any(axis=1))
 
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
     ) -> tuple[Floats, Floats | None]:
-        """Return each tenant's ways at given speeds, and the age of its oldest line."""
+        """Return the number of ways that each tenant fills at given speeds, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
         age = self._age(board, np.log10(rates), last) if self.is_apart.any() else None
         aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
@@ -304,7 +310,10 @@ class _Cache:
         return np.where(self.is_apart[:, None], aged, divided), age
 
     def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
-        """Bisect the age of the oldest line, common to tenants with equal masks; infinite if all lines fit."""
+        """Find the age of the oldest line by bisection; it is the same for all tenants with equal masks.
+
+        It is infinite if all lines fit.
+        """
         if last is None:
             low, high, halvings = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0), _HALVINGS
         else:
@@ -339,7 +348,7 @@ def _latencies(
 
 
 def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
-    """Bisect, starting from a bracket around the last latencies if given."""
+    """Find the memory latency by bisection, starting from a bracket around the last latencies if these are given."""
     count = costs.start.shape[0]
     low, high = np.full(count, curve[0][0]), np.full(count, curve[0][-1])
     if last is not None:

@@ -33,7 +33,7 @@ _PER_SERVER = ("status", "pace", "burden", "waiting", "speed", "mpps")
 
 @dataclass(frozen=True, eq=False)
 class PartLoad:
-    """Answers of NFs below saturation, by place; arrays as in :class:`Servers`."""
+    """Answers of NFs below saturation, arranged by place; the arrays are as in :class:`Servers`."""
 
     #: Whether the NF was profiled at part load, shape (servers, places, 1).
     known: NDArray[np.bool_]
@@ -47,7 +47,7 @@ class PartLoad:
 
 @dataclass(frozen=True, eq=False)
 class Servers:
-    """NFs by place; an empty place answers 0.
+    """NFs of many servers, arranged by place; the answers of an empty place are 0.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Servers:
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """Where the rounds ended."""
+    """Result of the rounds: vectors, pressures, convergence and throughputs."""
 
     #: Everybody's vector, and what each feels from the others, shape (2, servers, places, pressures).
     vectors: Floats
@@ -121,7 +121,10 @@ class Rest:
 
     @classmethod
     def beginning(cls, begin: Floats, pace: Floats | None = None) -> "Rest":
-        """Return the start of the rounds, at vectors of shape (servers, places, pressures), with space for results."""
+        """Return the state before the first round, with the given initial vectors and space for results.
+
+        `begin` has shape (servers, places, pressures).
+        """
         servers, places, _ = begin.shape
         vectors, status, waiting = np.zeros((2, *begin.shape)), np.empty((servers, len(_UNTOUCHED))), np.empty(servers)
         vectors[0], status[:] = begin, _UNTOUCHED
@@ -136,11 +139,11 @@ class Rest:
         return Rest(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
 
     def restart(self, pace: Floats) -> None:
-        """Forget how the rounds ended, to go on from here at another pace."""
+        """Reset convergence and throughputs; rounds continue from the present vectors with another `pace`."""
         self.pace[:], self.status[:], self.mpps[:] = pace, _UNTOUCHED, np.nan
 
     def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
-        """Write where the rounds of these servers ended."""
+        """Write the results `part` of some servers into the given rows."""
         self.vectors[:, rows] = part.vectors
         for name in _PER_SERVER:
             getattr(self, name)[rows] = getattr(part, name)
@@ -164,18 +167,18 @@ class Rest:
 
     @property
     def rounds(self) -> NDArray[np.int64]:
-        """Rounds each took."""
+        """Number of rounds that each server took."""
         return self.status[:, 1].astype(np.int64)
 
     @property
     def ratio(self) -> Floats:
-        """Last step over the one before."""
+        """Size of each server's last step over that of the step before."""
         ratio: Floats = self.status[:, 2]
         return ratio
 
     @property
     def step(self) -> Floats:
-        """Last step."""
+        """Size of each server's last step."""
         step: Floats = self.status[:, 3]
         return step
 
@@ -260,9 +263,11 @@ def in_order(values: Floats) -> Floats:
 def come_to_rest(
     servers: Servers, tries: Sequence[tuple[float, int]], rest: Rest | None = None, tolerance: float = TOLERANCE
 ) -> Rest:
-    """Run tries, each with a damping factor and a limit of rounds, on servers that have not converged yet.
+    """Run rounds on servers until they converge, one try after another.
 
-    They start from `rest`, by default from solo vectors, and write their results there.
+    Each try has a damping factor and a limit of rounds, and takes the servers that have not converged yet.
+
+    The rounds start from `rest`, by default from solo vectors, and write their results into `rest`.
     """
     count, places, _ = servers.start.shape
     rest = Rest.beginning(servers.start, servers.pace) if rest is None else rest
@@ -281,7 +286,7 @@ def come_to_rest(
 
 
 def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]) -> NDArray[np.int64]:
-    """Run one try on the servers `active`, write results into `rest`, and return the unconverged ones."""
+    """Run one try on the servers `active`, write results into `rest`, and return the servers that did not converge."""
     damping, rounds, tolerance = how
     part = servers if len(active) == len(servers.start) else servers.only(active)
     vector, step, waiting = rest.vector[active], rest.step[active], rest.waiting[active]
@@ -311,7 +316,9 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
 
 
 def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None = None) -> Floats:
-    """Scale vectors in place to the capacities: NFs hold and move no more than there is, and fill a full cache.
+    """Scale vectors in place so that their sums respect the capacities of cache and memory channel.
+
+    NFs hold and move no more than these capacities, and fill a full cache.
 
     Returns the next waiting time: longer if the demand on the memory channel exceeds its capacity.
     """
@@ -327,7 +334,7 @@ def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None =
 
 
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:
-    """Return the pressure that waiting adds for every NF, shape (servers, 1, pressures)."""
+    """Return the pressure added for every NF by waiting for the memory channel, shape (servers, 1, pressures)."""
     added = np.zeros((len(waiting), 1, len(socket.caps)))
     if socket.channel is not None:
         added[:, 0, socket.channel] = socket.caps[socket.channel] * (waiting - 1.0)
@@ -335,7 +342,7 @@ def waited(socket: SharedSocket, waiting: Floats) -> Floats:
 
 
 def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
-    """Return every NF's answer to the others: amounts per packet times packets served."""
+    """Return every NF's vector under the pressure of the others: amounts per packet times packets served."""
     size = vector.shape[2]
     beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
     answers, rates = _under(servers, beside + added), servers.socket.rates
@@ -367,12 +374,12 @@ def smooth_traffic(servers: Servers, pressure: Floats) -> Floats:
 
 
 def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
-    """Return throughput as a share of the NF's largest, limited to `LEAST_LOAD` to 1."""
+    """Return throughput as a share of the NF's largest throughput, limited to the range `LEAST_LOAD` to 1."""
     return np.minimum(np.maximum(served_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)
 
 
 def busy_part(load: Floats) -> Floats:
-    """Return the weight of the saturated vector, 0 to 1, which grows with utilisation as queues do.
+    """Return the weight of the saturated vector in an NF's vector: 0 to 1, rising with utilisation as queues do.
 
     Examples
     --------
@@ -383,7 +390,7 @@ def busy_part(load: Floats) -> Floats:
 
 
 def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
-    """Return offered over possible throughput, limited to `LEAST_LOAD` to 1."""
+    """Return offered load over possible throughput, limited to the range `LEAST_LOAD` to 1."""
     return np.minimum(np.maximum(offered / np.maximum(possible_mpps, TINY), LEAST_LOAD), 1.0)
 
 

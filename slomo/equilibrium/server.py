@@ -39,7 +39,7 @@ _PER_PLACE = ("pressure", "load", "throughput_mpps", "low_mpps", "high_mpps")
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Values of converged servers from which the vectors of their NFs follow."""
+    """Values of converged servers from which the vectors of their NFs are computed."""
 
     #: Pressure of the others on each NF, shape (servers, places, pressures).
     pressure: Floats
@@ -72,7 +72,7 @@ class Joint(FixedPoints):
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked about each server, beside its NFs."""
+    """Options of one call of :func:`solve_joint`."""
 
     coverage: float
     window_s: float | None
@@ -82,7 +82,10 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Converged servers, places in canonical order; loads are infinite if saturated, `read` marks the NFs to read."""
+    """Converged servers with places in canonical order.
+
+    Loads are infinite if saturated; `read` marks the NFs whose throughput is read from the models.
+    """
 
     members: NDArray[np.int64]
     offered: Floats
@@ -156,7 +159,7 @@ def solve_joint(
 
 @lru_cache(maxsize=256)
 def ranks(models: tuple[NFModel, ...]) -> NDArray[np.int64]:
-    """Return the rank of each model in canonical order, followed by that of an empty place."""
+    """Return the rank of each model in canonical order; the last entry is the rank of an empty place."""
     rank = np.empty(len(models) + 1, dtype=np.int64)
     rank[sorted(range(len(models)), key=lambda number: models[number].workload.key)] = np.arange(len(models))
     rank[-1] = len(models)
@@ -166,7 +169,7 @@ def ranks(models: tuple[NFModel, ...]) -> NDArray[np.int64]:
 def canonical(
     rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return the canonical order of places, and members and loads in that order; infinite ones are saturated."""
+    """Return the canonical order of places, and members and loads in that order; saturated NFs get infinite loads."""
     whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     rows = np.arange(len(whole))[:, None]
     if offered_mpps is None:
@@ -178,7 +181,10 @@ def canonical(
 
 
 def _parted(offered: Floats) -> list[NDArray[np.int64]]:
-    """Return the rows to solve together; reduced loads are separate, so that results do not depend on other rows."""
+    """Return groups of rows that are solved together.
+
+    Servers with reduced loads are a group of their own, so that results do not depend on other rows.
+    """
     reduced = np.isfinite(offered).any(axis=1)
     groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
     return groups or [np.arange(0)]
@@ -272,7 +278,7 @@ def _under(
 
 
 def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
-    """Read every NF's throughput at the result of the rounds."""
+    """Read every NF's throughput from its model, at the pressure that the rounds found."""
     members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
     count = np.add.reduce(present, axis=1)
     unread = read & np.isnan(rest.mpps)
@@ -299,7 +305,7 @@ def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
 def bounds(
     nfs: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Bound the remaining distance: proven, or estimated from the last two steps."""
+    """Bound the distance of each result to its fixed point: proven, or estimated from the last two steps."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
     if not prove or np.isfinite(offered).any() or not members.size:
         return bound, np.zeros(len(bound), dtype=bool)

@@ -1,6 +1,6 @@
-"""Solve servers to their fixed points, by the compiled loop if that pays, else in numpy; results are equal to the bit.
+"""Solve servers to their fixed points, in compiled code if that saves time, else in numpy, with equal results.
 
-The constants of a set of NFs are computed once and cached for the sets last asked about.
+The constants of a set of NFs are computed once, and cached for the most recently used sets.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -57,7 +57,10 @@ _OF_ONE = (settle_side_by_side, features_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
-    """Servers that are solved together: NFs, offered loads (None: all are saturated), and occupancy of a full cache."""
+    """Servers that are solved together: their NFs, offered loads, and the occupancy of a full cache.
+
+    Loads of None mean that all NFs are saturated.
+    """
 
     def __init__(self, members: NDArray[np.int64], offered: Floats | None, full_kib: Floats) -> None:
         self.members, self.full_kib, self.is_reduced = members, full_kib, offered is not None
@@ -71,31 +74,31 @@ class ServerGroup:
         self._read: Callable[[Floats], Floats] | None = None
 
     def only(self, rows: NDArray[np.int64]) -> "ServerGroup":
-        """Return the servers `rows`."""
+        """Return the group of the servers in `rows`."""
         return ServerGroup(self.members[rows], self.offered[rows] if self.is_reduced else None, self.full_kib[rows])
 
     def read(self, responses: tuple[ServerResponse, ...], rest: Rest) -> None:
-        """Read the throughput of every NF at `rest`, and store it there."""
+        """Read the throughput of every NF from its model at the pressures in `rest`, and store it in `rest`."""
         if self._read is None:
             count = np.add.reduce(self.members >= 0, axis=1)
             self._read = reader(responses, self.members[self._here], np.repeat(count - 1.0, count))
         rest.mpps[self._here] = self._read(rest.pressure[self._here])
 
     def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
-        """Return the throughput at `rest` over the smooth speed, shape (servers, places)."""
+        """Return the throughput read from the models over the smooth speed, shape (servers, places)."""
         self.read(responses, rest)
         pace: Floats = rest.mpps / np.maximum(rest.speed, TINY)
         return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
 
 
 def _is_full(members: NDArray[np.int64]) -> bool:
-    """Return whether this is a single server without empty places, which come last."""
+    """Return whether this is a single server without empty places; empty places come last."""
     return len(members) == 1 and members.shape[1] > 0 and bool(members[0, -1] >= 0)
 
 
 @dataclass(frozen=True, eq=False)
 class ResponseTable:
-    """Distinct NFs, arranged for the rounds."""
+    """Distinct NFs, with their responses arranged as arrays for the rounds."""
 
     #: One per NF.
     models: tuple[NFModel, ...]
@@ -123,11 +126,11 @@ class ResponseTable:
 
     @cached_property
     def begin(self) -> Floats:
-        """Solo values, at which the rounds begin; the last row is of an empty place."""
+        """Solo values of each NF, at which the rounds begin; the last row is that of an empty place."""
         return np.vstack([self.table.start, np.zeros(self.table.pressures)])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
-        """Return the least total occupancy of a full cache [KiB], as most NFs of each server saw it, shape (servers,).
+        """Return the total occupancy [KiB] at which the cache of each server counts as full, shape (servers,).
 
         It is the median over the different NFs of a server, and 0 if that exceeds the cache.
         """
@@ -148,7 +151,7 @@ class ResponseTable:
 
     @cached_property
     def _same_kib(self) -> float | None:
-        """Common observed total occupancy of a full cache; None if the NFs differ."""
+        """Total occupancy of a full cache [KiB] that all NFs observed; None if they observed different ones."""
         seen = self.responses[0].full_kib
         if any(response.full_kib != seen for response in self.responses):
             return None
@@ -161,11 +164,14 @@ class ResponseTable:
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
     def group(self, members: NDArray[np.int64], offered: Floats | None = None) -> ServerGroup:
-        """Return servers to solve: NFs in canonical order, loads infinite where saturated, None if all are."""
+        """Return the servers to solve as a group.
+
+        NFs are in canonical order, and loads are infinite for saturated NFs; None if all are saturated.
+        """
         return ServerGroup(members, offered, self.full_kib(members))
 
     def settle(self, group: ServerGroup, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
-        """Solve servers.
+        """Solve servers for their fixed points.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
@@ -188,7 +194,10 @@ class ResponseTable:
         return self._on_loaded_channels(group, rest, tries)
 
     def _on_loaded_channels(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]) -> Rest:
-        """Correct the traffic of packets as well where the memory channel is loaded, and NFs learned it from mixes."""
+        """Correct the memory traffic per packet of servers whose memory channel is loaded.
+
+        Needs at least one NF whose traffic was learned from mixes.
+        """
         if self.socket.channel is None or not self.corrects_traffic or not group.members.size:
             return rest
         moved = in_order(rest.vector[:, :, [self.socket.channel]])[:, 0, 0]
@@ -204,13 +213,13 @@ class ResponseTable:
         return any(response.traffic is not None for response in self.responses)
 
     def loads(self, moved: Floats) -> NDArray[np.bool_]:
-        """Return whether this much traffic loads the memory channel."""
+        """Return for each server whether `moved`, its memory traffic, loads the memory channel."""
         assert self.socket.channel is not None
         loaded: NDArray[np.bool_] = moved > _LOADED * self.socket.caps[self.socket.channel]
         return loaded
 
     def _burden(self, group: ServerGroup, rest: Rest) -> Floats:
-        """Return the learned traffic of each saturated NF's packets over its smooth estimate, else 1."""
+        """Return each saturated NF's learned traffic per packet over its smooth estimate; 1 for all other NFs."""
         members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
         servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
         smooth, burden = smooth_traffic(servers, rest.pressure), np.ones(members.shape)
@@ -225,13 +234,18 @@ class ResponseTable:
 
     @cached_property
     def _units(self) -> tuple[Floats, int] | None:
-        """Models as compiled code for one server reads them, and their features; None if they are of several kinds."""
+        """Models as rows for the compiled code of one server, and their number of features.
+
+        None if the models are of several kinds.
+        """
         return rows_of([response.sensitivity for response in self.responses])
 
     def _settle_one(
         self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]
     ) -> bool:
-        """Solve one server and read its throughputs, twice; return whether that moved a pressure by more than 3 %.
+        """Solve one server twice, reading throughputs after each pass.
+
+        Returns whether the second pass moved a pressure by more than 3 %.
 
         Compiled but for logarithms and hyperbolic tangents, whose last bits are numpy's own.
         """
@@ -260,10 +274,12 @@ class ResponseTable:
         *,
         traffic: bool = False,
     ) -> None:
-        """Correct the servers `left` of `rest` until the throughput read (and `traffic`) and the one solved for agree.
+        """Correct servers until the throughputs read from the models agree with those used in the rounds.
 
-        Each goes half of the way, and half as far again whenever the correction changes its direction: near a full
-        channel, throughput falls with waiting more steeply than the rounds see.
+        `left` are the rows of `rest` to correct; `traffic` corrects their memory traffic, too.
+
+        Each correction goes a share of the way, one half at first. The share is halved whenever the correction changes
+        its direction: near a full channel, throughput falls with waiting more steeply than the rounds see.
         """
         if not len(left):
             return
@@ -298,7 +314,7 @@ def settled(
     tries: Sequence[tuple[float, int]],
     tolerance: float,
 ) -> None:
-    """Run the rounds from `rest` to a tolerance, and write the result there."""
+    """Run the rounds on the state `rest` until steps are below `tolerance`, and write the result into `rest`."""
     members, offered, full_kib = group.members, group.offered, group.full_kib
     loop = loop_for(len(members))
     if loop is None or not members.size or (rest.burden != 1.0).any():
@@ -328,7 +344,7 @@ def _run(
 
 @lru_cache(maxsize=256)
 def _numbers(socket: SharedSocket) -> Floats:
-    """Return the socket's and the rounds' constants, in the form that the compiled loop reads."""
+    """Return the constants of the socket and of the rounds in the form that the compiled loop reads."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
 

@@ -29,7 +29,7 @@ _SHORT = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Pressure answers, followed by speed, with one row per NF.
+    """Tables of many NFs' answers, one row per NF: the pressures that it exerts, followed by its speed.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Tables:
 
     @property
     def answers(self) -> int:
-        """Columns of an answer."""
+        """Number of columns of an answer."""
         return width_of(self.pressures)
 
     def _part(self, begin: int, count: int) -> Floats:
@@ -70,7 +70,7 @@ class Tables:
 
     @cached_property
     def reference(self) -> Floats:
-        """Reference of each pressure for the size of steps, shape (NFs, pressures)."""
+        """Reference of each pressure, with which the size of steps is compared, shape (NFs, pressures)."""
         return np.maximum(self.start, COMPARED * self.scale)
 
     @cached_property
@@ -124,7 +124,7 @@ def _row(response: ServerResponse) -> Floats:
 
 @lru_cache(maxsize=4096)
 def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...], socket: "SharedSocket") -> Floats:
-    """Return a row of :class:`Tables` for an NF with known contentiousness only: its speed is 0.
+    """Return a row of :class:`Tables` for an NF of which only contentiousness is known: its speed is 0.
 
     A pressure that it does not report is 0; a solo profile responds to none. None exceeds the machine's capacity.
     """
@@ -224,7 +224,10 @@ def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray
 def reader(
     responses: tuple[ServerResponse, ...], who: NDArray[np.int64], neighbours: Floats
 ) -> Callable[[Floats], Floats]:
-    """Return a function that reads the throughput [Mpps] of NF `who[i]` under `pressure[i]` from `neighbours[i]`."""
+    """Return a function that reads throughputs [Mpps] from the NFs' models.
+
+    The i-th is that of NF `who[i]` under `pressure[i]` beside `neighbours[i]` others.
+    """
     together = _side_by_side(responses) if len(who) < MANY else None
     if together is not None:
         rows = together.rows(who)
@@ -250,7 +253,7 @@ def reader(
 
 @lru_cache(maxsize=256)
 def _side_by_side(responses: tuple[ServerResponse, ...]) -> SideBySide | None:
-    """Return all NFs' monotone models as one; None if any is of another kind."""
+    """Return the monotone models of all NFs as one object; None if any model is of another kind."""
     functions = [response.sensitivity for response in responses]
     every = [each for each in functions if isinstance(each, MonotoneSensitivity)]
     return SideBySide.of(every) if len(every) == len(functions) else None

@@ -300,7 +300,7 @@ def _at(data: Any, position: Position) -> Any:
 
 
 def _with_entries(data: Any, position: Position, entries: Sequence[Any]) -> Any:
-    """Return data whose mapping at a position has only these entries."""
+    """Return data in which the mapping at a position has only the given entries."""
     if not position:
         return {key: data[key] for key in entries}
     made = data.copy()
@@ -317,7 +317,7 @@ def _refusal(data: Any, kind: Any) -> str:
 
 
 def _types_at(kind: Any, position: Position) -> list[tuple[Any, str | None]]:
-    """Return the possible types at a position, with their descriptions."""
+    """Return the types that a value at a position may have, with their descriptions."""
     types = _alternatives(_type_info(kind), None)
     for part in position:
         children = (_child(info, part) for info, _ in types)

@@ -75,7 +75,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 
 
 def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
-    """Overwrite a part of an existing file in place, and sync it; that works on a full disk.
+    """Overwrite a part of an existing file in place, and sync the file; this works even on a full disk.
 
     A kill may truncate it, which its reader must detect. Raises StoreError if the system refuses.
     """
@@ -131,7 +131,7 @@ def _sweep(folder: Path) -> None:
 
 @contextmanager
 def turn_taking(folder: str | Path) -> Iterator[None]:
-    """Serialise writers of one folder; the lock ends with its process.
+    """Let one writer at a time write in a folder; the lock is released when its process ends.
 
     Raises StoreError if the folder cannot be created or written to.
 
@@ -157,7 +157,7 @@ def turn_taking(folder: str | Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write what a folder names to the disk."""
+    """Write the entries of a folder to the disk (fsync)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -93,7 +93,7 @@ def _refuse_number(token: str) -> Any:
 
 
 def _locate(text: str, problem: RefusedError) -> tuple[str, str]:
-    """Return line and column of what was refused."""
+    """Return line and column of the refused key or number."""
     offset = max(text.find(problem.token), 0)
     if "occurs twice" in str(problem):
         seen: set[Position] = set()

@@ -13,7 +13,7 @@ from slomo.errors import StoreError
 
 
 class LockHeldError(Exception):
-    """Somebody else holds a lock.
+    """Another process or thread holds the lock.
 
     Attributes
     ----------
@@ -88,7 +88,9 @@ class LockFile:
 
 @contextmanager
 def held_alone(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock file meanwhile; StoreError at once if another process or thread holds it, or it cannot be made.
+    """Hold a lock file during a `with` block.
+
+    Raises StoreError at once if another process or thread holds it, or if it cannot be made.
 
     `what`: what it guards, for errors.
     """

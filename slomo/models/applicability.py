@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a strict question raises an error instead."""
+        """Whether a prediction with this verdict raises an error if the question is strict."""
         return self in (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
 
 

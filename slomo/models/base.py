@@ -38,7 +38,7 @@ class SensitivityModel(Protocol):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Columns read, in order."""
+        """Names of the input columns, in order."""
         ...
 
     @property

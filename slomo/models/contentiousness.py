@@ -26,7 +26,7 @@ _SAMPLES = 128
 
 @dataclass(frozen=True, eq=False)
 class ContentiousnessProfile(Stored):
-    """Core-level vector of an NF, solo, by number of competitors, and under any pressure."""
+    """Core-level vector of an NF: solo, by number of competitors, and under any pressure."""
 
     #: Metrics that were measured for the NF.
     metric_names: tuple[str, ...]

@@ -40,14 +40,14 @@ class ErrorShape(Stored):
     size: Floats
 
     def at_one(self, loss: float) -> tuple[float, float]:
-        """Return bias and size at one predicted loss, equal to :func:`shapes_at` to the bit."""
+        """Return bias and size of errors at one predicted loss, equal to :func:`shapes_at` to the bit."""
         inner, pieces = self.segments
         start, middle, middle_slope, size, size_slope = pieces[bisect_right(inner, loss)]
         away = loss - start
         return middle + away * middle_slope, size + away * size_slope
 
     def at(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Return bias and size at every predicted loss."""
+        """Return bias and size of errors at every predicted loss."""
         loss = np.asarray(loss, dtype=float)
         return shapes_at((self,), np.zeros(loss.shape, dtype=np.int64), loss)
 
@@ -59,7 +59,7 @@ class ErrorShape(Stored):
         return self.loss[1:-1].tolist(), np.column_stack([self.loss[:-1], *lines]).tolist()
 
     def wider(self, factor: float) -> "ErrorShape":
-        """Return the shape with errors this many times as large."""
+        """Return the shape with the size of errors multiplied by `factor`."""
         return ErrorShape(self.loss, self.middle, self.size * factor)
 
     @classmethod
@@ -84,7 +84,9 @@ class ErrorShape(Stored):
 
 
 def proportional(floor: float) -> ErrorShape:
-    """Return unbiased errors proportional to a floor plus the predicted loss, for few calibration errors.
+    """Return a shape without bias whose size is proportional to a floor plus the predicted loss.
+
+    It serves NFs with few calibration errors.
 
     Examples
     --------
@@ -101,7 +103,7 @@ NO_ERRORS = proportional(1.0)
 
 
 def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats) -> tuple[Floats, Floats]:
-    """Return bias and size for many predictions, each of one of several NFs.
+    """Return bias and size of errors for many predictions, each of which belongs to one of several NFs.
 
     Parameters
     ----------

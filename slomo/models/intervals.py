@@ -110,7 +110,7 @@ class ConformalCalibration(Stored):
         return ends_mpps(predicted_mpps, solo_mpps, (below, above))
 
     def _away(self, predicted_mpps: Floats, solo_mpps: float | Floats, *scores: Floats) -> tuple[Floats, ...]:
-        """Return the errors that belong to scores, as shares of solo throughput."""
+        """Convert scores back to errors, as shares of solo throughput."""
         middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
         return tuple([middle + size * score for score in scores])
 
@@ -157,7 +157,7 @@ class ConformalCalibration(Stored):
         return self.centre + self.spread * below, self.centre + self.spread * above
 
     def or_wider(self, other: "ConformalCalibration") -> "ConformalCalibration":
-        """Return the calibration with larger errors, this or another; one without errors does not count."""
+        """Return this calibration or `other`, whichever has larger errors; one without errors does not count."""
         if not (self.count and other.count):
             return self if not other.count else other
         loss = np.union1d(self.shape.loss, other.shape.loss)[:-1]
@@ -198,7 +198,7 @@ class ConformalCalibration(Stored):
         return scores, [*accumulate(scores, initial=0.0)], self.centre.tolist(), self.spread.tolist()
 
     def missing(self, coverage: float) -> int:
-        """Return how many more scores a finite interval of `coverage` needs.
+        """Return how many more scores are needed for a finite interval of this `coverage`.
 
         Examples
         --------
@@ -290,7 +290,10 @@ def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[
 
 @lru_cache(maxsize=4096)
 def _below(calibration: ConformalCalibration, share: float) -> Floats:
-    """Return, by kind, the score below which at most a share of new ones lies; minus infinity with too few."""
+    """Return, by kind of neighbourhood, the score below which at most a given share of new scores lies.
+
+    It is minus infinity with too few scores.
+    """
     return np.array([_quantile(calibration, calibration.scores, weights, share) for weights in _weights(calibration)])
 
 
@@ -307,7 +310,7 @@ def _above(calibration: ConformalCalibration, share: float) -> Floats:
 
 
 def _size(calibration: ConformalCalibration, coverage: float) -> Floats:
-    """Return the absolute score below which a share `coverage` lies; infinite with too few."""
+    """Return the absolute score below which a share `coverage` of new scores lies; infinite with too few scores."""
     turned = -np.sort(np.abs(calibration.scores))[::-1]
     return np.full(len(NEIGHBOURHOODS), -_quantile(calibration, turned, np.ones(len(turned)), 1.0 - coverage))
 

@@ -59,11 +59,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     @cached_property
     def machines(self) -> tuple[str, ...]:
-        """Machines there are models for."""
+        """Names of the machines that the library has models for."""
         return tuple(sorted({machine for machine, _ in self._models}))
 
     def workloads(self, machine: str) -> tuple[str, ...]:
-        """Return the workload keys there are models for on `machine`."""
+        """Return the keys of the workloads that have models on `machine`."""
         return tuple(key for owner, key in self if owner == machine)
 
     def fingerprint_of(self, machine: str) -> str:
@@ -267,7 +267,7 @@ def load_library(directory: str | Path) -> ModelLibrary:
 
 
 def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
-    """Return a library, loaded if given by its directory. Raises InvalidValueError for anything else."""
+    """Return the library itself, or load it from its directory. Raises InvalidValueError for anything else."""
     if isinstance(library, (str, Path)):
         return load_library(library)
     if not isinstance(library, ModelLibrary):

@@ -1,4 +1,4 @@
-"""A mix that was measured itself: what a function served beside exactly these neighbours."""
+"""A measured mix: the throughput of one function beside a given set of neighbours."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -102,24 +102,24 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
 
     @property
     def solo_is_carried(self) -> bool:
-        """Whether it was never measured alone on this machine: its solo throughput is derived from another one's."""
+        """Whether the NF was never measured alone here: its solo throughput is derived from another machine's."""
         return self.manifest.get("solo_source") == "carried"
 
     @property
     def knows_pressure(self) -> bool:
-        """Whether it was profiled under pressure; a solo run alone does not describe neighbours."""
+        """Whether the NF was profiled under pressure; a solo run does not show the effect of neighbours."""
         return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())
 
     @property
     def noise(self) -> MeasurementNoise | None:
-        """Measurement noise of its rows; None without replicates."""
+        """Measurement noise of the NF's rows; None without replicates."""
         stated, rows = self.manifest.get("noise"), self.manifest.get("rows", {})
         if not stated:
             return None
         return MeasurementNoise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
 
     def named(self, name: str) -> str:
-        """Return the family of a name: itself, or the one chosen as default.
+        """Return the family that a name selects: the name itself, or the family chosen as default.
 
         Libraries trained before training made that choice (and those that lack the chosen family) use the former
         default, or else their first family.

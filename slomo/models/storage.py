@@ -57,7 +57,7 @@ class _Row(Struct):
 
 
 class _Leaving(Struct):
-    """Folders that the next save removes."""
+    """Folders that the next save will remove."""
 
     superseded: list[str]
     unfinished: list[str]
@@ -125,7 +125,7 @@ def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
 
 
 def _found(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entries of a damaged index: the newest complete folder of each model."""
+    """Return the entries of a library with a damaged index: the newest complete folder of each model."""
     entries = {}
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:

@@ -1,1 +1,1 @@
-"""Questions and predictions; import its files."""
+"""Questions about servers, and the predictions that answer them; import from this package's files."""

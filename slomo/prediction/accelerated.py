@@ -33,7 +33,7 @@ def with_accelerator(
     possible_mpps: Sequence[float],
     offered_mpps: Sequence[float | None],
 ) -> Prediction:
-    """Return the prediction with sharing of the target's accelerator included.
+    """Return the memory-only prediction with the effect of sharing the target's accelerator included.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _interval(memory: Prediction, shared: "_Shared", possible_mpps: float) -> tu
 
 
 class _Shared:
-    """The users of one accelerator, the target first."""
+    """The NFs that use one accelerator, the target first."""
 
     def __init__(
         self,
@@ -121,7 +121,10 @@ class _Shared:
 
 
 def _explained(memory: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
-    """Divide the whole loss between memory and accelerator; the memory part keeps its own division."""
+    """Divide the whole loss between memory and accelerator.
+
+    The memory part stays divided over metrics and competitors as before.
+    """
     why = memory.explanation
     assert why is not None
     whole = memory.solo_mpps - mpps

@@ -62,7 +62,7 @@ class Allocated:
         return any(i != number and (ways is None or ways[i] & ways[number]) for i in here)
 
     def prediction(self, number: int) -> Prediction:
-        """Return what a tenant serves."""
+        """Return the predicted throughput of a tenant."""
         tenant, how = self.server.tenants[number], self.how
         socket, here = self.at[number]
         parted, offered = self.parted[socket], tenant.offered_mpps

@@ -1,4 +1,4 @@
-"""Answer about a server on which every NF has a core of its own.
+"""Answer questions about a server on which every NF has a core of its own.
 
 Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
 vectors (`composed`). Then accelerators are added (`accelerated`), offered loads limit the answer, and unprofiled
@@ -46,7 +46,7 @@ class Answers:
 
     @cached_property
     def solved(self) -> Solved | None:
-        """The fixed point, solved on first use; None with another method."""
+        """Fixed point of the server, solved on first use; None if another method is used."""
         if self.allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
             return None
         return Solved(self.server, self.how)
@@ -85,7 +85,7 @@ class Answers:
 
     @property
     def method(self) -> str:
-        """What answers about memory."""
+        """Name of the method that predicts memory contention."""
         if self.allocated is not None:
             return ALLOCATION
         return "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium"
@@ -117,7 +117,7 @@ class Answers:
         return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
 
     def _composed(self, number: int) -> Prediction:
-        """Return the answer from composed vectors, with their limitations among its reasons."""
+        """Return the prediction from composed vectors, with the limitations of that method among its reasons."""
         prediction = composed(self.server, number, self.how)
         reasons, server = list(prediction.reasons), self.server
         if why := self._fallback(number):
@@ -130,7 +130,7 @@ class Answers:
         return replace(prediction, reasons=tuple(reasons), verdict=_at_most_extrapolated(prediction.verdict))
 
     def _fallback(self, number: int) -> str | None:
-        """Return why the equilibrium was asked for but does not answer; None if it does or was not asked for."""
+        """Return why the equilibrium was asked for but does not answer; None if it does, or was not asked for."""
         if self.solved is not None:
             return self.solved.why_not(number)
         if self.allocated is not None or self.how.method != "equilibrium":
@@ -140,7 +140,10 @@ class Answers:
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
     def _marked(self, prediction: Prediction, number: int, others: Sequence[TenantModel]) -> Prediction:
-        """Add unprofiled traffic to the reasons; a solo answer is then a prediction, not a measurement."""
+        """Add unprofiled traffic to the reasons of a prediction.
+
+        For a solo run with such traffic, the answer gets the interval of a prediction instead of a measurement's.
+        """
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
         reasons += [reason for other in others for reason in other.adapted if reason not in reasons]
@@ -159,7 +162,10 @@ class Answers:
 
     @cached_property
     def _beyond_ports(self) -> tuple[str, ...]:
-        """Add a reason if a port is faster than the machine's ports, behind which all profiles were measured."""
+        """Reason, if the setting's port is faster than the machine's ports and the NFs need more than these.
+
+        All profiles were measured behind the machine's ports.
+        """
         server, stated = self.server, self.server.machine_ports_gbps
         if server.setting.port_gbps is None or server.setting.port_gbps <= stated:
             return ()
@@ -181,7 +187,7 @@ class Answers:
 
 
 def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tuple[float, float] | None) -> Prediction:
-    """Limit an answer by the offered load, and widen it by the uncertainty of a port share."""
+    """Limit a prediction by the offered load, and widen its interval by the uncertainty of a port share."""
     if prediction.model not in (NAME, ALLOCATION):
         low, high = prediction.interval
         prediction = replace(

@@ -38,7 +38,7 @@ class Rates:
     high: Floats
 
     def put(self, where: object, rates: "Rates") -> None:
-        """Write rates into a part of these arrays."""
+        """Write the given rates into a part of these arrays."""
         for mine, theirs in zip((self.mpps, self.low, self.high), (rates.mpps, rates.low, rates.high), strict=True):
             mine[where] = theirs  # type: ignore[call-overload]
 
@@ -83,7 +83,7 @@ class _Servers:
         return every
 
     def sharing(self) -> NDArray[np.bool_]:
-        """Return which servers share an accelerator or full ports, which the array code cannot divide."""
+        """Return which servers share an accelerator or full ports: these are predicted one by one, not in arrays."""
         return accelerator_shared(self.models, self.who) | ports_full(self.models, self.who, self.offered)
 
     def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
@@ -107,7 +107,10 @@ class _Servers:
 
 @lru_cache(maxsize=64)
 def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], Indices, Floats]:
-    """Return the distinct models; each tenant's, -1 for nobody, and its offered load, NaN where saturated."""
+    """Return the distinct models, the index of each tenant's model, and each tenant's offered load.
+
+    The last index is -1, for nobody; loads are NaN where saturated.
+    """
     models = tuple(dict.fromkeys(tenant.model for tenant in tenants))
     code = {model: number for number, model in enumerate(models)}
     loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in tenants]
@@ -116,7 +119,10 @@ def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], In
 
 @lru_cache(maxsize=64)
 def _supporting(models: tuple[NFModel, ...]) -> tuple[NDArray[np.bool_], bool]:
-    """Return which models, and nobody, support the equilibrium, and whether all of them do on one server."""
+    """Return which models support the equilibrium, and whether all of them can be solved on one server.
+
+    The last entry stands for an empty place, and is true.
+    """
     responses = [model.response for model in models]
     every = {None if response is None else response.pressure_names for response in responses}
     return np.array([*(response is not None for response in responses), True]), len(every - {None}) == len(every) == 1
@@ -212,7 +218,7 @@ def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: Pre
 
 
 def _put_sharing(places: Places, row: int, answers: Answers) -> None:
-    """Write the predictions of one server with a shared accelerator."""
+    """Write the predictions of one server whose NFs share an accelerator or full ports."""
     places.jointly[row] = answers.solved is not None
     for place in range(len(answers.server.tenants)):
         rates = _rates_of(answers, place)
@@ -252,7 +258,10 @@ def _check_cores(members: Members, whole: Indices) -> None:
 
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
-    """Predict the NFs at the first positions of the servers `rows` by composing, limited by their offered load."""
+    """Predict the NF in the first place of each of the servers `rows` from composed vectors.
+
+    The offered load limits the result.
+    """
     models, target, places = servers.models, servers.who[rows, 0], servers.who[rows, 1:]
     offered = servers.offered[rows, 0]
     mpps, low, high = (np.full(len(rows), np.nan) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Predict one NF beside the composed vectors of the others, for memory only.
+"""Predict one NF from the composed vectors of its competitors; only memory is shared here.
 
 SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. The features are those of
 calibration in training (`slomo.equilibrium.competition`).
@@ -149,7 +149,10 @@ def read(
 def _by_name(
     family: LatentSensitivity, row: Mapping[str, float], count: int, judged: tuple[Verdict, tuple[str, ...]]
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on neighbours known by name: supported if measured, unsupported if more than were measured."""
+    """Return the verdict on neighbours known by name only.
+
+    Measured neighbourhoods are supported; more neighbours than were ever measured are an extrapolation.
+    """
     if family.was_measured_beside(row[IDENTITY]):
         return Verdict.SUPPORTED, ()
     verdict, reasons = judged

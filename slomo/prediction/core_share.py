@@ -33,7 +33,10 @@ SHARE_ERROR = 0.03
 
 
 def answers_of(server: TenantModels, how: PredictionOptions) -> Answers:
-    """Return the answers about a server, ports aside; where anything is divided, `allocated` shares cores, too."""
+    """Return the answers about a server without the limits of its ports.
+
+    With a partitioned server, `allocated` also divides shared cores.
+    """
     answers = Answers(server, how)
     return SharedCores(server, how) if server.shared_cores and answers.allocated is None else answers
 
@@ -61,11 +64,11 @@ class SharedCores(Answers):
 
     @property
     def method(self) -> str:
-        """What answers about memory."""
+        """Name of the method that predicts memory contention."""
         return self.answers.method
 
     def _fallback(self, number: int) -> None:
-        """Return None: reasons are part of the answers about whole cores."""
+        """Return None: the predictions for whole cores already contain these reasons."""
 
     def _rates(self) -> dict[int, float]:
         rates: dict[int, float] = {}
@@ -76,7 +79,10 @@ class SharedCores(Answers):
     def _group_rates(
         self, group: tuple[int, ...], possible: Mapping[int, float], saturated: int | None = None
     ) -> dict[int, float]:
-        """Divide one core as if one of its tenants were saturated; the result does not depend on the tenants' order."""
+        """Divide one core's time; return the rate of each tenant on this core [Mpps].
+
+        `saturated`: a tenant that is treated as saturated. The result does not depend on the tenants' order.
+        """
         users = {
             i: CoreUser(1e3 / max(possible[i], 1e-9), None if i == saturated else self._own[i], self.server.weight(i))
             for i in group
@@ -116,7 +122,10 @@ class SharedCores(Answers):
         )
 
     def _whole_core_mpps(self, number: int) -> float:
-        """Return the throughput of an NF with all of a core's time but the cache that its share leaves it [Mpps]."""
+        """Return the throughput that an NF would have with all of its core's time [Mpps].
+
+        The cache content stays what the NF has at its share of the core.
+        """
         felt, response = self._felt(number), self.server.tenants[number].model.response
         if felt is None or response is None:
             return self.answers.possible_mpps(number)
@@ -124,7 +133,10 @@ class SharedCores(Answers):
         return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
 
     def _whole_core(self, alone: Prediction, number: int) -> Prediction:
-        """Return the prediction of :meth:`_whole_core_mpps`, from that of the NF on a core of its own."""
+        """Return the prediction for all of a core's time (:meth:`_whole_core_mpps`).
+
+        `alone`: the prediction of the NF on a core of its own.
+        """
         mpps, felt, model = self._possible[number], self._felt(number), self.server.tenants[number].model
         if felt is None or model.response is None:
             return replace(alone, throughput_mpps=mpps)
@@ -137,7 +149,10 @@ class SharedCores(Answers):
         return replace(alone, throughput_mpps=mpps, interval=interval, verdict=verdict, reasons=reasons)
 
     def _felt(self, number: int) -> Floats | None:
-        """Return the pressure on an NF per unit of its CPU time: rates over its share; None without a fixed point."""
+        """Return the pressure on an NF per unit of its CPU time; None without a fixed point.
+
+        Rates among the pressures are divided by the NF's share of the core.
+        """
         solved, response = self.answers.solved, self.server.tenants[number].model.response
         if solved is None or response is None or solved.why_not(number) is not None:
             return None

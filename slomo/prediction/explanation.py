@@ -151,7 +151,7 @@ def explain(
     solo_mpps: float,
     own_values: Mapping[str, Floats] | None = None,
 ) -> Explanation:
-    """Divide the loss that a model predicts for `vector` over the metrics it reads, and over the competitors.
+    """Divide the loss that a model predicts for `vector` over the metrics of that model, and over the competitors.
 
     Parameters
     ----------
@@ -214,7 +214,9 @@ def _by_competitor(
 
 @lru_cache(maxsize=1024)
 def _presses(count: int, changed: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
-    """Return which metrics press: a row per coalition of groups (bit i: group i presses), then one without each metric.
+    """Return which metrics press in which row; a metric that does not press has its solo value.
+
+    One row per coalition of groups (bit i: group i presses), then one row without each metric.
 
     Metrics that nobody changes are the same either way.
     """
@@ -245,7 +247,7 @@ def _shapley_weights(count: int) -> Floats:
 
 @cache
 def _none(name: str) -> float | None:
-    """Return a metric's value without competition; None if it has none."""
+    """Return the value of a metric without competition; None for metrics without such a value."""
     definition = METRICS.get(name)
     if name == NEIGHBOURS:
         return 0.0

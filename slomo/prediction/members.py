@@ -30,7 +30,7 @@ class Members:
 
     @property
     def models(self) -> tuple[NFModel, ...]:
-        """The model of each of them."""
+        """Model of each of the tenants."""
         return tuple(tenant.model for tenant in self.tenants)
 
 

@@ -1,4 +1,4 @@
-"""Ports shared by a server's NFs: the line rate limits their offered loads, and what an NF serves frees the rest.
+"""Ports shared by a server's NFs: the line rate limits offered loads; what a slowed NF leaves, the others can use.
 
 An NF that its neighbours slow down leaves more of the port's line rate to the others, who then press more on it. The
 division (`slomo.compose.ports`) starts from solo throughputs and is repeated with throughputs beside the others until
@@ -41,7 +41,7 @@ def behind_ports(server: TenantModels, how: PredictionOptions) -> TenantModels:
 
 
 def _served(server: TenantModels, possible_mpps: Sequence[float]) -> list[float]:
-    """Return what each NF takes if the port lets it: what it can serve, at most its offered load."""
+    """Return the rate of each NF if the port does not limit it: its possible throughput, at most its offered load."""
     pairs = zip(server.loads_mpps, possible_mpps, strict=True)
     return [most if offered is None else min(most, offered) for offered, most in pairs]
 
@@ -54,7 +54,7 @@ def _divided(server: TenantModels, demand_mpps: Sequence[float]) -> TenantModels
 
 
 def _doubted(server: TenantModels, narrow: TenantModels, answers: Answers, possible: list[float]) -> TenantModels:
-    """Return a server behind ports that carries each NF's uncertainty of its port share, from the others' intervals."""
+    """Return the server with the uncertainty of each NF's port share, from the intervals of the other NFs."""
     free = [here == there for here, there in zip(server.loads_mpps, narrow.loads_mpps, strict=True)]
     ends = [answers.prediction(i).interval if free[i] else (possible[i], possible[i]) for i in range(len(free))]
     most, least = (_divided(server, _served(server, [end[side] for end in ends])) for side in (0, 1))
@@ -75,7 +75,7 @@ def _alike(before: Sequence[float | None], after: Sequence[float | None]) -> boo
 
 
 def told_of_ports(prediction: Prediction, server: TenantModels, narrow: TenantModels) -> Prediction:
-    """Return a prediction whose slowdown includes the cost of shared ports, with a reason that says so."""
+    """Return a prediction whose slowdown includes the loss from shared ports, with a reason that names them."""
     share, offered = narrow.loads_mpps[0], server.loads_mpps[0]
     if share == offered or share is None:
         return prediction

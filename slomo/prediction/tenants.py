@@ -41,12 +41,12 @@ class TenantModel:
 
     @property
     def wanted_mpps(self) -> float:
-        """Its offered load, or else its solo throughput."""
+        """Offered load of the NF [Mpps], or its solo throughput if it is saturated."""
         return self.model.solo_mpps if self.offered_mpps is None else self.offered_mpps
 
     @cached_property
     def wanted_gbps(self) -> float:
-        """The same as a line rate [Gbit/s]."""
+        """Line rate of the traffic :attr:`wanted_mpps` [Gbit/s]."""
         return wire_gbps(self.workload.traffic.packet_size_b, self.wanted_mpps)
 
 
@@ -113,7 +113,7 @@ class TenantModels:
 
     @cached_property
     def on_core(self) -> tuple[tuple[int, ...], ...]:
-        """The tenants on the core of each tenant, including it."""
+        """For each tenant, all tenants on its core, itself included."""
         numbers = range(len(self.tenants))
         cores = self.setting.cores or (None,) * len(numbers)
         places = [number if cores[number] is None else (cores[number], self.sockets[number]) for number in numbers]
@@ -121,7 +121,7 @@ class TenantModels:
 
     @property
     def shared_cores(self) -> tuple[tuple[int, ...], ...]:
-        """Tenants on each core that several share."""
+        """Groups of tenants that share a core."""
         if self.setting.cores is None:
             return ()
         return tuple(group for group in dict.fromkeys(self.on_core) if len(group) > 1)
@@ -131,13 +131,16 @@ class TenantModels:
         return 1.0 if self.setting.weights is None else self.setting.weights[number]
 
     def at_loads(self, offered_mpps: Mapping[int, float | None]) -> "TenantModels":
-        """Return the server with other offered loads for some tenants, their names unchanged; None saturates one."""
+        """Return the server with other offered loads for some tenants; their names do not change.
+
+        A load of None saturates the tenant.
+        """
         loads = {**{i: each.offered_mpps for i, each in enumerate(self.tenants)}, **offered_mpps}
         tenants = tuple([replace(each, offered_mpps=loads[i]) for i, each in enumerate(self.tenants)])
         return replace(self, tenants=tenants)
 
     def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
-        """Return the server with another offered load for one tenant, included in its name."""
+        """Return the server with another offered load for one tenant; the tenant's name then states this load."""
         tenants = list(self.tenants)
         workload = tenants[number].workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
@@ -156,7 +159,7 @@ class TenantModels:
 
 
 def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> TenantModel:
-    """Resolve one name.
+    """Find the model of one NF by its name.
 
     Raises
     ------
@@ -180,7 +183,7 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
 
 
 def listed(names: Sequence[Named]) -> Sequence[Named]:
-    """Return names. Raises InvalidValueError for a text instead of a list."""
+    """Return `names` unchanged. Raises InvalidValueError for a text instead of a list."""
     if isinstance(names, str):
         raise InvalidValueError(f"NFs are the text '{names}', needed a list", hint=f"write ['{names}']")
     return names
@@ -205,7 +208,7 @@ def server_with(
     setting: ServerSetting | None = None,
     nic_socket: int = 0,
 ) -> TenantModels:
-    """Return tenants as a server.
+    """Return the server that these tenants form under a setting.
 
     Raises InvalidValueError for more NFs than a socket has cores, or a setting for another number of NFs.
     """

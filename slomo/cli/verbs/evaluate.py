@@ -165,7 +165,7 @@ def _evaluated(
     scheduler: str | None,
     **options: Any,
 ) -> tuple["Evaluation", str]:
-    """Return the evaluation, and what speaks against its figures."""
+    """Return the evaluation, and the objections to its figures."""
     from slomo.cli.progress import announce_compilation
     from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class DefaultGroup(click.Group):
-    """A group whose first word may be left out: it is `batch` then."""
+    """A group of commands whose first word may be left out; it then runs `batch`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -259,7 +259,10 @@ def _machine(requested: str | None, default: str, library: Any) -> str | None:
 
 
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
-    """Refuse an invalid file or one that was not profiled; models predict the user's own NF without its file."""
+    """Refuse an invalid file, or one whose network function has no model.
+
+    Predictions read the model and not this file.
+    """
     if files:
         from slomo.cli.options import own_network_functions
 
@@ -323,7 +326,7 @@ def _draw(prediction: "Prediction", place: "Path") -> None:
 
 
 def _who(why: "Explanation") -> str:
-    """Return each competitor's cost through each resource, largest first."""
+    """Return the loss that each competitor causes through each resource, largest first."""
     from slomo.prediction.explanation import group_of
 
     rows = []

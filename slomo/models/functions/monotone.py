@@ -130,7 +130,7 @@ class SideBySide:
         return cls(limits, slope, offset, height, solo, top)
 
     def rows(self, who: NDArray[np.int64]) -> "SideBySide":
-        """Return model `who[i]` as the i-th."""
+        """Return an object whose i-th model is model `who[i]` of this one."""
         units = self.slope.take(who, 0), self.offset.take(who, 0), self.height.take(who, 0)
         return SideBySide(self.limits.take(who, 1), *units, self.solo_mpps[who], self.top[who])
 

@@ -10,7 +10,7 @@ from slomo.models.checked_json import HINT
 
 
 def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
-    """Return log(1 + x / typical) of rows clipped to `low` (at least 0) and `high`; gaps stay gaps.
+    """Return log(1 + x / typical) of rows clipped to `low` (at least 0) and `high`; NaN stays NaN.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, TreeEnsemble, Tre
 
 
 class _PlainTrees(Struct):
-    """slomo's form: one row per tree, complete trees level by level."""
+    """Trees in slomo's own format: one row per tree; trees are complete and stored level by level."""
 
     feature: Floats
     threshold: Floats

@@ -36,7 +36,7 @@ def sum_of_trees(
 
 
 def _walked(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
-    """Add all trees to `out` row by row, walking down each; for few rows."""
+    """Add the sum of all trees to `out`, walking down each tree for one row after the other; for few rows."""
     splits = feature.shape[1]
     for row in range(rows.shape[0]):
         total = out[row]

@@ -154,7 +154,10 @@ def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: typ
 
 
 def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
-    """Copy `node` and its subtree to `slot`; a leaf above the last level fills all slots below it."""
+    """Copy `node` and its subtree to position `slot`.
+
+    A leaf above the last level fills all positions below it.
+    """
     feature, threshold, missing_left, leaf = into
     left, right = tree.left[node], tree.right[node]
     level = (slot + 1).bit_length() - 1
@@ -173,7 +176,7 @@ def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray
 
 
 def _check(number: int, tree: TreeNode, n_features: int) -> int:
-    """Return the depth of a tree after checking that it is one."""
+    """Return the depth of a tree after checking that its nodes form a tree."""
     size = len(tree.left)
     columns = (tree.right, tree.feature, tree.threshold, tree.value, tree.missing_left)
     if size == 0 or any(len(column) != size for column in columns):

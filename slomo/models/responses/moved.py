@@ -59,7 +59,7 @@ class MostMoved:
 
     @cached_property
     def limits(self) -> tuple[float, ...]:
-        """The amounts plus a counter's noise."""
+        """Largest measured amounts, plus the noise of a counter."""
         return tuple([(1.0 + SLACK) * amount for amount in self.amounts])
 
     def exceeded(self, moved: Sequence[float]) -> tuple[str, ...]:

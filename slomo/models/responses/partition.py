@@ -104,7 +104,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 - values, few of them
     def held(self, ways: int) -> Floats:
-        """Return the ways that its lines fill until an unused line reaches a given age, on a grid of ages.
+        """Return the ways filled by the NF's lines if unused lines stay cached up to a given age, on a grid of ages.
 
         A line unused for an age T is evicted. Lines used since fill S ways, and S grows with T by misses: dS/dT =
         misses(S), so T is the integral of dS / misses(S) (footprint theory: Xiang et al., ASPLOS'13). Ages are in ways
@@ -205,7 +205,7 @@ class AllocationModel(Stored):
         return conformal_rank(count, coverage) <= count
 
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the parts of a partition that were never profiled, and those outside the profiled range.
+        """Return which parts of a partition were never profiled, and which are outside the profiled range.
 
         Examples
         --------
@@ -236,12 +236,12 @@ class AllocationModel(Stored):
 
 
 def _ranked(errors: Sequence[float], coverage: float) -> float:
-    """Return the error that a new one does not exceed with a probability (split conformal)."""
+    """Return the bound that a new error does not exceed with a given probability (split conformal)."""
     return sorted(errors)[min(conformal_rank(len(errors), coverage), len(errors)) - 1]
 
 
 def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
-    """Return the memory curve of one machine, common to all these models."""
+    """Return the memory curve that all these models of one machine share."""
     curves = tuple(dict.fromkeys(model.memory for model in models))
     if len(curves) == 1:
         return curves[0]

@@ -79,7 +79,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @property
     def knows_waiting(self) -> bool:
-        """Whether its response to a full memory channel was learned from waiting times."""
+        """Whether the NF's response to a full memory channel was learned from waiting times."""
         return self.full_channel_ns > 0.0
 
     @property
@@ -89,7 +89,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @cached_property
     def moves_at_most(self) -> tuple[float, ...]:
-        """The largest amounts of `slomo.models.responses.moved.MOVED` that it moves itself, under any pressure."""
+        """Largest amounts of `slomo.models.responses.moved.MOVED` that the NF itself moves, under any pressure."""
         return tuple((self.fastest_mpps * moved_in(self.profile.metric_names, self.profile.high)).tolist())
 
     def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:

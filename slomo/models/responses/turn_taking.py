@@ -90,7 +90,9 @@ def played_mpps(players: Sequence[Player]) -> list[float]:
 
 
 def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequence[bool], least: Floats) -> Floats:
-    """Return :func:`played_mpps` independent of order: equal NFs get equal shares, none more than alone.
+    """Return :func:`played_mpps` such that the NFs' order does not matter.
+
+    Equal NFs get equal throughput, and none gets more than alone.
 
     Parameters
     ----------
