@@ -1,1 +1,1 @@
-"""Traffic and settings that were not profiled."""
+"""Models for traffic and settings that were not profiled."""

@@ -3,8 +3,8 @@
 Packet size, flow count and every numeric setting (the size of a rule set, a match density) are coordinates (`axes`).
 `routes` chooses which profiles to interpolate between, from their coordinates and solo throughputs alone; `blend` then
 makes the model. Between profiles, time per packet is interpolated; near a single profile, SLOMO (SIGCOMM'20)
-extrapolates flow counts by up to 20 %. The answer says which of these was done and how far; anything else is refused.
-Candidate profiles are arguments: this module looks up no names.
+extrapolates flow counts by up to 20 %. The result states which method was used, and how far from the profiles; all
+other requests are refused. Candidate profiles are arguments: this module looks up no names.
 """
 
 from collections.abc import Sequence

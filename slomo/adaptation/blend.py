@@ -1,4 +1,4 @@
-"""Blend models of one NF: time per packet interpolated, vectors in proportion, intervals the wider ones."""
+"""Blend models of one NF: interpolate time per packet and metric vectors, and take the wider of the intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

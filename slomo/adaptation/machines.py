@@ -2,9 +2,10 @@
 
 Time per packet is computing plus waiting: cycles over the clock frequency, plus latencies of the caches and memory that
 serve its accesses, divided by the loads in flight (as in interval models of processors: Karkhanis and Smith, ISCA'04).
-Cycles and loads in flight are properties of the function, latencies of the machine. Its misses follow from its
-occupancy (miss curve: Mattson et al. 1970), which its model on the first machine gives under every pressure. A pressure
-is therefore mapped to the one that leaves the function the same occupancy and loads the memory channel equally.
+Cycles and loads in flight are properties of the function, latencies of the machine. A function's misses depend on its
+cache occupancy (miss curve: Mattson et al. 1970), which its model on the first machine predicts under every pressure. A
+pressure on the new machine is therefore replaced by the pressure on the first machine that leaves the function the same
+occupancy and loads the memory channel equally.
 """
 
 from collections.abc import Mapping
@@ -97,7 +98,7 @@ class Carried:
 
     @cached_property
     def _references(self) -> float:
-        """Number of lines that a packet requests from the L2."""
+        """Number of cache lines that the function requests from the L2 per packet."""
         hits = self._column(self._seen.own, "L2HIT")
         return float(np.median(self._seen.l2_misses / np.maximum(1.0 - hits, 1e-6)))
 
@@ -170,7 +171,7 @@ class Carried:
 
     @property
     def most_moved(self) -> MostMoved:
-        """Largest traffic of neighbours, as shares of the memory channel."""
+        """Largest memory traffic of neighbours in the model's data, converted to the new machine's memory channel."""
         ratio = _channel(self.machine) / _channel(self.measured_on)
         return MostMoved(tuple(amount * ratio for amount in self.response.most_moved.amounts))
 
@@ -195,7 +196,7 @@ class Carried:
         return column
 
     def _before(self, pressure: Floats, neighbours: Floats) -> CarriedState:
-        """Read the model on the first machine."""
+        """Return the function's state on the first machine under pressures there."""
         mpps = self.response.rows_mpps(pressure, neighbours)
         own = self.response.profile.under(pressure)
         beyond = self._column(own, "L2MISS")
@@ -223,7 +224,7 @@ class Carried:
         return np.column_stack([np.full(len(busy), 1.0 / machine.frequency_ghz), served, busy])
 
     def _fitted_costs(self) -> Floats:
-        """Return cycles, 1 over loads in flight, and the latter times the effect of a busy channel; none below 0."""
+        """Return the fitted parameters, none below 0: cycles, 1 / loads in flight, and the latter x channel effect."""
         known = self._seen.channel < 1.0
         terms = self._terms(self.measured_on, self._seen)[known] / self._seen.time_ns[known, np.newaxis]
         return _positive(terms, np.ones(int(known.sum())))
@@ -270,7 +271,7 @@ class Carried:
         }
 
     def _with_rates(self, before: CarriedState, after: CarriedState) -> CarriedState:
-        """Return the state with instructions-per-cycle metrics at the new speed and clock."""
+        """Return the state with instructions-per-cycle metrics converted to the new machine's speed and clock."""
         own = after.own
         slower = after.time_ns * self.machine.frequency_ghz / (before.time_ns * self.measured_on.frequency_ghz)
         for number, name in enumerate(self.response.profile.metric_names):
@@ -294,7 +295,7 @@ def _channel(machine: Machine) -> float:
 
 
 def _beyond_l2(missed: float, references: float, doublings: float) -> float:
-    """Return the misses per packet of an L2 doubled several times; at least one, for the packet.
+    """Return the misses per packet of an L2 doubled `doublings` times in size; at least one, for the packet itself.
 
     Examples
     --------

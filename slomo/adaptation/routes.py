@@ -1,8 +1,8 @@
-"""Choose the profiles from which a workload is interpolated; geometry only, no models.
+"""Choose the profiles from which a workload is interpolated, by coordinates and solo throughput alone.
 
-The choice is between profiles along one coordinate, or along two if all four corners were profiled. Cheap solo runs in
-between show where on the way an NF slows down. Beyond a single profile, only flow counts are extrapolated, as far as
-SLOMO (SIGCOMM'20) goes.
+The choice is between profiles along one coordinate, or along two if all four corners were profiled. Solo runs between
+the two profiles, which are cheap, show at which coordinate an NF slows down. Beyond a single profile, only flow counts
+are extrapolated, as far as SLOMO (SIGCOMM'20) goes.
 """
 
 import math
@@ -61,7 +61,7 @@ class ProfiledPoint:
 
 @dataclass(frozen=True, eq=False)
 class PointBetween:
-    """A place between others."""
+    """A position between profiled ones, from which it is interpolated."""
 
     #: Along one coordinate, in the order of `path`.
     ends: "tuple[Point, ...]"
@@ -80,7 +80,7 @@ class PointBetween:
 
 @dataclass(frozen=True, eq=False)
 class PointBeyond:
-    """A point slightly beyond a profile."""
+    """A position slightly beyond a single profile, from which it is extrapolated."""
 
     #: The profile.
     end: ProfiledPoint
@@ -93,7 +93,7 @@ Point = ProfiledPoint | PointBetween
 
 
 def route_to(position: Position, profiles: Sequence[ProfiledPoint]) -> Point | PointBeyond | None:
-    """Return a path to a position from profiles that differ in numbers only; None without one.
+    """Return how to reach a position from profiles that differ in numbers only; None if no profiles are near enough.
 
     Order of preference: a profile itself, a point between profiles along one coordinate, along two, a point beyond one
     profile.
@@ -124,7 +124,7 @@ def _along(profiles: Sequence[ProfiledPoint], position: Position, name: str) -> 
 
 
 def _path(line: Sequence[ProfiledPoint], able: Sequence[ProfiledPoint], name: str, value: float) -> InterpolationPath:
-    """Return the interpolation to a value; solo runs in between show where on the way the NF slows down."""
+    """Return the interpolation to a value; solo runs between the profiles show at which value the NF slows down."""
     alone = sorted((each.position.numbers[name], 1.0 / each.solo_mpps) for each in line)
     *at, there = scaled(name, [*(number for number, _ in alone), value])
     times = [time for _, time in alone]
@@ -170,7 +170,7 @@ def _across(profiles: Sequence[ProfiledPoint], position: Position, names: tuple[
 def _share_across(
     profiles: Sequence[ProfiledPoint], position: Position, names: tuple[str, str], sides: tuple[float, float]
 ) -> float:
-    """Return the relative position along the second coordinate: the mean over lines profiled on both sides."""
+    """Return the relative position along the second coordinate: a mean over lines with profiles on both sides of it."""
     first, second = names
     shares = []
     for level in sorted({each.position.numbers[first] for each in profiles}):

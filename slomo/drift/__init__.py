@@ -1,1 +1,1 @@
-"""Detecting that models no longer hold, and updating them."""
+"""Detect that predictions no longer agree with measurements, and update the models."""

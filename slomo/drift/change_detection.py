@@ -1,7 +1,7 @@
 """Detect a change in a sequence: a cumulative sum with a stated average run length between false alarms.
 
-Page's CUSUM (Biometrika, 1954) over normal scores; the alarm threshold for an average run length is found with the
-Markov chain of Brook and Evans (Biometrika, 1972), and simulation agrees with it (the tests run one).
+Page's CUSUM (Biometrika, 1954) over normal scores; the alarm threshold for an average run length is computed with the
+Markov chain of Brook and Evans (Biometrika, 1972). A simulation in the tests confirms the result.
 """
 
 import functools

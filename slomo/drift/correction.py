@@ -1,6 +1,6 @@
 """Online correction: a bounded bias per NF, learned from pairs of predicted and observed throughput.
 
-A bias beyond its bound means that the model no longer holds: a refit is requested.
+A bias beyond its bound means that the model no longer predicts the NF: the NF must be profiled again.
 """
 
 import math

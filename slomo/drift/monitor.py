@@ -1,9 +1,9 @@
 """Drift monitor: compare live throughput and vectors with the models, raise alarms, and say which NFs to profile again.
 
 SLOMO (SIGCOMM'20) section 4.1 ties a model to an NF's version, configuration, traffic and machine; each may change
-unnoticed. A mix seen for the first time is judged against the calibration errors of the intervals (conformal scores); a
-mix seen again against its own earlier readings (recursive residuals). Both give standard normal scores while nothing
-changes, so one cumulative sum per NF has one stated false alarm rate.
+unnoticed. The prediction error of a mix seen for the first time is compared with the calibration errors of the
+intervals (conformal scores). A mix seen again is compared with its own earlier readings (recursive residuals). Both
+give standard normal scores while nothing changes, so the rate of false alarms is known for every NF.
 """
 
 import math
@@ -296,7 +296,7 @@ class DriftMonitor:
         self._judge("vector", mix, float(np.exp(ratio[0])), float(abs(ratio[0])), errors)
 
     def _judge(self, channel: str, mix: tuple[str, ...], ratio: float, error: float, usual: Floats) -> None:
-        """Score a reading: in a new mix by its error among the usual ones, in a known mix by its change."""
+        """Score a reading: in a new mix by its error among the usual errors, in a known mix by its change."""
         series = self._series.setdefault((channel, *mix), RecursiveResiduals(self._noise))
         change = series.add(ratio)
         watch = self._watches[mix[0], channel]
@@ -353,7 +353,7 @@ class _Sum:
 
 
 class _Watch:
-    """One NF in one channel: new mixes and changes within a mix, each with half of the false alarms.
+    """Cumulative sums of one NF and quantity, for new mixes and for changes in a mix; each has half the false alarms.
 
     They are summed separately: a stable mix is no evidence for a model that was wrong about it from the start.
     """

@@ -1,8 +1,9 @@
 """Incremental refit: update a model from a few runs, where profiling from scratch takes hundreds.
 
 A new version, clock speed or memory configuration mostly changes an NF by scale factors: of solo throughput, of its
-loss to pressure, and of its own pressure. These few factors are fitted, shrunk towards 1 like a ridge (Hoerl and
-Kennard, 1970) while runs are few; the shape of the curves, which takes hundreds of runs, is kept.
+loss to pressure, and of its own pressure. These few factors are fitted and, while runs are few, shrunk towards 1 as in
+ridge regression (Hoerl and Kennard, 1970). The shape of the model's curves, whose training takes hundreds of runs, is
+kept.
 """
 
 import math
@@ -73,7 +74,7 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
 
 
 def _gain(model: NFModel, subject: Subject) -> tuple[float, float]:
-    """Return the reduction of held-out error by a refit, as a share of solo throughput."""
+    """Return by how much a refit reduces the held-out error, and the standard error, as shares of solo throughput."""
     name, beside = model.named(DEFAULT_MODEL), np.flatnonzero(subject.counts > 0)
     gains: list[float] = []
     for group in np.unique(subject.groups[beside]).tolist():
@@ -92,7 +93,7 @@ def _gain(model: NFModel, subject: Subject) -> tuple[float, float]:
 
 
 def _rows(subject: Subject, chosen: NDArray[np.bool_]) -> Subject:
-    """Return some of the rows of a subject."""
+    """Return one NF's training data with the chosen rows only."""
     names = ("vectors", "mpps", "groups", "own", "beside", "counts")
     parts = {name: getattr(subject, name)[chosen] for name in names}
     return replace(subject, **parts, variance=None if subject.variance is None else subject.variance[chosen])
@@ -147,7 +148,7 @@ def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) 
 
 
 def _shrunken_ratio(foretold: Floats, measured: Floats, prior_runs: float) -> float:
-    """Return measured over predicted values by ridge regression through 0, as if so many more runs had measured 1."""
+    """Return the ratio of measured to predicted values by ridge regression, with `prior_runs` added runs of ratio 1."""
     if not len(foretold):
         return 1.0
     prior = prior_runs * float(np.mean(foretold**2))
@@ -249,7 +250,7 @@ def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subjec
 
 
 def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibration]:
-    """Return the old interval widths, widened if the new runs' errors exceed half of the old ones."""
+    """Return the old calibrations, with wider intervals if the new runs' median error exceeds the old median error."""
     calibrations = {}
     for name, old in model.calibration.items():
         item = model.sensitivity[name]

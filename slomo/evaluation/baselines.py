@@ -18,7 +18,7 @@ Row = TypeVar("Row")
 
 
 def better_forms(errors: Mapping[str, float]) -> dict[str, str]:
-    """Return each baseline's form with the smaller mean error; none for a baseline without both forms.
+    """Return, for each baseline with a line and a curve, the form with the smaller mean error.
 
     Examples
     --------

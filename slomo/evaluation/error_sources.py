@@ -1,7 +1,7 @@
 """Sources of a predictor's error: measurement noise, the model, composition; and its decrease with more runs.
 
-SLOMO (SIGCOMM'20) section 8 reports one total error. The parts can be separated: the competitors' vector was measured
-too, so the model can predict from the measured vector instead of the composed one.
+SLOMO (SIGCOMM'20) section 8 reports one total error. Here the error is split. The pressure of each mix's competitors
+was measured too, so the model can predict from the measured pressure instead of the composed one.
 """
 
 from collections.abc import Mapping, Sequence

@@ -138,7 +138,7 @@ class Evaluation:
 
     @property
     def baselines(self) -> dict[str, dict[str, Any]]:
-        """Each baseline in its better form, beside the default (`slomo.evaluation.baselines`)."""
+        """Error of each baseline's better form, compared with the default model's (`slomo.evaluation.baselines`)."""
         return beside_baselines({name: accuracy.mape for name, accuracy in self.models.items()})
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Predict a pair from probes, without counters: the reporter's slowdown, read on each application's curve.
+"""Predict a pair without counters, from a probe program's slowdown beside the competitor and the target's curve.
 
-Bubble-Up (MICRO'11) section 3 takes the bubble level at which the reporter slows down as much as beside the
-application. But an application has phases. The reporter's run time fixes only the *mean* over the levels it saw, since
-run times per unit of work add up. Mixtures of levels with that mean allow any run time of the target on a slice of the
-convex hull of the curve (reporter's time, target's time); the slice's ends are the uncertainty due to phases. The
-prediction is the mixture of maximum entropy with that mean (Jaynes, Phys. Rev. 106, 1957).
+Bubble-Up (MICRO'11) section 3 takes the pressure level (bubble size) at which the probe program, called reporter, slows
+down as much as beside the application. But an application has phases. The reporter's run time determines only the
+*mean* over the levels of these phases, since run times per unit of work add up. Several mixtures of levels have this
+mean. The target's run times under them lie on a slice of the convex hull of the curve (reporter's time, target's time);
+the slice's ends are the uncertainty due to phases. The prediction is the mixture of maximum entropy with that mean
+(Jaynes, Phys. Rev. 106, 1957).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Predict every row of a measured table: memory from its vector, accelerators from match density, composed.
+"""Predict every row of a measured table: a memory model reads its metrics, an accelerator model its match density.
 
 Yala (ASPLOS'25): one model per resource, each trained on runs with contention for that resource only, composed by the
 NF's execution pattern (`slomo.compose.resources`). No row of the table is used for training; its throughput, if
@@ -174,7 +174,7 @@ def predict_rows(
 def _both(
     model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: RowsOptions
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the middle and both ends of the throughput that two resources allow together [Mpps]."""
+    """Return the throughput that memory and accelerator allow together, and both ends of its interval [Mpps]."""
     memory, stage = parts
     calibration, solo = model.calibration[family], model.solo_mpps
     if accelerator is None:
@@ -202,7 +202,7 @@ def _spread_of_memory(calibration: ConformalCalibration, solo_mpps: float, middl
 
 
 def _spread_of_stage(middle: Floats, error: float) -> Floats:
-    """Return the same for an accelerator with relative error `error` (standard deviation)."""
+    """Return equally likely throughputs around each prediction; `error` is the relative standard deviation."""
     away = np.array([NormalDist().inv_cdf(level) for level in LEVELS.tolist()])
     centre = np.where(np.isfinite(middle), middle, 1.0)[:, np.newaxis]
     values = np.maximum(centre * (1.0 + error * away), _LEAST_MPPS)
@@ -311,7 +311,7 @@ def _check_target(model: NFModel, rows: ProfileDataset) -> None:
 
 
 def _others_us(rows: ProfileDataset, accelerator: ServiceTime) -> Floats:
-    """Return the time of others' turns [us]; rows without such a column have none."""
+    """Return the time of competitors' turns at the accelerator [us]; 0 if the table does not state it."""
     frame, total = rows.frame, np.zeros(len(rows))
     if TRAFFIC_PREFIX + COMPETITOR_DENSITY in frame:
         density = _feature(rows, COMPETITOR_DENSITY)

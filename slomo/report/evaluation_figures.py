@@ -1,6 +1,7 @@
 """Figures of an evaluation: coverage of intervals against nominal coverage, and errors against number of runs.
 
-Reliability diagrams as in Kuleshov et al. (ICML'18), section 3; learning curves at equal budgets for all models.
+Reliability diagrams are those of Kuleshov et al. (ICML'18), section 3. Learning curves train all models on equal
+numbers of runs.
 """
 
 from collections.abc import Mapping

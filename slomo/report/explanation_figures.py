@@ -1,7 +1,7 @@
 """The waterfall of a prediction: from solo throughput, resource by resource, to throughput beside others.
 
-One step per resource, divided by competitor, like SHAP's waterfall plots (Lundberg and Lee, NeurIPS'17); SLOMO
-(SIGCOMM'20) asks which metric is behind a slowdown.
+The figure has one step per resource, divided by competitor, like SHAP's waterfall plots (Lundberg and Lee, NeurIPS'17).
+SLOMO (SIGCOMM'20) asks which metric explains a slowdown.
 """
 
 from collections.abc import Mapping

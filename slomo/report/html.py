@@ -1,6 +1,7 @@
 """Make a report as one self-contained HTML file: headline, text, tables, and figures as inline SVG with text.
 
-It opens from a mail or a bug report, without a network, in a light or dark browser, on a phone and on paper.
+The file can be attached to a mail or a bug report. It needs no network, follows a browser's light or dark mode, and is
+legible on a phone and on paper.
 """
 
 import base64

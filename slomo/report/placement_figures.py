@@ -196,7 +196,7 @@ def _changes(timeline: "Timeline") -> tuple[tuple[float, int], ...]:
 
 
 def timeline_page(timelines: "Sequence[Timeline]") -> str:
-    """Return a self-contained page of runs over time.
+    """Return a self-contained page that shows runs of a placement policy over time.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The sections of a report, each from the value that it shows: a dataset, a library, an evaluation, mixes.
 
-They answer SLOMO's (SIGCOMM'20) section 8 questions in this order: are predictions right, for which functions, compared
-with what, and what do the models say about each network function. The headline says it in three numbers, the worst case
-included.
+The order is that of SLOMO (SIGCOMM'20) section 8: errors of all models, errors per network function, comparison with
+baselines, then what the models predict for each network function. The headline has three numbers: a model's error, its
+interval coverage and its worst case.
 """
 
 from collections.abc import Mapping, Sequence

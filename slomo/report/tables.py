@@ -53,7 +53,7 @@ class Table:
 
 
 def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -> Table:
-    """Return one row per model with the columns of `evaluate --json`; of a baseline's two forms the better one.
+    """Return one row per model with the columns of `evaluate --json`; of a baseline, the better of line and curve.
 
     `models`: model -> figures in percent, the value of key ``models`` in `evaluate --json`. `caption`: one sentence.
 

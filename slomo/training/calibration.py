@@ -1,9 +1,10 @@
 """Calibrate prediction intervals on whole mixes, by comparing predicted with measured throughput.
 
-Families never fit mixes, so their errors are those of a new mix: of the sensitivity model, the contentiousness profiles
-and the composition together. Responses to running neighbours learn mixes (`slomo.training.mixes_fit`), and their errors
-are of responses that had not seen the mix. Bias is learned per NF and kind of neighbourhood; the remaining scores are
-pooled over the NFs of a machine (`slomo.training.conformal_fit`).
+Model families are never fitted to mixes, so their errors on mixes are those on a new mix: sensitivity model,
+contentiousness profiles and composition contribute together. Responses to running neighbours are fitted to mixes too
+(`slomo.training.mixes_fit`); the error on each mix is therefore that of a response fitted without this mix. Bias is
+learned per NF and kind of neighbourhood; the remaining scores are pooled over the NFs of a machine
+(`slomo.training.conformal_fit`).
 """
 
 import math
@@ -89,7 +90,7 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
 def contradiction(
     calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
 ) -> str | None:
-    """Return how a few measured mixes contradict intervals that were not calibrated on them; None if they agree.
+    """Return how a few measured mixes contradict intervals that were not calibrated on mixes; None if they do not.
 
     The calibration is from cross-validation of the profile: composition's error is not in its width.
     """

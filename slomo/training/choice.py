@@ -1,11 +1,11 @@
 """Choose, for each network function, its default model family.
 
 Errors on calibration mixes are the best criterion: they include model and composition, and no family is fitted to
-mixes.
-A function's few mixes are shrunk towards those of all functions of the machine, and these towards its own held-out
-pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`): without mixes the rows decide. Families that
-are monotone in every pressure are preferred, unless they are materially worse. If replicates show noisy rows, a family
-is chosen only if it surely gains on the mean (`slomo.training.noise`).
+mixes. A function's few mixes are shrunk towards those of all functions of the machine, and these towards its own
+held-out pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`): without mixes, the held-out pressure
+rows alone decide. Families that are monotone in every pressure are preferred, unless they are materially worse. If
+replicates show that rows are noisy, a family is chosen only if it surely has a smaller error than the mean of the rows
+(`slomo.training.noise`).
 """
 
 from collections.abc import Mapping, Sequence

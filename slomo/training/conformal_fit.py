@@ -8,7 +8,7 @@ held-out runs, among other floors and powers of the loss.
 
 Every cell of NF and neighbourhood is then shrunk towards their joint estimate, and that towards all rows (a
 hierarchical mean in the manner of James and Stein, 1961), so that a cell of three rows does not stand alone. The
-remaining scores are of rows whose run was held out from all that, and are pooled over all NFs of a machine.
+calibration scores come from rows whose run was held out from all these fits, and are pooled over all NFs of a machine.
 """
 
 from collections.abc import Sequence
@@ -204,7 +204,7 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
 
 
 def _hats(share: Floats) -> Floats:
-    """Return each row's weights at the knots: linear between the two next knots, sum 1, shape ``(n, knots)``."""
+    """Return each row's weights at the knots, shape ``(n, knots)``: linear between the two nearest knots, sum 1."""
     weights = [np.interp(share, KNOTS, one) for one in np.eye(len(KNOTS))]
     return np.column_stack(weights)
 

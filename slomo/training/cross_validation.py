@@ -1,7 +1,7 @@
 """Held-out predictions: every row is predicted by a model that never saw its competitor configuration.
 
-Leaving out whole configurations corresponds to predicting a mix; leaving out single rows is too optimistic, as a row
-with one more instance stays in.
+Leaving out whole configurations corresponds to predicting an unknown mix. Leaving out single rows gives too small an
+error, as training rows then include the same competitor with one more instance.
 """
 
 from collections.abc import Callable

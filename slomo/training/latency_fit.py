@@ -1,7 +1,7 @@
 """Fit latency over load and pressure from a profile's runs below saturation.
 
-ResQ (NSDI'18) section 5.2 for the runs. The load of a run is offered over possible throughput, the latter measured
-beside the same competitors at saturation; utilisation follows from the NF's response to pressure.
+The runs are those of ResQ (NSDI'18) section 5.2. The load of a run is its offered load divided by the throughput
+measured at saturation beside the same competitors. Utilisation is computed from the NF's response to pressure.
 """
 
 from collections.abc import Sequence

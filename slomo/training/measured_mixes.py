@@ -1,7 +1,7 @@
 """Store mixes that were measured several times in the models: for these mixes, measurements replace predictions.
 
-A run does not tell how much runs differ, so a mix counts from two runs on. Few runs tell it badly: the spread is at
-least that of all such mixes of the machine together (a pooled standard deviation).
+One run does not show how much runs differ, so a mix needs at least two runs. As a few runs show it only roughly, the
+spread of a mix is at least the pooled standard deviation of all such mixes of the machine.
 """
 
 import math
@@ -56,7 +56,7 @@ def _neighbours(row: dict[Any, Any]) -> tuple[str, ...] | None:
 
 
 def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]]) -> MeasuredMix:
-    """Return one mean for all instances of a workload in a mix, and its error, as instances differ among each other."""
+    """Return the mean throughput of a workload's instances in a mix, and its error, including their differences."""
     mpps, errors = np.array(rows).T
     apart = float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0
     return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart))

@@ -1,9 +1,9 @@
-"""Rank metrics by how much they tell about contention: each alone, and added to others.
+"""Rank metrics by how much they reduce the prediction error under contention: each alone, and added to others.
 
 SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps those that explain throughput. Each set
 of metrics is judged by the held-out error of a ridge regression over 1, u and u u' (u = p / (p + median), as in
-`slomo.models.contentiousness`). Forward selection gives what a metric adds; leaving one out gives what only it
-contains.
+`slomo.models.contentiousness`). Forward selection shows how much the error falls when a metric is added; leaving one
+metric out shows how much it rises without that metric.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Let models of responses to running neighbours also learn from calibration mixes.
 
-Runs beside the synthetic competitor hardly contain what mixes do: full channels that several cards share, and packets
-that stay in the cache because queues are short. Each mix is also predicted by responses that have not seen it
-(cross-fitting), so that its error is that of a new mix and sets the width of intervals.
+Two situations of mixes hardly occur in runs beside the synthetic competitor: full memory channels that several cards
+share, and packets that stay in the cache because queues are short. Each mix is also predicted by responses that have
+not seen it (cross-fitting), so that its error is that of a new mix and sets the width of intervals.
 """
 
 from collections.abc import Callable, Mapping, Sequence

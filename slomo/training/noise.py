@@ -1,7 +1,8 @@
 """Estimate each row's noise from its replicates, and whether a model beats the mean by more than that noise.
 
-Two or three replicates say little about one row and much about all: each row's variance is shrunk towards the pooled
-one (a scaled inverse chi-squared prior; Gelman et al., Bayesian Data Analysis, section 5.4, for the idea).
+Two or three replicates per row determine the variance of a single row badly, but the pooled variance of all rows well.
+Each row's variance is therefore shrunk towards the pooled one (a scaled inverse chi-squared prior; the idea is that of
+Gelman et al., Bayesian Data Analysis, section 5.4).
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,7 +116,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
 
 
 def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
-    """Return every gain and its error, shrunk towards the mean of the other gains as far as these agree."""
+    """Return every gain and its error, shrunk towards the mean of the other gains; more strongly if the gains agree."""
     weights, count = 1.0 / error**2, len(gain)
     if count == 1:
         return [(float(gain[0]), float(error[0]))]

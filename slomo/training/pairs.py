@@ -186,7 +186,7 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
 
 
 def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
-    """Return why the models cannot be judged, if there are fewer runs than parameters."""
+    """Return a remark that the models' accuracy is unknown, if there are fewer runs than parameters."""
     unknown = 2 * len(models) * chosen[0]
     if len(rows.loss) >= unknown:
         return {}

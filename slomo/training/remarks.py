@@ -1,4 +1,4 @@
-"""Make remarks on a trained model, such as too few scores, nothing to learn, or no mixes."""
+"""Make remarks on a trained model, such as: too few calibration scores, no slowdown to learn, or no measured mixes."""
 
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL

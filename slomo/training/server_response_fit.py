@@ -1,8 +1,9 @@
-"""Fit how an NF responds to running neighbours, from the rows of its profile that have pressure.
+"""Fit how an NF responds to running neighbours, from its profile's rows in which neighbours' pressure was measured.
 
-SLOMO (SIGCOMM'20) section 4.1 for the runs; the pressure is the competition measured beside the target. Additive
-metrics are smooth functions of it (ridge over a saturating basis). Throughput comes from a smooth monotone network,
-which was better than trees on calibration mixes (0.35 and 0.30 % against 0.44 and 0.32 % on SLOMO's two machines).
+The runs are those of SLOMO (SIGCOMM'20) section 4.1; the pressure is that of the competitors, measured while the target
+runs. Additive metrics are smooth functions of it (ridge over a saturating basis). Throughput comes from a smooth
+monotone network, which was better than trees on calibration mixes (0.35 and 0.30 % against 0.44 and 0.32 % on SLOMO's
+two machines).
 """
 
 from collections.abc import Callable, Sequence
@@ -137,13 +138,13 @@ def _traffic(
 def pressures_of(
     subject: Subject, names: tuple[str, ...], beside: Floats, stretch: Floats | float, channel: tuple[float, float]
 ) -> Floats:
-    """Return the pressures `names` in rows of `beside`: scaled rates, plus waiting."""
+    """Return the pressures `names` of the rows of `beside`, some rates scaled by `stretch`, with waiting added."""
     pressure = beside[:, [subject.beside_names.index(name) for name in names]]
     return with_waiting(names, pressure * np.where(flows_and_polled(names)[0], stretch, 1.0), subject, beside, channel)
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
-    """Return how much repeated measurements with little loss vary, as scores of arrivals.
+    """Return how much measurements with little predicted loss vary, in the form of :func:`arrival_scores`.
 
     They replace mixes at reduced load, whose NFs lose nothing: variation there is at most this.
     """

@@ -221,12 +221,12 @@ def _held_out(family: ModelFamily, subject: Subject, rows: Any, told: WeightedRo
 
 
 def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return held-out predictions of rows with competitors; solo rows are left out, as they are trivial."""
+    """Return held-out predictions of rows with competitors, without solo rows, whose prediction is trivial."""
     return {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
 
 
 def _noise(subject: Subject) -> dict[str, float]:
-    """Return the relative noise of a row's throughput and of a single measurement; empty if unknown."""
+    """Return the relative noise of a row's mean throughput and of a single measurement; empty if unknown."""
     if subject.variance is None:
         return {}
     row = float(np.sqrt(np.median(subject.variance)))
@@ -293,7 +293,7 @@ def _most(capacities: Capacities | None) -> float:
 
 
 def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:
-    """Return capacities with the cache reporter's calibrated extra time when nothing hits, if it is known."""
+    """Return capacities with the cache reporter's (probe program's) extra time when all accesses miss, if known."""
     full = environment.get("settings", {}).get("reporters", {}).get("full")
     return capacities if full is None else replace(capacities, llc_reporter=float(full))
 

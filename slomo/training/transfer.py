@@ -1,4 +1,4 @@
-"""Transfer models from one machine to another: scale them by physics, then correct them by a few runs there.
+"""Transfer models to another machine: convert them by a physical model, then correct them by a few runs there.
 
 The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
 pressure, in throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian
@@ -136,7 +136,7 @@ def _carried(
     seed: int,
     runs: Mapping[str, Subject],
 ) -> dict[str, NFModel]:
-    """Return the models on the new machine by workload key, corrected by the runs of each there is."""
+    """Return the models for the new machine by workload key, each corrected by its runs on that machine, if any."""
     fitted = [_Fitted.of(model, before, machine, runs.get(model.workload.key)) for model in models]
     scores, sizes = _of_usual_size(fitted), _own_sizes(fitted)
     return {each.model.workload.key: _model(each, scores, sizes, environment, seed) for each in fitted}
@@ -310,7 +310,7 @@ def _own_residuals(
 
 
 def _own_sizes(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
-    """Return the usual error of each transferred metric, over all functions with runs."""
+    """Return the root mean square error of each transferred metric, over all functions with runs on the new machine."""
     names = sorted({name for each in fitted for name in each.own})
     rows = {name: np.concatenate([each.own[name] for each in fitted if name in each.own]) for name in names}
     return {name: float(np.sqrt(np.square(row).mean())) for name, row in rows.items()}
@@ -426,7 +426,7 @@ def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
 
 
 def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
-    """Return vectors limited to what the machine can show: its cache sizes, and ratios of at most 1."""
+    """Return vectors limited to values possible on the machine: occupancies up to cache sizes, hit ratios up to 1."""
     capacities, answer = machine.capacities(), own.copy()
     for number, name in enumerate(names):
         most = {"L3OCC": capacities.llc_kib, "DDIOOCC": capacities.ddio_kib, "L2HIT": 1.0, "L3HIT": 1.0}.get(name)

@@ -1,8 +1,8 @@
 """Estimate how long requests wait at a full memory channel, from the memory latency measured beside a target.
 
-Traffic does not show it: a full channel moves its maximum whatever the demand, and each function's part depends on how
-many requests of others wait before its own. Latency shows it, and is the same for all functions. It is put on the scale
-of traffic: a latency twice that of a just full channel counts as one additional channel's traffic.
+Traffic does not show this wait: a full channel moves its maximum whatever the demand, and each function's part depends
+on how many requests of others wait before its own. Latency shows the wait, and is the same for all functions. Latency
+is converted to traffic: twice the latency of a just full channel counts as the traffic of one additional channel.
 """
 
 from typing import TYPE_CHECKING

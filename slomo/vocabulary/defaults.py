@@ -1,4 +1,4 @@
-"""Default names of machine, method and model, and the methods of prediction."""
+"""Names of the default machine, prediction method and model, and the list of prediction methods."""
 
 from typing import Literal
 

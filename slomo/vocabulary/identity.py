@@ -29,7 +29,7 @@ def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
 def require_same(
     machine: str, measured: str, other: str, what: str, source: str = "the models were measured on"
 ) -> None:
-    """Raise an error for data from another machine or source than the models; unknown fingerprints are accepted.
+    """Raise an error if data and models are from different machines or sources; unknown fingerprints are accepted.
 
     Raises ConfigurationError with both fingerprints.
     """

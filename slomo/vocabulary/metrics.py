@@ -98,7 +98,7 @@ def _metric(
 
 
 def _felt(name: str, who: str, cap: Cap = Cap.NONE, *, resource: str) -> Metric:
-    """Return the metric of a reporter (Bubble-Up, MICRO'11, section 4.2); extra times add up."""
+    """Return a metric of a reporter, a probe program (Bubble-Up, MICRO'11, section 4.2); competitors' values add up."""
     definition = f"Extra time per unit of work of {who}, beside the competition over alone."
     return _metric(name, "1", Kind.FELT, definition, Rule.SUM, scopes=(Scope.CORE, Scope.SOCKET), pcm_columns=(),
                    cap=cap, pressure=True, resource=resource)  # fmt: skip
@@ -312,7 +312,7 @@ def metric(name: str) -> Metric:
 
 
 def no_pressure(*, felt: bool) -> dict[str, float]:
-    """Return a socket's vector without tenants: 0 for additive metrics; reporter metrics only if there are reporters.
+    """Return a socket's metrics without tenants: 0 for additive ones; reporters' metrics only if there are reporters.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Numbers of packet buffers of network functions: one calculation for profiles, placement and testbeds.
 
 ResQ (NSDI'18, section 4, "the leaky DMA problem"): devices write only into the DDIO ways, so the buffers of all network
-functions of a socket together must fit there. A buffer is the frame's lines and one of headroom, which a driver
-reserves before the frame: 25 lines at 1518 B, 2 at 64 B.
+functions of a socket together must fit there. A buffer consists of the frame's cache lines and one line of headroom,
+which a driver reserves before the frame: 25 lines for a frame of 1518 B, 2 for a frame of 64 B.
 """
 
 from slomo.errors import InvalidValueError

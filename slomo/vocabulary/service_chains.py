@@ -1,7 +1,7 @@
 """Service chains on cores: stages that may share a core, and chains through them.
 
-NFVnice (SIGCOMM'17): NFs are processes pinned to cores, several per core; a chain is a path of NFs, chains may share
-NFs; before each NF is a ring of packets. The same values are simulated and run on a host.
+As in NFVnice (SIGCOMM'17), NFs are processes pinned to cores, several per core. A chain is a path of NFs, and chains
+may share NFs. Packets wait in a ring before each NF. The same descriptions are simulated and run on a host.
 """
 
 from dataclasses import dataclass, field

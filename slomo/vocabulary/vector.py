@@ -88,7 +88,7 @@ class MetricVector(Mapping[str, float]):
         return np.array([self.get(name, math.nan) for name in names], dtype=np.float64)
 
     def towards(self, other: "MetricVector", share: float) -> "MetricVector":
-        """Return the vector that lies a given share of the way to another one, for the metrics that both have.
+        """Interpolate linearly towards another vector by `share`, 0 to 1, for the metrics that both have.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Line rate of Ethernet: each frame carries preamble, start of frame and gap with it (IEEE 802.3)."""
+"""Line rate of Ethernet: besides the frame itself, preamble, start delimiter and gap take time (IEEE 802.3)."""
 
 from typing import TypeVar
 

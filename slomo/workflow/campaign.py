@@ -1,4 +1,4 @@
-"""Settings of a campaign as values: what it measures and how it is run, the same for every verb that measures."""
+"""Settings of a campaign: what is measured and how runs are made, the same for every function that measures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

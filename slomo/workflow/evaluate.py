@@ -191,7 +191,7 @@ def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkF
 
 
 def calibration_mixes(dataset: "ProfileDataset") -> int:
-    """Return the number of a dataset's mixes at full load in the half with which :func:`profile` calibrates intervals.
+    """Return how many of a dataset's full-load mixes are in the half with which :func:`profile` calibrates intervals.
 
     Models that learned them are better on them than on new mixes, in error and in coverage.
     """

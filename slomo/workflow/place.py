@@ -1,6 +1,6 @@
 """Placement verbs: place requests, check a placement on a testbed, compare policies.
 
-The placement room itself knows no testbed; these functions pass it one (the simulator by default).
+Package `slomo.placement` itself knows no testbed; these functions give it one, the simulator by default.
 """
 
 import time
@@ -81,7 +81,7 @@ def place(
 
 @dataclass(frozen=True)
 class Priced(Stored):
-    """Cost of placing a batch at one confidence."""
+    """Cost of placing a batch of requests at one confidence of keeping their promises."""
 
     #: Probability with which all SLOs of a socket hold.
     confidence: float

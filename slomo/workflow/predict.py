@@ -131,7 +131,7 @@ def predict_vector(
     coverage: float = 0.9,
     explain: bool = True,
 ) -> "Prediction":
-    """Predict beside a competition with a known socket-level vector, measured by PCM for instance.
+    """Predict throughput beside competitors whose socket-level metrics are known, for instance from Intel PCM.
 
     Raises MissingMetricError if the vector lacks a metric that the model reads.
 

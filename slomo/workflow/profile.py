@@ -198,7 +198,7 @@ def profile(
 def _measured(
     workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings, running: RunSettings, testbed: "Testbed"
 ) -> "ProfileDataset":
-    """Run the plan itself and return its measurements."""
+    """Run the plan without the runs that follow from its results, and return the measurements."""
     if not settings.adaptive:
         plan = _planned(workloads, machine, settings)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
@@ -221,7 +221,7 @@ def _with_mixes(
     running: RunSettings,
     testbed: "Testbed",
 ) -> "ProfileDataset":
-    """Add mixes that calibrate, drawn by what they contend for where the profile tells it, else at random.
+    """Add mixes that calibrate intervals, chosen by the resources they contend for, or at random if these are unknown.
 
     A store that has a plan of this seed and stream goes on with it.
     """
@@ -237,7 +237,7 @@ def _with_mixes(
 def _drawn_mixes(
     measured: "ProfileDataset", workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings
 ) -> "ExperimentPlan":
-    """Return mixes chosen by what they contend for, or at random if the profile does not tell that."""
+    """Return mixes chosen by the resources they contend for, or random mixes if these resources are unknown."""
     from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
 
     stream: Stream = settings.stream or "calibration"
@@ -250,7 +250,7 @@ def _drawn_mixes(
 
 
 def _kept_plan(store: str, machine: "Machine", settings: PlanSettings) -> "ExperimentPlan | None":
-    """Return the plan that a store of mixes is bound to, if it is of this request."""
+    """Return the plan that a store of mixes is bound to; None without a store, or if its plan is for other settings."""
     if not Path(store).is_file():
         return None
     with CampaignStore(store) as opened:
@@ -285,7 +285,7 @@ def _planned(workloads: Sequence[Workload], machine: "Machine", settings: PlanSe
 
 
 def _first(settings: PlanSettings) -> PlanSettings:
-    """Return what is measured first: a profile without mixes, since the profile decides which mixes follow."""
+    """Return the settings of the first part, a profile without mixes; its results decide which mixes are measured."""
     return replace(settings, mixes=0) if settings.plan == "all" else settings
 
 

@@ -1,9 +1,10 @@
 """Fit a twin: a simulated network function that imitates a real one after a dozen runs, for what-if questions.
 
 The fit is simulation-based least squares over the logarithms of size, reads and parallelism of its data, and of the
-reads of data just beyond L2. Compute cycles follow from solo throughput. The share of throughput kept beside others
-tells its sensitivity; its own counters, if the dataset has them, tell its pressure on others. The machine is the
-dataset's, or one that `slomo doctor --machine` wrote; its cache size, memory bandwidth and latency can be fitted too.
+reads of data just beyond L2. Compute cycles follow from solo throughput. The function's sensitivity is fitted to the
+share of throughput it keeps beside others; its pressure on others is fitted to its own counters, if the dataset has
+them. The machine is the dataset's, or one that `slomo doctor --machine` wrote; its cache size, memory bandwidth and
+latency can be fitted too.
 """
 
 import functools
@@ -92,7 +93,7 @@ class Twin:
 
     @property
     def tells(self) -> bool:
-        """Whether the runs lost more than their noise; otherwise any twin would fit them."""
+        """Whether the function lost more throughput than measurement noise; otherwise any twin would fit its runs."""
         return self.lost_points > self.noise_points
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,7 +231,7 @@ def _measured(
 
 
 def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> dict[str, Floats]:
-    """Return the function's own counters, of the solo run first, then of the picked runs, without missing ones."""
+    """Return the function's own counters: solo value, then one per picked run; incomplete counters are left out."""
     values: dict[str, Floats] = {}
     for name in _OWN:
         alone, beside = (part.frame[f"own.{name}"].to_numpy(dtype=float) for part in (solo, pressed))
@@ -300,7 +301,7 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
 
 
 def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Floats) -> Floats:
-    """Return the Jacobian by finite steps of stated size: scipy's are relative to the logarithm, which may be 0."""
+    """Return the Jacobian by finite steps of fixed size; scipy's steps are relative to the values, which may be 0."""
     steps = np.where(point + _STEP < highest, _STEP, -_STEP)
     here = residuals(point)
     columns = [

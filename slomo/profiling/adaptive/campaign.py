@@ -1,7 +1,7 @@
 """Run adaptive designs on a testbed: durable and resumable like any campaign, with a report of saved runs.
 
-The next questions depend only on the seed and on finished runs, batch by batch. A resumed campaign therefore asks the
-same questions again, finds their answers in its store, and continues (ResQ persisted its runs, npf caches them).
+Each batch of runs depends only on the seed and on the batches before. A resumed campaign therefore requests the same
+runs again, finds the results of finished ones in its store, and continues. ResQ and npf store finished runs too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class AdaptivePlan:
     pool: Design = ()
 
     def sure(self) -> ExperimentPlan:
-        """Return the runs that are needed in any case; they identify the campaign's store.
+        """Return the runs that are needed whatever earlier runs measure; they identify the campaign's store.
 
         The plan's name contains the rest, so that a store is not used with another target error or budget.
         """
@@ -165,7 +165,7 @@ class _Batch(Schedule):
 
 
 class _Campaign:
-    """Passes questions of the designs to the store or the testbed."""
+    """Gets each run that a design requests from the store or, if it is not there, from the testbed."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Campaign:
         return [self._found[key] for key in keys]
 
     def farewell(self) -> str:
-        """Return the message after an interrupt, which says what is stored."""
+        """Return the message shown after an interrupt: which runs are stored."""
         finished = len(self.store)
         if self.store.path is None:
             return f"stopped after {finished} runs; none is kept, because the campaign had no store"

@@ -1,7 +1,7 @@
 """Choose among the settings of a pool: those that fill the knob space, and those on which models disagree.
 
-Space filling takes the setting farthest from all chosen before (greedy maximin: Kennard and Stone, 1969; Gonzalez,
-1985). It reaches the corners of the space early, as trees cannot extrapolate.
+Space filling takes the setting farthest from all settings chosen before (greedy maximin: Kennard and Stone, 1969;
+Gonzalez, 1985). The corners of the space are thus measured early, which matters because trees cannot extrapolate.
 """
 
 import math
@@ -53,7 +53,7 @@ class Choice:
         return int(score.argmax())
 
     def _distance(self, taken: Sequence[int]) -> Floats:
-        """Return each setting's distance to the nearest chosen one; -1 for chosen ones."""
+        """Return the distance of each setting to the nearest chosen setting; -1 for the chosen settings themselves."""
         away = self.coordinates[:, None, :] - self.coordinates[list(taken)][None, :, :]
         distance: Floats = np.sqrt((away**2).sum(axis=2).min(axis=1))
         distance[list(taken)] = -1.0

@@ -1,7 +1,8 @@
 """Find contradictory measurements: more pressure on every resource, but higher throughput.
 
-More pressure never speeds a network function up; SLOMO (SIGCOMM'20, figure 4) and ResQ (NSDI'18, section 3) see
-throughput fall with every metric of theirs. A violation beyond noise means a disturbed or mixed-up measurement.
+More pressure never speeds a network function up; in SLOMO (SIGCOMM'20, figure 4) and ResQ (NSDI'18, section 3),
+throughput falls with every metric measured there. A contradiction larger than noise means that a measurement was
+disturbed or mixed up.
 """
 
 import numpy as np

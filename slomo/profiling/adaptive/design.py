@@ -1,10 +1,10 @@
 """Adaptive design: ask for the most informative run, record its result, stop when the model is good enough.
 
-SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here a committee of models fitted to the
-runs so far shows where it disagrees (query by committee, Seung et al., COLT'92). Settings that fill the knob space come
-first, and alternate with disputed ones afterwards. A setting is repeated if that reduces the error more than a new
-setting would. The same runs, recorded in any order within a batch, lead to the same questions: an interrupted campaign
-resumes identically.
+SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here several models are fitted to the
+runs made so far, and the settings on which their predictions differ most are measured next (query by committee, Seung
+et al., COLT'92). The first settings fill the knob space; afterwards such settings alternate with disputed ones. A
+setting is repeated if the repetition reduces the error more than a new setting would. The next requests do not depend
+on the order of results within a batch, so an interrupted campaign resumes identically.
 """
 
 from collections.abc import Callable, Sequence

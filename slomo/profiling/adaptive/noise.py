@@ -36,7 +36,7 @@ class Noise:
         return _MEAN_ABSOLUTE * self.relative
 
     def doubt(self, throughputs_mpps: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        """Return the uncertainty of each setting's mean, as a share of the largest mean (solo throughput).
+        """Return the standard error of each setting's mean throughput, as a share of the largest mean, which is solo.
 
         A setting's own variance and the pooled one are weighted by their degrees of freedom.
         """

@@ -1,8 +1,8 @@
 """Screening: ten runs beside the synthetic competitor show whether sixty are worthwhile for a function.
 
-SLOMO (SIGCOMM'20, section 4.1) spends as many runs on a firewall that loses nothing as on a router that loses half. The
-mean loss of a function over a design that presses on cache, I/O and memory bounds the benefit of a better model; ten
-runs over all three sources determine that mean well enough.
+SLOMO (SIGCOMM'20, section 4.1) spends the same number of runs on a firewall that loses no throughput as on a router
+that loses half of it. A better model can reduce a function's prediction error at most by its mean loss under pressure
+on cache, I/O and memory. Ten runs over all three resources determine that mean well enough.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Screen(Stored):
 
     @property
     def text(self) -> str:
-        """The answer in one line."""
+        """The result in one line, for display."""
         told = {True: "worth more runs", False: "needs no more runs", None: f"cannot be told from fewer than {FEWEST}"}
         lost = f"lose {100.0 * self.lost:.2g} % on average, {100.0 * self.most:.2g} % at most"
         return f"{self.target}: {told[self.worth]}; {self.runs} {lost}"

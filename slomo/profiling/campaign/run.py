@@ -1,7 +1,7 @@
 """Run a plan on a testbed: parallel, durable, resumable, with the same dataset whatever the interruptions.
 
-SLOMO's offline profiling (SIGCOMM'20, section 4.1) as an append-only log of runs (ResQ persisted its runs, npf caches
-them): killed at any moment and started again, it ends with the same dataset.
+The offline profiling of SLOMO (SIGCOMM'20, section 4.1) is kept as an append-only log of runs, as ResQ and npf store
+theirs. A campaign that is killed at any moment and started again ends with the same dataset.
 """
 
 import math
@@ -149,7 +149,7 @@ def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, An
 
 @dataclass
 class _Work:
-    """The loop that distributes runs; workers only compute, this thread alone writes."""
+    """The loop that distributes runs to workers; workers only compute, only the loop's thread writes to the store."""
 
     store: CampaignStore
     schedule: Schedule
@@ -161,7 +161,7 @@ class _Work:
     unstable_in_a_row: int = 0
 
     def run_all(self) -> None:
-        """Make the open runs; store finished ones."""
+        """Make the runs that are not yet in the store, and store each one when it finishes."""
         if not (count := self.schedule.count()):
             return
         self.progress.start(count)

@@ -76,7 +76,7 @@ class Schedule:
         return self._runs(run.colocation, self._missing(key))
 
     def used(self, key: str) -> range:
-        """Return the replicates of a co-location in the dataset."""
+        """Return the numbers of the replicates of a co-location that enter the dataset."""
         mpps, count = self._throughput[key], 0
         while count < len(mpps) and not math.isnan(mpps[count]) and needs_another(mpps[:count], self.plan):
             count += 1
@@ -88,7 +88,7 @@ class Schedule:
         mpps[replicate] = record_throughput(record)
 
     def _missing(self, key: str) -> list[int]:
-        """Return the numbers of the runs of a co-location that can start now."""
+        """Return the replicate numbers of a co-location's runs that can start now."""
         mpps = self._throughput[key]
         first = [n for n in range(self.plan.replicates) if self._lacks(key, n)]
         if not first:
@@ -110,7 +110,7 @@ def record_throughput(record: RunRecord) -> float:
 
 
 def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> bool:
-    """Return whether a co-location must run once more.
+    """Return whether a co-location must run again because its throughputs differ too much, or are too few.
 
     `throughput_mpps`: throughputs of the replicates so far, in order [Mpps]. `plan`: has the number of replicates,
     their maximum, and the limit.

@@ -1,8 +1,8 @@
-"""Throughput in a real machine's campaign: ratios measured within one process, times one solo speed per NF.
+"""Compute throughput on a real machine: ratios measured within one process, times one solo speed per NF.
 
-Solo speed drifts by 3 to 8 % between two starts of the same NF, and more with the machine; ratios to alternating solo
-windows do not. Slowdowns do not depend on which solo speed is 100 %, as long as it is one: the median over the whole
-campaign is used, so the order of runs and interruptions have no effect.
+Solo speed differs by 3 to 8 % between two starts of the same NF, and more when the machine itself drifts. The ratio of
+throughput to that of alternating solo windows does not drift. Any single solo speed per NF gives the same slowdowns.
+The median over the whole campaign is used, so the order of runs and interruptions have no effect.
 """
 
 import statistics
@@ -28,7 +28,7 @@ def with_common_solo(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def stability(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return the machine's stability: changes seen by the sentinel, and repeated runs.
+    """Return how stable the machine was: speed changes of reference programs, and the number of repeated runs.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def _scaled(record: RunRecord, solo: Mapping[str, float]) -> RunRecord:
 
 
 def _others(record: RunRecord, host: Mapping[str, Any], solo: Mapping[str, float]) -> tuple[Any, ...]:
-    """Return the competitors' samples; of a single one its ratio times its own solo speed, if both are known."""
+    """Return the competitors' samples; a single one's throughput is its ratio times its solo speed, if known."""
     assert record.beside is not None
     others, ratio = record.beside.tenants[1:], host.get("pairs", {}).get("competitor_ratio")
     if len(others) != 1 or ratio is None or record.colocation.competitors[0].key not in solo:

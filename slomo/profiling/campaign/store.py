@@ -36,7 +36,7 @@ Key = tuple[str, int]
 
 
 class StaleTokenError(StoreError):
-    """A coordinator with a newer token has taken over; results of the old one are refused."""
+    """A coordinator with a newer token has taken over the campaign; results of the former coordinator are refused."""
 
 
 class CampaignStore:
@@ -287,7 +287,7 @@ _CORRUPT_HINT = (
 
 
 def store_error(name: str, error: sqlite3.Error) -> StoreError:
-    """Return the error for an SQLite error in the store called `name`.
+    """Return the slomo error that reports an SQLite error in the store called `name`.
 
     Examples
     --------
@@ -308,7 +308,7 @@ def store_error(name: str, error: sqlite3.Error) -> StoreError:
 
 
 def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two plans, as lines ``key: there | requested``; empty if they are equal.
+    """Return the differences between two plans, as lines ``key: stored | requested``; empty if the plans are equal.
 
     Examples
     --------

@@ -226,7 +226,7 @@ def named_mixes_plan(
 
 
 def stream_of(colocation: Colocation) -> Stream:
-    """Return the stream of a mix, which depends only on its tenants, not their loads.
+    """Return the part (stream) to which a mix belongs; it depends only on the mix's tenants, not on their loads.
 
     Examples
     --------
@@ -251,7 +251,7 @@ class _Shape:
 
 
 def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
-    """Return the shapes to draw in turn; with equal neighbours, the smallest mixes twice."""
+    """Return the shapes of mixes to draw in turn; if `like` also mixes of equal neighbours, with small mixes twice."""
     if not like:
         return [_Shape(size, "unlike") for size in sizes]
     small = [size for size in sizes if size <= _SMALL]

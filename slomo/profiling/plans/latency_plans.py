@@ -1,7 +1,7 @@
-"""The plan that measures latency over load: alone, and beside some of the competitions of a profile.
+"""The plan that measures latency over load: alone, and beside some sets of competitors from a profile.
 
-ResQ (NSDI'18) section 5.2 measures latency over load for an NF alone. An NF's possible throughput beside a competition
-is known only from a saturated run there, so the plan is made from a profile's dataset.
+ResQ (NSDI'18) section 5.2 measures latency over load for an NF alone. The highest throughput of an NF beside given
+competitors is known only from a saturated run beside them, so the plan is made from a profile's dataset.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def latency_plan(
     replicates: int = 1,
     seed: int = 0,
 ) -> ExperimentPlan:
-    """Return the plan that runs targets at several loads, alone and beside competitions of their profile.
+    """Return the plan that runs targets at several loads, alone and beside sets of competitors from their profile.
 
     Parameters
     ----------

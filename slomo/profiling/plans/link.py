@@ -1,9 +1,9 @@
-"""Pressure on another socket's memory and on the link to it: every tenant's data there, competitors on both sockets.
+"""Measure pressure on another socket's memory and the link to it: all data lies there, competitors run on both sockets.
 
-SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of contention of one socket. Two more are those of a
-function whose memory is on the wrong node: the link, which the tenants beside it use, too, and the channels at the far
-end, which cores there use without the link. The first are read off the link's utilisation, the second off the latency
-of misses.
+SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of contention of one socket. A function whose memory is
+on the other node has two more sources. One is the link, which tenants on the function's own socket use too; its
+pressure is the link's utilisation. The other is the memory channels of the other node, which cores there use without
+the link; their pressure is the latency of misses.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Calibration mixes drawn by what they contend for: cache, I/O and memory, a third each.
+"""Calibration mixes chosen by the resource they contend for: cache, I/O and memory, a third each.
 
-Mixes drawn at random rarely fill the memory channel, and few are of small packets alone. Models trained on the profile
-therefore predict each candidate's load of the channel, and of every network function whether its packets could fill the
-DDIO ways or the ports. Sources that no candidate contends for leave their part to the others. Some mixes repeat few
-kinds, as placement fills servers.
+Random mixes rarely fill the memory channel, and few contain only small packets. Models trained on the profile therefore
+predict each candidate's load on the memory channel, and for every network function whether its packets could fill the
+DDIO ways or the ports. If no candidate contends for a resource, its third goes to the others. Some mixes contain many
+instances of few network functions, because placement fills servers like this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def mixes_by_source_plan(
 
 
 def shares(count: int, available: Sequence[int]) -> list[int]:
-    """Return equal shares of a count; what one source cannot fill goes to the others.
+    """Return equal shares of a number of mixes; mixes that one resource cannot supply are taken from the others.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def shares(count: int, available: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class _Sorting:
-    """Tells what mixes contend for, by models of the profile alone."""
+    """Predicts which resource each mix contends for, by models trained on the profile alone."""
 
     models: tuple[NFModel, ...]
     machine: Machine
@@ -133,12 +133,12 @@ class _Sorting:
         return replace(made, loads={"I/O": (ways > BUSY) | (ports > BUSY), "memory": channel > BUSY})
 
     def kinds(self, source: str) -> list[Workload]:
-        """Return the network functions that contend for a source if there are only they; for the cache, the others."""
+        """Return the network functions whose mixes among each other contend for a resource; for cache, the others."""
         chosen = ~self.loads["I/O"] if source == "cache" else self.loads[source]
         return [model.workload for model, mine in zip(self.models, chosen, strict=True) if mine]
 
     def sources(self, mixes: Sequence[Colocation]) -> list[str]:
-        """Return what each mix contends for: memory, else I/O where a tenant could fill it, else the cache."""
+        """Return the resource each mix contends for: memory; else I/O, if a tenant could fill it; else the cache."""
         number = {model.workload.key: place for place, model in enumerate(self.models)}
         members = np.full((len(mixes), MOST_INSTANCES + 1), -1, dtype=np.int64)
         for row, mix in enumerate(mixes):

@@ -100,7 +100,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
     @property
     def least_runs(self) -> int:
-        """Number of runs that the plan needs in any case."""
+        """Number of runs that the plan needs whatever they measure."""
         return len(self.colocations) * self.replicates
 
     @property
@@ -123,7 +123,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
         return PlannedRun(colocation, replicate, run_seed(self.seed, colocation.key, replicate))
 
     def runs(self) -> tuple[PlannedRun, ...]:
-        """Return every run that the plan needs in any case, in order."""
+        """Return every run that the plan needs whatever earlier runs measure, in order."""
         return tuple(
             self.run(colocation, replicate) for colocation in self.colocations for replicate in range(self.replicates)
         )

@@ -1,9 +1,9 @@
 """Plans in which network functions are offered less than they could serve: under pressure, and in mixes.
 
 SLOMO (SIGCOMM'20) profiles and evaluates at full load. On a real server some tenants are below saturation: their queues
-are short, and packets are read and sent before they leak to memory. They therefore press less on others than at full
-load, which runs under pressure measure. Their throughput is their arrivals, whose variation over one measurement only
-mixes show (`slomo.models.responses.arrivals`).
+are short, and packets are read and sent before they leak to memory. These tenants therefore exert less pressure on
+others than at full load; runs beside the synthetic competitor measure this pressure. Their throughput equals their
+arrival rate, and only mixes show how much this rate varies between measurements (`slomo.models.responses.arrivals`).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _DRAWS = 200  # tries for one mix that is in the stream
 
 
 def part_load_runs(design: object, runs: int | None) -> int:
-    """Return the number of part-load runs in a profile: a quarter of design `sources`, if the rest suffices.
+    """Return the number of part-load runs in a profile: a quarter of those of design `sources`, if the rest suffices.
 
     Examples
     --------

@@ -127,7 +127,7 @@ class MidpointRefinement:
         return open_intervals
 
     def _doubt(self, measured_x: list[float], number: int, middle: float) -> float:
-        """Return the largest relative deviation of the curve from its chord; above 1 if no shape is assumed."""
+        """Return the curve's largest possible relative distance from its chord in an interval; above 1 if unknown."""
         left, right = measured_x[number], measured_x[number + 1]
         if self.shape is Shape.UNKNOWN:
             return 1.0 + (right - left) / (self.high - self.low)  # every interval once, the widest first
@@ -137,7 +137,7 @@ class MidpointRefinement:
         return max(self._gap(measured_x, number, x) for x in [*inside, middle])
 
     def _gap(self, measured_x: list[float], number: int, x: float) -> float:
-        """Return the distance of the bounds at `x`, right of point `number`, from the chord."""
+        """Return the curve's largest possible relative distance from its chord at `x`, right of point `number`."""
         left, right = measured_x[number], measured_x[number + 1]
         chord = self(x)
         bounds = []

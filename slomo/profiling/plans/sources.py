@@ -1,8 +1,8 @@
 """A design without gaps over the three sources of contention: cache, I/O and memory, a third of the points each.
 
-A grid over the competitor's knobs, thinned to some sixty points, leaves gaps where knobs jump: at the mild pressure of
-most mixes, and between a memory channel at a fifth of its load and a full one. Here a scrambled Sobol sequence spreads
-the *pressure* of each source: accesses and sizes for the caches, bytes for the ports, load for the channel.
+A grid over the competitor's knobs, thinned to some sixty points, leaves gaps between knob levels: at the mild pressure
+of most mixes, and between a memory channel at a fifth of its capacity and a full one. Here a scrambled Sobol sequence
+spreads the *pressure* of each source: accesses and sizes for the caches, bytes for the ports, load for the channel.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The null model: no slowdown; every predictor must beat it.
 
-Placement that packs by solo throughput assumes this (E2, SOSP'15, section 4).
+Placement by solo throughput alone assumes that there is no slowdown (E2, SOSP'15, section 4).
 """
 
 from collections.abc import Sequence

@@ -180,7 +180,7 @@ def _there(told: Struct, *names: str) -> dict[str, Any]:
 def _pools(
     path: str | Path, told: ControlFile, controller: str, names: Sequence[str]
 ) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
-    """Return RMD's files and each tenant's request; a tenant without a request joins the shared pool."""
+    """Return the RMD configuration and the request of each tenant; a tenant without a request joins the shared pool."""
     asked = [_there(tenant, *_WISHES) for tenant in told.tenants]
     if controller != "pools":
         for name in [*_there(told, "pools", "policies"), *(key for wish in asked for key in wish)]:
@@ -337,7 +337,7 @@ def host_controller(
 def pool_controller(
     configuration: ControlConfiguration, ways: int, members: Mapping[str, Mapping[str, Any]], backend: Backend | None
 ) -> PoolController:
-    """Return RMD's pools of a cache with `ways` ways, all tenants assigned.
+    """Divide a cache of `ways` ways into RMD's pools, assign every tenant to a pool, and return the controller.
 
     Raises ConfigurationError for invalid RMD files; TestbedError if a pool is full; InvalidValueError for a request
     that no pool serves.

@@ -1,8 +1,9 @@
 """Run the noisy-neighbour test on this machine: a victim and its noise as processes, with and without a policy.
 
 Windows without noise, with noise, and with noise under each policy alternate, so that other load on the machine affects
-all of them alike. The victim's rate is packets per second of its CPU time. The loss is reported with the error of its
-mean and counts as zero within that error: on few machines do neighbours cost anything measurable.
+all of them alike. The victim's rate is packets per second of its CPU time. The mean loss is reported with its standard
+error, and a loss within that error counts as zero: on few machines do neighbours cost a measurable amount of
+throughput.
 """
 
 import math

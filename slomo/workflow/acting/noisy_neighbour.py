@@ -1,8 +1,8 @@
 """The noisy-neighbour test: search the no-loss rate of a path of tenants beside noise, under each policy.
 
-After VSPERF (OPNFV) and ETSI TST009: MLRsearch (RFC 9971; the controller of the PyPI package drives our runs) finds the
-throughput at a loss ratio, and latency is measured there. A packet passes every stage of the path, some twice (NIC,
-vSwitch, VM, vSwitch, NIC); stages are tenants on cores of their own.
+The test follows VSPERF (OPNFV) and ETSI TST009: MLRsearch (RFC 9971, with the controller of its PyPI package) finds the
+throughput at a loss ratio, and latency is measured at that throughput. A packet passes every stage of the path, some
+twice (NIC, vSwitch, VM, vSwitch, NIC); stages are tenants on cores of their own.
 """
 
 import csv
@@ -241,7 +241,7 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
 
 
 def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
-    """Return the pools of the RMD talk: VM guaranteed, vSwitch in every pool's ways, noise best-effort."""
+    """Return RMD's cache pools: guaranteed for the VM, best-effort for noise; the vSwitch may use all of their ways."""
     ways, pools = test.machine.llc_ways, test.pools
     wide = ((1 << pools["infrastructure"]) - 1) << (ways - pools["infrastructure"])
     low = ways - pools["infrastructure"]

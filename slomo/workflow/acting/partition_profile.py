@@ -35,7 +35,7 @@ _STREAM = Workload(
 
 @dataclass(frozen=True)
 class PartitionProfile:
-    """Profiles of all workloads of one machine, for what-if questions."""
+    """Profiles of all workloads of one machine, from which the effect of a partition is predicted."""
 
     #: Name.
     machine: str
@@ -106,12 +106,12 @@ def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
 
 
 def _crowd(machine: Machine, workload: Workload, mask: int, stream: int | None, percent: int | None) -> Colocation:
-    """Put the workload and a stream into the same ways, each with its throttle [%]."""
+    """Return a run of the workload and one memory-streaming competitor in the same ways, each with a throttle [%]."""
     return Colocation(machine.name, workload, (_STREAM,), (Isolation(mask, percent), Isolation(mask, stream)))
 
 
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
-    """Put noise on the lowest way and the workload on the ways above it."""
+    """Return a run with memory-streaming competitors on the lowest way, and the workload on the ways above it."""
     first = 0 if ways == machine.llc_ways else 1
     own = Isolation(((1 << ways) - 1) << first, percent)
     return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
@@ -156,7 +156,7 @@ def _needed(vector: object, name: str) -> float:
 
 
 def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
-    """Give runs without a missed line, hence without a measured latency, the latency of idle memory."""
+    """Give runs that missed no cache line, and so measured no memory latency, the lowest latency of the other runs."""
     idle = min((row.latency_ns for row in rows if row.latency_ns > 0.0), default=100.0)
     return [
         row if row.latency_ns > 0.0 else PartitionRow(**{**row.__dict__, "latency_ns": float(np.float64(idle))})

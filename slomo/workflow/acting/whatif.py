@@ -1,7 +1,7 @@
 """Predict a server under a setting, and find the smallest change that keeps all SLOs.
 
-`slomo.prediction.question` answers. Profiles over partitions are measured once and stored with the models, with their
-errors on partitions that were not profiled.
+`slomo.prediction.question` makes the predictions. Profiles over partitions are measured once and stored with the
+models, together with the prediction errors on partitions that were not profiled.
 """
 
 import itertools
@@ -59,7 +59,7 @@ ADVICE_COVERAGE = 0.98
 
 @dataclass(frozen=True)
 class PartitionKnowledge:
-    """Profiles over partitions of one machine, with the errors that give intervals.
+    """Profiles over partitions of one machine, and the prediction errors from which intervals are made.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class PartitionKnowledge:
         return {key: AllocationModel(response, *shared) for key, response in self.profile.responses.items()}
 
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
-        """Return a library whose models include these partitions; a workload without a model gets only these.
+        """Return a library whose models include these responses; workloads without a model get one with only this.
 
         Raises UnsupportedPredictionError as :meth:`models`.
         """

@@ -1,7 +1,8 @@
-"""Simulate, packet by packet, the throughput that a chain keeps when its packets cross NUMA nodes.
+"""Simulate, packet by packet, which share of its throughput a chain keeps when its packets cross NUMA nodes.
 
 NUMASFP (COMSNETS'22) measured 22 % less for a remote chain and 52 % less if stages alternate between nodes. Here the
-lines of packets and rings cross the simulated link (`slomo.simulator.sharing.link`); no number is taken from the paper.
+cache lines of packets and rings cross the simulated link (`slomo.simulator.sharing.link`); the simulation uses no
+number of the paper.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Simulate chains that were placed on NUMA nodes, and compare served with offered load.
+"""Simulate chains that were placed on NUMA nodes, and compare the load they serve with the load they are offered.
 
 The comparison of NUMASFP (COMSNETS'22): throughput served over throughput offered, averaged over intervals (ANAT).
 Whole servers are simulated packet by packet: both sockets with caches and memory, the link between them, a NIC that
@@ -157,7 +157,7 @@ class _Runner:
         now: Mapping[str, tuple[int, ...]],
         move: MoveCost | float | None,
     ) -> float:
-        """Return the share of an interval's served packets that a chain loses to moving."""
+        """Return the share of an interval's packets that a chain does not serve because its stages move."""
         here, there = before.get(item.request.id, now[item.request.id]), now[item.request.id]
         if here == there:
             return 0.0
@@ -217,7 +217,7 @@ class _Runner:
         return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
 
     def _served(self, line: ServiceChain, result: "ChainResult") -> float:
-        """Return a chain's throughput [Mpps]: its whole load if the missing packets still wait in its stages."""
+        """Return a chain's throughput [Mpps]; packets that may still wait in its stages at the end count as served."""
         offered, passed = result.offered_mpps, result.throughput_mpps
         in_hand_mpps = BATCH * len(line.stages) / (1e3 * self._duration_ms)
         assert line.mpps is not None, "BUG: chains on nodes have rates"

@@ -1,7 +1,7 @@
 """Run service chains as processes on this machine under a policy, with NFVnice's controller.
 
-NFVnice (SIGCOMM'17): weights follow from arrivals and costs every ten milliseconds; the manager sets back-pressure
-marks and looks at every ring within fifty microseconds.
+As in NFVnice (SIGCOMM'17), every ten milliseconds the weights are computed from arrival rates and costs per packet. The
+manager sets back-pressure marks and checks every ring within fifty microseconds.
 """
 
 from collections.abc import Callable

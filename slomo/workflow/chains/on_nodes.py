@@ -1,6 +1,6 @@
 """Plan the placement of chains on the NUMA nodes of servers, for every interval.
 
-NUMASFP (COMSNETS'22); `run_chains` measures how well a plan does.
+The method is that of NUMASFP (COMSNETS'22). `run_chains` measures the throughput that a plan achieves.
 """
 
 from collections.abc import Mapping, Sequence

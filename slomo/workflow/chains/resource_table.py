@@ -1,8 +1,9 @@
 """Measure NUMASFP's lookup table: the resources that a network function needs to serve a traffic rate.
 
-NUMASFP (COMSNETS'22), "VNF profiler": VNF x traffic rate -> cores, LLC ways, percent of memory bandwidth. Ways and
-bandwidth are the least that serve the rate, found by bisection: more of either never lowers throughput. For rates
-beyond one core's capacity there is also a row at that capacity, for stages limited to one core.
+NUMASFP (COMSNETS'22), "VNF profiler": VNF x traffic rate -> cores, LLC ways, percent of memory bandwidth. The table has
+the fewest ways and the least bandwidth that serve the rate. They are found by bisection, as more ways or more bandwidth
+never lower throughput. For rates beyond one core's capacity there is also a row at that capacity, for stages limited to
+one core.
 """
 
 import bisect
@@ -79,7 +80,7 @@ class _NeedsBench:
         return self.machine.llc_ways - self.machine.ddio_ways
 
     def row(self, gbps: float, mpps: float, cores: int) -> ResourceRow:
-        """Find the fewest ways, then the strongest throttle, with which every instance serves its part."""
+        """Find the fewest ways, then the strongest throttle, with which every instance serves its part of the rate."""
         each = round(mpps / cores, 4)
         enough = SERVED * each
         ways = _least(range(1, self.most_ways + 1), lambda count: self.served(each, count, 100) >= enough)
@@ -103,5 +104,5 @@ class _NeedsBench:
 
 
 def _least(choices: Sequence[int], serves: Callable[[int], bool]) -> int:
-    """Return the least choice that serves the rate, or the last one if none does; serving is monotone in the choice."""
+    """Return the first choice that serves the rate, or the last one if none does; every choice after it serves too."""
     return choices[bisect.bisect_left(choices, True, hi=len(choices) - 1, key=serves)]

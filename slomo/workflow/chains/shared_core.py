@@ -1,7 +1,7 @@
 """Predict network functions that share a core of this machine, from one measurement of each.
 
-Two short runs per function, one alone and one beside a reporter that fills the core's private cache, let
-`slomo.compose.turns` simulate any mix of the functions under any load.
+Each function has two short runs: one alone, and one beside a reporter (probe program) that fills the core's private
+cache. From these runs `slomo.compose.turns` simulates any mix of the functions under any load.
 """
 
 import math
@@ -36,7 +36,7 @@ PREDICTED_POLICIES = ("cfs", "nfvnice")
 
 @dataclass(frozen=True)
 class FunctionReading:
-    """Measurements of one function on a core: alone, and beside the reporter."""
+    """Measurements of one function on a core: alone, and beside the reporter (probe program)."""
 
     #: Time per packet alone, saturated [ns].
     time_ns: float
@@ -82,7 +82,7 @@ def require_one_core(system: ChainSystem) -> int:
 
 
 def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
-    """Measure each function of a core alone and beside the reporter.
+    """Measure each function of a core alone, and beside the reporter (probe program).
 
     Raises
     ------

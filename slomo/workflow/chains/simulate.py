@@ -1,7 +1,8 @@
 """Simulate service chains under a policy, with NFVnice's controller setting CPU shares.
 
-NFVnice (SIGCOMM'17): weights follow from arrivals and costs every ten milliseconds, the cost being a median of samples
-taken every millisecond. The manager sets back-pressure marks and looks at every ring within ten microseconds.
+As in NFVnice (SIGCOMM'17), every ten milliseconds the weights are computed from arrival rates and costs per packet; the
+cost is a median of samples taken every millisecond. The manager sets back-pressure marks and checks every ring within
+ten microseconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +98,7 @@ def simulate_chains(
 
 
 def require_held(system: "ChainSystem", file: str) -> None:
-    r"""Raise InvalidValueError, with file and field, for cores or memory not there, and costs that change.
+    r"""Raise InvalidValueError, naming the field, for cores or memory the machine lacks, or costs that change.
 
     Examples
     --------
