@@ -3,7 +3,7 @@
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ import phenomena_runs
 from phenomena_runs import Line
 
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.training.metric_ranking import RankedMetric, rank_metrics
 from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
@@ -207,24 +208,30 @@ def numasfp_anat(seed: int) -> Iterator[Line]:
     yield from anat_lines(served)
 
 
+def metric_lines(
+    figure: str, place: str, ranked: Mapping[str, RankedMetric], sources: Sequence[Sequence[str]]
+) -> Iterator[Line]:
+    """Compare the metrics selected with those of the rivals alone, and count the sources of contention they cover."""
+    best = min(item.error for item in ranked.values())
+    for name, rival in (("L2MISS", "Dobrescu's"), ("L3OCC", "Bubble-Up's")):
+        what = f"{place}: error with {rival} metric alone ({name}) over that with those selected"
+        yield Line(figure, what, "2-5", ranked[name].alone / best, 2, 5)
+    useful = [name for name, item in ranked.items() if item.gain > 0.0]
+    covered = sum(any(name in useful for name in names) for names in sources)
+    what = f"{place}: sources of contention among metrics that lower the error, of {len(sources)}"
+    yield Line(figure, what, "all", covered, len(sources), len(sources))
+
+
 def slomo_metrics(seed: int) -> Iterator[Line]:
     """Select metrics of contention (section 5.1) on both shipped datasets, and compare with one metric alone.
 
     The seed draws which settings are left out together; the datasets are what they are.
     """
     from slomo.records.catalog import find_dataset
-    from slomo.training.metric_ranking import rank_metrics
 
     for machine in ("e5-2620v4", "silver-4110"):
         ranked = {item.name: item for item in rank_metrics(find_dataset(f"slomo-{machine}"), seed=seed)}
-        best = min(item.error for item in ranked.values())
-        for name, rival in (("L2MISS", "Dobrescu's"), ("L3OCC", "Bubble-Up's")):
-            what = f"{machine}: error with {rival} metric alone ({name}) over that with those selected"
-            yield Line("metrics", what, "2-5", ranked[name].alone / best, 2, 5)
-        useful = [name for name, item in ranked.items() if item.gain > 0.0]
-        sources = sum(any(name in useful for name in names) for names in SOURCES)
-        what = f"{machine}: sources of contention among metrics that lower the error, of {len(SOURCES)}"
-        yield Line("metrics", what, "all", sources, len(SOURCES), len(SOURCES))
+        yield from metric_lines("metrics", machine, ranked, SOURCES)
 
 
 def slomo_link(seed: int) -> Iterator[Line]:
@@ -233,7 +240,6 @@ def slomo_link(seed: int) -> Iterator[Line]:
     Nothing is cached for the card there, so the packets' cache is no source.
     """
     from slomo.records.dataset import ProfileDataset
-    from slomo.training.metric_ranking import rank_metrics
     from slomo.workflow.profile import profile
 
     functions = ["ip-router", "flowstats", "maglev", "stateless-firewall"]
@@ -242,13 +248,7 @@ def slomo_link(seed: int) -> Iterator[Line]:
         ranked = {item.name: item for item in rank_metrics(drawn, seed=seed)}
         best = min(item.error for item in ranked.values())
         place = f"{machine}, memory on the other socket"
-        for name, rival in (("L2MISS", "Dobrescu's"), ("L3OCC", "Bubble-Up's")):
-            what = f"{place}: error with {rival} metric alone ({name}) over that with those selected"
-            yield Line("link", what, "2-5", ranked[name].alone / best, 2, 5)
-        useful = [name for name, item in ranked.items() if item.gain > 0.0]
-        sources = sum(any(name in useful for name in names) for names in LINK_SOURCES)
-        what = f"{place}: sources of contention among metrics that lower the error, of {len(LINK_SOURCES)}"
-        yield Line("link", what, "all", sources, len(LINK_SOURCES), len(LINK_SOURCES))
+        yield from metric_lines("link", place, ranked, LINK_SOURCES)
         others = drawn.frame.drop(columns=["competition.UPI", "competition.LLCMISSLAT"])
         without = min(item.error for item in rank_metrics(ProfileDataset(others, drawn.environment), seed=seed))
         what = f"{place}: error without the link's use and misses' latency over that with them"

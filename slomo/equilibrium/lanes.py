@@ -50,9 +50,10 @@ def never_compiling() -> Iterator[None]:
 
 
 def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
-    """Return the compiled loop, or None if too few servers were solved to make up for the time of compiling.
+    """Count so many servers more, and return compiled code or None.
 
-    `function`: by default :func:`settle_side_by_side`.
+    None if too few servers were counted to make up for the time of compiling, or if the code is not compiled yet and
+    this thread never compiles. `function`: by default :func:`settle_side_by_side`.
 
     Examples
     --------

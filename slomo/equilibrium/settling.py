@@ -39,8 +39,8 @@ _LOOSE = 10.0
 #: Largest relative difference between the throughput read and the one solved for, share of a pressure that the
 #: correction may move before this is checked, and most repetitions of the correction.
 _APART, _MOVED, _CORRECTIONS = 0.01, 0.03, 40
-#: Utilisation of the memory channel from which the traffic of a packet is corrected, too.
-_LOADED = 0.7
+#: Utilisation of the memory channel from which the traffic of a packet is learned from mixes, and corrected.
+LOADED = 0.7
 #: Relative excess of summed occupancies over the cache allowed for counting errors.
 _ROUNDING = 0.02
 #: Number of servers per pass of the numpy rounds, so that their data stay in a cache.
@@ -215,7 +215,7 @@ class ResponseTable:
     def loads(self, moved: Floats) -> NDArray[np.bool_]:
         """Return for each server whether `moved`, its memory traffic, loads the memory channel."""
         assert self.socket.channel is not None
-        loaded: NDArray[np.bool_] = moved > _LOADED * self.socket.caps[self.socket.channel]
+        loaded: NDArray[np.bool_] = moved > LOADED * self.socket.caps[self.socket.channel]
         return loaded
 
     def _burden(self, group: ServerGroup, rest: Rest) -> Floats:

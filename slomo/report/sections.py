@@ -1,7 +1,7 @@
 """The sections of a report, each from the value that it shows: a dataset, a library, an evaluation, mixes.
 
-The order is that of SLOMO (SIGCOMM'20) section 8: errors of all models, errors per network function, comparison with
-baselines, then what the models predict for each network function. The headline has three numbers: a model's error, its
+The sections show what SLOMO (SIGCOMM'20) section 8 shows: errors of all models beside baselines, errors per network
+function, and what the models predict for each. The headline has three numbers: a model's error, its
 interval coverage and its worst case.
 """
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.judgement import NAME
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.equilibrium.server import solve_joint
+from slomo.equilibrium.settling import LOADED
 from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
@@ -52,8 +53,8 @@ OCCUPANCY_STRENGTH = 5e-2
 _FULL, _FULL_QUANTILE = 0.9, 0.25
 #: Least numbers of rows for fitting a function, at full and at part load.
 _FEWEST_ROWS, _FEWEST_IDLE = 24, 10
-#: Utilisation from which a memory channel counts as loaded, and the fewest such rows to learn a packet's traffic from.
-_LOADED, _FEWEST_LOADED = 0.7, 12
+#: Fewest rows on a loaded memory channel to learn a packet's traffic from.
+_FEWEST_LOADED = 12
 #: One in this many rows, but at least this number, counts as losing little.
 _MILD, _FEWEST_MILD = 8, 12
 
@@ -129,7 +130,7 @@ def _traffic(
         return None
     column = subject.own_names.index("LMB")
     moved = subject.own[whole][:, column] + subject.beside[whole][:, subject.beside_names.index("LMB")]
-    if (moved > _LOADED * most).sum() < _FEWEST_LOADED or not own[:, column].max() > 0.0:
+    if (moved > LOADED * most).sum() < _FEWEST_LOADED or not own[:, column].max() > 0.0:
         return None
     family = SmoothFamily(name="traffic")
     return family.fit(names, pressure, own[:, column], solo_mpps=float(own[:, column].max()), seed=seed)

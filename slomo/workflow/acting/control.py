@@ -180,7 +180,7 @@ def _there(told: Struct, *names: str) -> dict[str, Any]:
 def _pools(
     path: str | Path, told: ControlFile, controller: str, names: Sequence[str]
 ) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
-    """Return the RMD configuration and the request of each tenant; a tenant without a request joins the shared pool."""
+    """Return the paths of RMD's files, and each tenant's request; a tenant without one joins the shared pool."""
     asked = [_there(tenant, *_WISHES) for tenant in told.tenants]
     if controller != "pools":
         for name in [*_there(told, "pools", "policies"), *(key for wish in asked for key in wish)]:
