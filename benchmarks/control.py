@@ -28,12 +28,13 @@ from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.host.cores import available_cores
+from slomo.models.partition_profile import PartitionProfile
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Traffic, Workload
-from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.acting.partition_profile import profile_partitions
 
 MACHINE = load_machine("e5-2620v4")
 NFS = ("lpm", "stats", "mazunat", "ip-router")

@@ -42,11 +42,11 @@ from slomo.control.plants import SimulatedPlant
 from slomo.control.situation import Setting, Situation, foresee, foresee_many
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.errors import TestbedError
+from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
-from slomo.workflow.acting.whatif import PartitionKnowledge
+from slomo.workflow.acting.partition_profile import profile_partitions
 
 MACHINE = load_machine("e5-2620v4")
 NFS = ("lpm", "stats", "mazunat", "ip-router", "maglev", "flowstats")
@@ -433,11 +433,11 @@ def main() -> int:
 def measured(path: Path | None) -> PartitionProfile:
     """Return the profile over cache ways, measured once."""
     if path is not None and path.exists():
-        return PartitionKnowledge.load(path).profile
+        return load_profiles(path)[0]
     testbed = SimulatedTestbed(MACHINE, scale=32, accesses=60_000)
     profile = profile_partitions(testbed, MACHINE, [Workload(nf) for nf in NFS])
     if path is not None:
-        PartitionKnowledge(profile, (0.0, 0.01), (0.0, 0.02)).save(path)
+        save_profiles([profile], path)
     return profile
 
 

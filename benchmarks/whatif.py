@@ -12,20 +12,20 @@ import time
 import numpy as np
 
 from slomo.control.situation import Outlook
+from slomo.models.partition_profile import PartitionProfile
 from slomo.simulator.engine import Tenant, simulate
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.acting.whatif import (
-    PartitionKnowledge,
+from slomo.workflow.acting.partition_profile import (
     learn_partitions,
     predict_partition,
     random_crowd,
     random_partition,
-    what_if,
 )
+from slomo.workflow.acting.whatif import what_if
 
 NFS = ("mazunat", "lpm", "stats", "snort", "ip-router", "maglev", "firewall", "flowstats")
 SCALE, ACCESSES = 32, 100_000
@@ -42,7 +42,7 @@ def main(partitions: int, machines: list[str], case: str, cases: int | None = No
         draw = random.Random(f"benchmark {name}{case}")  # noqa: S311
         apart = [random_partition(machine, workloads, draw) for _ in range(partitions // 2)]
         crowds = [random_crowd(machine, workloads, draw) for _ in range(partitions - partitions // 2)]
-        print(f"{name}: {knowledge.profile.runs} profiling runs ({took:.0f} s)", flush=True)
+        print(f"{name}: {knowledge.runs} profiling runs ({took:.0f} s)", flush=True)
         outcomes = judged(testbed, knowledge, apart + crowds)
         model = next(iter(knowledge.models(machine).values()))
         tell(name, "ways of its own", [error for shared, error in outcomes if not shared], model.half_width())
@@ -52,7 +52,7 @@ def main(partitions: int, machines: list[str], case: str, cases: int | None = No
 
 
 def judged(
-    testbed: SimulatedTestbed, knowledge: PartitionKnowledge, colocations: list[Colocation]
+    testbed: SimulatedTestbed, knowledge: PartitionProfile, colocations: list[Colocation]
 ) -> list[tuple[bool, float]]:
     """Return whether each tenant shares its ways, and its relative error."""
     outcomes = []
@@ -60,7 +60,7 @@ def judged(
         record = testbed.run(colocation, seed=50_000 + number)
         assert record.beside is not None
         masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
-        predicted = predict_partition(knowledge.profile, colocation)
+        predicted = predict_partition(knowledge, colocation)
         for mask, guess, tenant in zip(masks, predicted, record.beside.tenants, strict=True):
             outcomes.append((masks.count(mask) > 1, guess / tenant.throughput_mpps - 1.0))
     return outcomes
@@ -76,14 +76,14 @@ def tell(name: str, what: str, signed: list[float], half_width: float) -> None:
     )
 
 
-def advice(knowledge: PartitionKnowledge, machine: Machine, workloads: list[Workload], cases: int, case: str) -> None:
+def advice(knowledge: PartitionProfile, machine: Machine, workloads: list[Workload], cases: int, case: str) -> None:
     """Ask for advice in random mixes in which some promise breaks, apply it in the simulator, and count."""
     draw = random.Random(f"advice {machine.name}{case}")  # noqa: S311
     needed = advised = broken = promises = gone = 0
     for number in range(cases):
         mix = [draw.choice(workloads) for _ in range(draw.randint(3, min(7, machine.cores_per_socket)))]
         promised = {place: draw.choice((0.8, 0.9, 0.95)) for place in range(draw.randint(1, 2))}
-        answer = what_if(knowledge, mix, machine, slo_share=promised, with_advice=True)
+        answer = what_if([knowledge], mix, machine, slo_share=promised, with_advice=True)
         if answer.kept or answer.situation is None:
             continue
         needed += 1

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import load_profiles
 from slomo.placement.online.placer import Placer
 from slomo.placement.policies.search import MixSearch
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
-from slomo.placement.problem.way_profiles import load_profiles
 from slomo.workflow.place import make_judge
 
 

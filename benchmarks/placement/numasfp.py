@@ -15,7 +15,7 @@ talk` takes no simulator, but the talk's own costs of crossing (22 and 52 %), an
 contention of rivals give its margins.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
-    slomo profile ip-router@256B ... --machine e5-2620v4 --plan resource-table --out DIR/resource-table.json
+    slomo profile ip-router@256B ... --machine e5-2620v4 --plan partitions --out DIR/partitions.json
     python benchmarks/placement/numasfp.py DIR
 """
 
@@ -24,15 +24,17 @@ import json
 import statistics
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile, load_profiles
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.nodes import handover_keeps
 from slomo.placement.chains.registry import chain_policy, chain_policy_names
-from slomo.placement.chains.resource_table import ResourceTable, load_resource_table
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
@@ -79,7 +81,7 @@ def hand_on(cycles: float) -> NetworkFunction:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="models and resource table of FUNCTIONS at the packet size")
+    parser.add_argument("directory", type=Path, help="models and partition profiles of FUNCTIONS at the packet size")
     parser.add_argument("--intervals", type=int, default=12)
     parser.add_argument("--servers", type=int, default=4)
     parser.add_argument("--packet", type=int, default=256, metavar="B", help="frame size")
@@ -94,7 +96,7 @@ def main() -> int:
         nargs="?",
         const=HOP_WORK_CYCLES,
         metavar="CYCLES",
-        help="functions that work so long and hand on, as OpenNetVM's examples; no table",
+        help="functions that work so long and hand on, as OpenNetVM's examples; no profiles",
     )
     parser.add_argument("--manager", action="store_true", help="OpenNetVM's two threads, all packets pass them")
     parser.add_argument("--ring", type=int, default=DEFAULT_CAPACITY, help="packets before a stage; OpenNetVM: 16384")
@@ -126,11 +128,11 @@ def run(label: str, given: Namespace, seed: int) -> Judgement:
     """Place and judge one draw of chains."""
     policy, allocate, throttled = VARIANTS[label]
     chains = drawn(given, seed)
-    library, table = (ModelLibrary([]), ()) if given.hop else sources(given.directory, throttled=throttled)
+    library, profiles = (ModelLibrary([]), ()) if given.hop else sources(given.directory, throttled=throttled)
     cores = load_machine(given.machine).cores_per_socket
     cluster = Cluster.uniform(given.machine, given.servers, cores_reserved=cores - (given.cores or cores))
     placed = place_chains(
-        cluster, chains, policy, library, needs=table, allocate=allocate,
+        cluster, chains, policy, library, needs=profiles, allocate=allocate,
         handover=given.handover,
     )  # fmt: skip
     judgement = judge_chains(
@@ -216,12 +218,20 @@ def _served(policy: str, given: Namespace, seed: int, cell: tuple[float, ...]) -
 
 
 @lru_cache
-def sources(directory: Path, *, throttled: bool) -> tuple[ModelLibrary, ResourceTable]:
-    """Return the models and the resource table, without its throttles where nobody is to be throttled."""
-    table = load_resource_table(directory / "resource-table.json")
-    rows = table.rows if throttled else [replace(row, memory_percent=100) for row in table.rows]
-    models = directory / "models"
-    return ModelLibrary.load(models) if models.exists() else ModelLibrary([]), ResourceTable(table.machine, rows)
+def sources(directory: Path, *, throttled: bool) -> tuple[ModelLibrary, tuple[PartitionProfile, ...]]:
+    """Return the models and the profiles over partitions, in which no throttle serves where nobody is throttled."""
+    profiles, models = load_profiles(directory / "partitions.json"), directory / "models"
+    if not throttled:
+        profiles = tuple(replace(each, responses=_unthrottled(each.responses)) for each in profiles)
+    return ModelLibrary.load(models) if models.exists() else ModelLibrary([]), profiles
+
+
+def _unthrottled(responses: Mapping[str, PartitionResponse]) -> dict[str, PartitionResponse]:
+    """Return responses in which every throttle takes a packet a second."""
+    forbidding = ((99.0, 1.0), (100.0, 0.0))
+    return {
+        key: replace(each, throttled_us=(1e6,) * len(each.ways), throttle=forbidding) for key, each in responses.items()
+    }
 
 
 def show(judged: dict[str, list[Judgement]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
+from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.registry import make_testbed
@@ -80,11 +80,11 @@ def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int)
 
 
 def ways(path: Path, nfs: list[str], machine: str) -> None:
-    done: list[InstanceProfile] = list(load_profiles(path)) if path.exists() else []
-    profiled = {item.workload for item in done}
+    done: list[PartitionProfile] = list(load_profiles(path)) if path.exists() else []
+    profiled = {key for item in done for key in item.responses}
     for nf in nfs:
         if parse_workload(nf).key not in profiled:
-            done += profile_ways([nf], machine)
+            done.append(profile_ways([nf], machine))
             save_profiles(done, path)
 
 

@@ -23,11 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import load_profiles
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import RESQ_FAMILIES, RESQ_REPLICAS, resq_requests
 from slomo.workflow.place import make_judge
 

@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO
-from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
 from slomo.placement.workloads import RESQ_FAMILIES, resq_requests
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.place import make_judge
@@ -83,24 +83,24 @@ def main() -> int:
     return 1 if any(row["late"] + row["slow"] > LIMIT * row["placed"] for row in rows) else 0
 
 
-def measured(size_b: int, path: Path | None) -> tuple[InstanceProfile, ...]:
+def measured(size_b: int, path: Path | None) -> list[PartitionProfile]:
     """Return the profiles of ResQ's network functions at a frame size, with the buffers of 9 network functions."""
     names = sorted({request.label for request in resq_requests("combination", 400)})
-    profiles = load_profiles(path) if path is not None and path.exists() else ()
+    profiles = [*load_profiles(path)] if path is not None and path.exists() else []
     mine = {workload(name, size_b).key for name in names}
-    if mine - {profile.workload for profile in profiles}:
-        profiles += profile_ways([workload(name, size_b) for name in names], MACHINE, cores=CORES)
+    if mine - {key for profile in profiles for key in profile.responses}:
+        profiles.append(profile_ways([workload(name, size_b) for name in names], MACHINE, cores=CORES))
         if path is not None:
             save_profiles(profiles, path)
-    return tuple(profile for profile in profiles if profile.workload in mine)
+    return [profile for profile in profiles if mine & {*profile.responses}]
 
 
 def workload(name: str, size_b: int) -> Workload:
     return Workload(name, traffic=Traffic(packet_size_b=size_b))
 
 
-def terms(family: str, size_b: int, profiles: tuple[InstanceProfile, ...], given: argparse.Namespace) -> list:
-    by_key = {profile.workload: profile for profile in profiles}
+def terms(family: str, size_b: int, profiles: list[PartitionProfile], given: argparse.Namespace) -> list:
+    by_key = {key: response for profile in profiles for key, response in profile.responses.items()}
     requests = []
     for request in resq_requests(family, given.terms, seed=given.seed):
         item = workload(request.chain[0].nf, size_b)

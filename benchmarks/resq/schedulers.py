@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "placement"))
 from resq import run
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import load_profiles
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.way_profiles import load_profiles
 from slomo.placement.workloads import resq_requests
 from slomo.workflow.place import make_judge
 

@@ -6,11 +6,11 @@ Shipped with the library, as the contracts of models and testbeds are, so that a
 from collections.abc import Sequence
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile
 from slomo.placement.online.placer import Placer
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import Request
-from slomo.placement.problem.way_profiles import InstanceProfile
 
 
 class PolicyContract:
@@ -37,7 +37,7 @@ class PolicyContract:
         """Return the models for placement; without any, every network function gets a socket for itself."""
         return ModelLibrary([])
 
-    def profiles(self) -> Sequence[InstanceProfile]:
+    def profiles(self) -> Sequence[PartitionProfile]:
         """Return profiles over cache ways, for policies that need them."""
         return ()
 

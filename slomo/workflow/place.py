@@ -14,22 +14,22 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.stored import Stored
 from slomo.fleet.spread import spread
 from slomo.models.library import load_library
+from slomo.models.partition_profile import load_profiles
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge, asked_times
 from slomo.placement.policies.registry import policy_class
 from slomo.placement.problem.documents import read_cluster, read_requests
-from slomo.placement.problem.way_profiles import load_profiles
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.models.partition_profile import PartitionProfile
     from slomo.placement.online.settings import DecisionOptions
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.problem.cluster import Cluster
     from slomo.placement.problem.request import Request
-    from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.records.run import RunRecord
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
@@ -45,7 +45,7 @@ def place(
     library: "ModelLibrary | str | Path",
     policy: str = "predicted",
     *,
-    profiles: "Sequence[InstanceProfile] | str | Path" = (),
+    profiles: "Sequence[PartitionProfile] | str | Path" = (),
     **options: "Unpack[DecisionOptions]",
 ) -> Placer:
     """Place requests on an empty cluster.
@@ -102,7 +102,7 @@ def place_at_price(
     policy: str = "predicted",
     *,
     price_per_broken: float,
-    profiles: "Sequence[InstanceProfile] | str | Path" = (),
+    profiles: "Sequence[PartitionProfile] | str | Path" = (),
     **options: "Unpack[DecisionOptions]",
 ) -> tuple[Placer, tuple[Priced, ...]]:
     """Place requests at the confidence with the lowest total cost of servers and broken promises.
@@ -219,7 +219,7 @@ def compare(
     library: "ModelLibrary",
     policies: Sequence[str],
     *,
-    profiles: "Sequence[InstanceProfile]" = (),
+    profiles: "Sequence[PartitionProfile]" = (),
     judge: Judge | None = None,
     **options: "Unpack[DecisionOptions]",
 ) -> "list[Judgement]":

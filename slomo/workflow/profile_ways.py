@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slomo.models.functions.regression import rising
-from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.models.partition_profile import PartitionProfile
+from slomo.models.responses.partition import PartitionResponse
 from slomo.profiling.plans.refinement import TOLERANCE, MidpointRefinement, Shape, refine
 from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
@@ -39,14 +40,14 @@ _DEVIATIONS = 2.0
 
 def profile_ways(
     network_functions: "Sequence[Workload | str]",
-    machine: str,
+    machine: "str | Machine",
     *,
     testbed: "str | Testbed" = "simulated",
     own: "Iterable[NetworkFunction]" = (),
     cores: int | None = None,
     latency: bool = True,
     seed: int = 0,
-) -> tuple[InstanceProfile, ...]:
+) -> PartitionProfile:
     """Measure solo throughput over cache ways and solo latency over load.
 
     If repeated runs at the ends differ, every point is the median of enough runs to bring its error below the
@@ -60,7 +61,7 @@ def profile_ways(
     ----------
     network_functions : sequence of Workload or str
         What to measure.
-    machine : str
+    machine : str or Machine
         Machine type.
     testbed : str or Testbed
         Where to measure.
@@ -73,10 +74,10 @@ def profile_ways(
     seed : int
         Of the first run of each point; repeats count on from it.
     """
-    host = load_machine(machine)
+    host = load_machine(machine) if isinstance(machine, str) else machine
     bed = make_testbed(testbed, host, own)
     subjects = [parse_workload(item) if isinstance(item, str) else item for item in network_functions]
-    made = []
+    made: dict[str, PartitionResponse] = {}
     for workload in subjects:
         share = buffers_per_nf(host, cores or host.cores_per_socket, workload.traffic.packet_size_b)
         measuring = _Bench(bed, host, workload, None if share is None or share >= MOST_BUFFERS else share, seed)
@@ -84,8 +85,8 @@ def profile_ways(
         solo = measuring.median(None, measuring.repeats)
         enough = next(ways for ways, mpps in curve if mpps >= (1.0 - TOLERANCE) * curve[-1][1])
         loads = measuring.over_load(solo, enough) if latency else ()
-        made.append(InstanceProfile(host.name, workload.key, solo, curve, loads, share, host.fingerprint))
-    return tuple(made)
+        made[workload.key] = PartitionResponse.over_ways(workload.key, solo, curve, loads, share)
+    return PartitionProfile(host.name, made, fingerprint=host.fingerprint)
 
 
 @dataclass

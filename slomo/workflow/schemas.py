@@ -32,8 +32,7 @@ DOCUMENTS: dict[str, tuple[str, str, str]] = {
     "settings": ("slomo.toml", "slomo.config", "Settings"),
     "cluster": ("servers", "slomo.placement.problem.entries", "ClusterFile"),
     "requests": ("requests and chains to place", "slomo.placement.problem.entries", "RequestsFile"),
-    "way-profiles": ("profiles over cache ways", "slomo.placement.problem.way_profiles", "WayProfilesFile"),
-    "resource-table": ("NUMASFP's lookup table", "slomo.placement.chains.resource_table", "ResourceTableFile"),
+    "profiles": ("profiles over ways and partitions", "slomo.models.partition_profile", "ProfilesFile"),
     "noisy-neighbour": ("a noisy-neighbour test", "slomo.workflow.acting.noisy_neighbour", "NoisyNeighbourFile"),
     "noisy-neighbour-host": ("the same on a real machine", "slomo.workflow.acting.noisy_host", "HostNoiseTest"),
 }

@@ -12,12 +12,11 @@ from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.models.partition_profile import PartitionProfile, save_profiles
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.control import ControlConfiguration, control_from, control_loop, host_controller
-from slomo.workflow.acting.partition_profile import PartitionProfile
-from slomo.workflow.acting.whatif import PartitionKnowledge
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 
@@ -64,10 +63,10 @@ def learned(folder: Path) -> Path:
     )
     hog = PartitionResponse(Workload("stats").key, 1.0, (1.0, 20.0), (0.5, 0.5), (5.0, 5.0), (30000.0, 30000.0))
     profile = PartitionProfile(
-        MACHINE.name, {each.workload: each for each in (victim, hog)}, MemoryTraffic((90.0, 400.0), (0.0, 40.0)), 9,
-        MACHINE.fingerprint,
+        MACHINE.name, {each.workload: each for each in (victim, hog)}, MemoryTraffic((90.0, 400.0), (0.0, 40.0)),
+        MACHINE.fingerprint, (0.0, 0.01), (0.0, 0.02),
     )  # fmt: skip
-    PartitionKnowledge(profile, (0.0, 0.01), (0.0, 0.02)).save(folder / "ways.json")
+    save_profiles([profile], folder / "ways.json")
     return folder / "ways.json"
 
 

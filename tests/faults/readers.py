@@ -20,14 +20,13 @@ from slomo.evaluation.probes import ProbeModel
 from slomo.fleet.hosts import load_fleet
 from slomo.fleet.room import Room
 from slomo.models.library import ModelLibrary, load_library
+from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
-from slomo.placement.chains.resource_table import ResourceRow, ResourceTable, load_resource_table, save_resource_table
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.documents import read_chains, read_cluster, read_requests
 from slomo.placement.problem.request import Request
-from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import stored_records
 from slomo.records.dataset import ProfileDataset
@@ -49,8 +48,6 @@ from slomo.workflow.acting.control import read_control_file, read_status
 from slomo.workflow.acting.enforce import read_plan
 from slomo.workflow.acting.noisy_host import host_noise_test
 from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file
-from slomo.workflow.acting.partition_profile import PartitionProfile
-from slomo.workflow.acting.whatif import PartitionKnowledge
 from tests.conftest import profile_rows
 from tests.faults import right_files as right
 
@@ -127,12 +124,9 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
     dataset = run_campaign(toy_plan(), ToyTestbed(), folder / "store.sqlite")
     for name in ("data.csv", "data.parquet"):
         save_dataset(dataset, folder / name)
-    save_profiles(
-        [InstanceProfile("e5-2695v4", "lpm@64B,100000f", 5.0, ((2, 3.0), (9, 5.0)), ((0.5, 9.0, 12.0),), 512)],
-        folder / "ways.json",
-    )
-    table = ResourceTable("e5-2620v4", (ResourceRow("lpm@64B,100000f", 1.0, 0.5, 1, 2, 10),))
-    save_resource_table(table, folder / "table.json")
+    key, curve = "lpm@64B,100000f", ((2, 3.0), (9, 5.0))
+    over_ways = PartitionResponse.over_ways(key, 5.0, curve, ((0.5, 9.0, 12.0),), 512)
+    save_profiles([PartitionProfile("e5-2695v4", {key: over_ways})], folder / "ways.json")
     plan = EnforcementPlan("s1", (TenantSetting("lpm", cores=(3,), llc_way_mask=0x3, cpu_weight=2.0),))
     placed = Assignment("s1", 1, 3, "lpm", llc_way_mask=3, buffers=512)
     refused = Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4)
@@ -150,17 +144,15 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
     library.save(folder / "models")
     right.known_of_everything(library).save(folder / "known")
 
-    knowledge = PartitionKnowledge(
-        PartitionProfile(
-            "e5-2620v4",
-            {"lpm": PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))},
-            MemoryTraffic((80.0, 120.0), (0.0, 40.0)),
-            9,
-        ),
-        (0.01, -0.02),
-        (0.03,),
+    profile = PartitionProfile(
+        "e5-2620v4",
+        {"lpm": PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))},
+        MemoryTraffic((80.0, 120.0), (0.0, 40.0)),
+        errors=(0.01, -0.02),
+        shared_errors=(0.03,),
+        runs=9,
     )
-    knowledge.save(folder / "partitions.json")
+    save_profiles([profile], folder / "partitions.json")
     placer = Placer(library, Cluster.uniform("e5-2620v4", 2), "first-fit")
     placer.place_all([Request("edge", "lpm"), Request("b", "nat", anti_affinity=("edge",))])
     (folder / "snapshot.json").write_text(json.dumps(placer.snapshot()))
@@ -192,7 +184,6 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("plan", ".json", json.dumps(plan.to_dict()).encode(), read_plan),
         Reader("plan-of-decisions", ".json", listed, lambda path: read_plan(path, server="s1", machine="e5-2620v4")),
         Reader("ways", ".json", here("ways.json"), load_profiles),
-        Reader("resource-table", ".json", here("table.json"), load_resource_table),
         Reader("rmd", ".toml", RMD.encode(), read_rmd_toml),
         Reader("policies", ".yaml", POLICIES, lambda path: read_rmd_toml(rmd_beside(path), path)),
         Reader("settings", ".toml", b'machine = "e5-2620v4"\nseed = 3\n', lambda p: load_settings(file=p)),
@@ -204,7 +195,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("pcm-faults", ".csv", (REPOSITORY / "tests/data/pcm/repeated-faults.csv").read_bytes(), pcm),
         Reader("dataset-csv", ".csv", here("data.csv"), load_dataset),
         Reader("dataset-parquet", ".parquet", here("data.parquet"), load_dataset),
-        Reader("partitions", ".json", here("partitions.json"), PartitionKnowledge.load),
+        Reader("partitions", ".json", here("partitions.json"), load_profiles),
         Reader("snapshot", ".json", here("snapshot.json"), lambda path: at_risk(path, folder / "models")),
         Reader("probes", ".json", PROBES, lambda path: ProbeModel(load_probe_tables(path))),
         Reader("store", ".sqlite", here("store.sqlite"), stored_records),

@@ -117,7 +117,7 @@ FAMILIES = model_names() if EXAMPLES > 99 else ()
 NAMES = (
     *(f"model-{name}" for name in FAMILIES),
     "machine", "nf", "nf-host", "chains", "service-chains", "control", "noisy-neighbour", "noisy-host", "requests",
-    "requests-json", "rated-chains", "cluster", "plan", "plan-of-decisions", "ways", "resource-table",
+    "requests-json", "rated-chains", "cluster", "plan", "plan-of-decisions", "ways",
     "rmd", "policies", "settings", "host", "calibration", "mapping", "table", "pcm", "pcm-faults", "dataset-csv",
     "dataset-parquet", "store", "partitions", "snapshot", "probes", "library-library.json", "library-manifest.json",
     "run", "dataset-of-others", "pairs", "probe-mapping", "probe-levels", "table-parquet", "mixes", "hosts",

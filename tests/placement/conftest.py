@@ -10,9 +10,10 @@ from slomo.models.contentiousness import constant_profile
 from slomo.models.intervals import symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
+from slomo.models.partition_profile import PartitionProfile
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
-from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -81,9 +82,8 @@ def nf_profiles():
     """Return throughput over cache ways and latency over load of the same NFs."""
     latency = ((0.5, 10.0, 20.0), (0.8, 20.0, 40.0), (0.95, 80.0, 200.0))
     curves = {"lpm": (0.5, 0.8, 0.96, 1.0), "stats": (0.6, 0.92, 0.98, 1.0), "firewall": (0.98, 0.99, 1.0, 1.0)}
-    return [
-        InstanceProfile(
-            MACHINE,
+    responses = [
+        PartitionResponse.over_ways(
             Workload(nf).key,
             FUNCTIONS[nf][0],
             tuple((way, share * FUNCTIONS[nf][0]) for way, share in zip((1, 3, 8, 18), shares, strict=True)),
@@ -91,6 +91,7 @@ def nf_profiles():
         )
         for nf, shares in curves.items()
     ]
+    return [PartitionProfile(MACHINE, {each.workload: each}) for each in responses]
 
 
 @pytest.fixture

@@ -5,16 +5,18 @@ import json
 import pytest
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
-from slomo.placement.problem.way_profiles import InstanceProfile
 
 MACHINE = "e5-2620v4"
 KEY = "lpm@64B,100000f"
-PROFILE = InstanceProfile(
-    MACHINE, KEY, 5.0, ((1, 3.0), (4, 4.5), (8, 5.0), (18, 5.2)), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.95, 9.0, 12.0))
+PROFILE = PartitionResponse.over_ways(
+    KEY, 5.0, ((1, 3.0), (4, 4.5), (8, 5.0), (18, 5.2)), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.95, 9.0, 12.0))
 )
+PROFILES = [PartitionProfile(MACHINE, {KEY: PROFILE})]
 
 
 @pytest.mark.parametrize("policy", ["resq-greedy", "resq-milp"])
@@ -22,7 +24,7 @@ PROFILE = InstanceProfile(
 def test_every_instance_keeps_the_latency_at_its_ways(policy, replicas) -> None:
     """By the profile, packets take no longer than promised at the load and the slower pace of the ways given."""
     slo = SLO(min_share=0.8, p95_us=9.0)
-    placer = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 4), policy, profiles=[PROFILE])
+    placer = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 4), policy, profiles=PROFILES)
     decisions = placer.place_all([Request(f"r{i}", ("lpm",), slo, replicas=replicas) for i in range(3)])
 
     assert all(decision.accepted for decision in decisions)
@@ -38,7 +40,12 @@ def test_every_instance_keeps_the_latency_at_its_ways(policy, replicas) -> None:
 
 def test_a_latency_that_no_capacity_keeps_is_refused() -> None:
     """Below what an idle instance takes, the refusal says latency."""
-    placer = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 4), "resq-greedy", profiles=[PROFILE])
+    placer = Placer(
+        ModelLibrary([]),
+        Cluster.uniform(MACHINE, 4),
+        "resq-greedy",
+        profiles=PROFILES,
+    )
     refused = placer.admit(Request("a", ("lpm",), SLO(min_share=0.5, p95_us=0.5), replicas=4))
 
     assert not refused.accepted
@@ -47,10 +54,20 @@ def test_a_latency_that_no_capacity_keeps_is_refused() -> None:
 
 def test_what_latency_asks_survives_a_snapshot() -> None:
     """Restored, every instance has the ways it had and needs what it did."""
-    placer = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 4), "resq-greedy", profiles=[PROFILE])
+    placer = Placer(
+        ModelLibrary([]),
+        Cluster.uniform(MACHINE, 4),
+        "resq-greedy",
+        profiles=PROFILES,
+    )
     placer.admit(Request("a", ("lpm",), SLO(min_share=0.8, p95_us=6.0), replicas=2))
     document = json.loads(json.dumps(placer.snapshot()))
-    other = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 4), "resq-greedy", profiles=[PROFILE])
+    other = Placer(
+        ModelLibrary([]),
+        Cluster.uniform(MACHINE, 4),
+        "resq-greedy",
+        profiles=PROFILES,
+    )
     other.restore(document)
 
     assert other.snapshot()["placed"] == placer.snapshot()["placed"]

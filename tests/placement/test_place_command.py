@@ -8,12 +8,12 @@ import pytest
 from slomo.cli.main import main
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import load_profiles, save_profiles
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.judge import Judge
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request, requests_to_dict
-from slomo.placement.problem.way_profiles import load_profiles, save_profiles
 from slomo.placement.workloads import arrivals, numasfp_chains, resq_requests, slomo_requests
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.machine import load_machine
@@ -195,11 +195,12 @@ def test_profiles_are_measured_on_the_simulator(folder, capsys) -> None:
     """`slomo place profiles` writes curves that rise with the ways, and latencies that rise with the load."""
     assert main(["place", "profiles", "lpm", "--machine", MACHINE, "--out", str(folder / "p.json")]) == 0
     (profile,) = load_profiles(folder / "p.json")
-    rates = [mpps for _, mpps in profile.ways]
+    (response,) = profile.responses.values()
+    rates = [mpps for _, mpps in response.curve]
 
     assert len(rates) <= 12
     assert rates[-1] > rates[0]
-    assert [row[1] for row in profile.latency] == sorted(row[1] for row in profile.latency)
+    assert [row[1] for row in response.latency] == sorted(row[1] for row in response.latency)
     assert load_profiles(save_profiles([profile], folder / "q.json")) == (profile,)
 
 

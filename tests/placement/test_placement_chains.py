@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
+from slomo.models.responses.partition import PartitionResponse
+from slomo.placement.chains.allocation import lookup_table
 from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Need, Node, crossings, handover_keeps, migrations
 from slomo.placement.chains.planner import place_chains, plan_chains
 from slomo.placement.chains.predicted import best_nodes
 from slomo.placement.chains.registry import chain_policy, chain_policy_names
-from slomo.placement.chains.resource_table import (
-    ResourceRow,
-    ResourceTable,
-    load_resource_table,
-    save_resource_table,
-)
 from slomo.placement.chains.search import climbed, every_choice
+from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.documents import parse_rated_chains
@@ -259,40 +258,48 @@ def test_rivals_may_be_given_what_numasfp_allocates() -> None:
     assert dict(plans[1].parts[0].throttles) == {"a": (20, 40, 100)}
 
 
-ROWS = (ResourceRow("lpm@64B,100000f", 1.0, 1.5, 1, 3, 20, 24.0), ResourceRow("lpm@64B,100000f", 9.0, 13.4, 3, 1, 90))
-L2FWD = ResourceRow("l2fwd@64B,100000f", 10.0, 14.9, 1, 1, 10, 0.5)
+def over_partitions(nf: str, waits: float, slow_us: float) -> PartitionResponse:
+    """Return a function of 5 Mpps that needs ways and, if `slow_us` is above 0, suffers from a throttle to 10 %."""
+    shape = (1.0, 18.0), (0.2, 0.2), (waits, 0.0), (600.0, 0.0)
+    return PartitionResponse(f"{nf}@64B,100000f", 5.0, *shape, (slow_us, slow_us), ((10.0, 1.0), (100.0, 0.0)), 90.0)
 
 
-def test_a_measured_table_is_what_numasfp_goes_by(tmp_path) -> None:
-    """Ways and throttles come from the file, beyond what one core serves from its most; what it lacks is refused."""
-    table = load_resource_table(save_resource_table(ResourceTable(MACHINE, (*ROWS, L2FWD)), tmp_path / "t.json"))
-    chains = [RatedChain(Request("a", ("lpm", "l2fwd")), (9.0,))]
+def test_profiles_over_partitions_are_what_numasfp_goes_by(tmp_path) -> None:
+    """Ways and throttles are the least that serve the rate; a function without a profile, or a machine, is refused."""
+    responses = [over_partitions("lpm", 4.0, 1.0), over_partitions("l2fwd", 0.0, 0.0)]
+    (profile,) = load_profiles(
+        save_profiles([PartitionProfile(MACHINE, {each.workload: each for each in responses})], tmp_path / "p.json")
+    )
+    chains = [RatedChain(Request("a", ("lpm", "l2fwd")), (2.0,))]
     cluster = Cluster.uniform(MACHINE, 1)
-    placed = place_on_nodes(cluster, chains, "numasfp", needs=table)
+    table = lookup_table(ThroughputEstimates(ModelLibrary([]), profiles=[profile]), load_machine(MACHINE))
+    need = table(chains[0], chains[0].offered_mpps(0))
+    placed = place_on_nodes(cluster, chains, "numasfp", needs=[profile])
     where = placed.decisions()[0].assignments
 
-    assert [item.memory_bandwidth_percent for item in where] == [20, 10]
+    assert need.throttles[0] > need.throttles[1] == 10
+    assert need.memory_percent > 0.0
+    assert where[0].memory_bandwidth_percent >= need.throttles[0]
     assert {item.llc_way_mask for item in where} == {(1 << cluster.servers[0].ways) - 1}
     enforced = plan_from_decision(placed.decisions(), where[0].server, load_machine(MACHINE)).tenants
-    assert [item.memory_bandwidth.value for item in enforced if item.memory_bandwidth] == [20, 10]
-    with pytest.raises(InvalidValueError, match="resource table of 'silver-4110'"):
-        place_on_nodes(cluster, chains, "numasfp", needs=ResourceTable("silver-4110", ROWS))
-    with pytest.raises(UnknownNameError, match="in the resource table of 'e5-2620v4'"):
-        place_on_nodes(cluster, chains, "numasfp", needs=ResourceTable(MACHINE, ROWS))
-    (tmp_path / "bad.json").write_text("[]")
-    with pytest.raises(ConfigurationError, match="needed a mapping"):
-        load_resource_table(tmp_path / "bad.json")
+    assert [item.memory_bandwidth.value for item in enforced if item.memory_bandwidth] == [
+        item.memory_bandwidth_percent for item in where
+    ]
+    for machine, held in (("silver-4110", responses), (MACHINE, responses[:1])):
+        lacking = PartitionProfile(machine, {each.workload: each for each in held})
+        with pytest.raises(UnknownNameError, match="in the profiles of 'e5-2620v4'"):
+            place_on_nodes(cluster, chains, "numasfp", needs=[lacking])
 
 
 def test_the_judge_throttles_who_is_throttled() -> None:
     """A chain whose stages are throttled to a tenth serves less than one with all of the bandwidth."""
     chains = [RatedChain(Request("a", ("lpm", "stats")), (10.0,))]
-    rows = [ResourceRow(f"{nf}@64B,100000f", 10.0, 14.9, 1, 9, 10, 12.0) for nf in ("lpm", "stats")]
-    strict, loose = ([replace(row, memory_percent=percent) for row in rows] for percent in (10, 100))
-    cluster = Cluster.uniform(MACHINE, 1)
-    tables = (ResourceTable(MACHINE, each) for each in (strict, loose))
-    placed = [place_on_nodes(cluster, chains, "numasfp", needs=table) for table in tables]
-    served = [judge_chains(each, duration_ms=2.0).anat for each in placed]
+    placed = place_on_nodes(Cluster.uniform(MACHINE, 1), chains, "numasfp", needs=[])
+    served = []
+    for percent in (10, 100):
+        parts = tuple(replace(part, throttles={"a": (percent, percent)}) for part in placed.plan.parts)
+        throttled = replace(placed, plan=replace(placed.plan, parts=parts))
+        served.append(judge_chains(throttled, duration_ms=2.0).anat)
 
     assert served[0] < 0.7 * served[1]
 

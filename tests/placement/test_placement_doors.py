@@ -8,12 +8,12 @@ import pytest
 from slomo.cli.main import main
 from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import save_profiles
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.documents import parse_cluster, parse_requests
 from slomo.placement.problem.request import SLO, Request, requests_to_dict
-from slomo.placement.problem.way_profiles import save_profiles
 
 MACHINE = "e5-2620v4"
 FUNCTIONS = {"lpm": (5.0, 0.002), "stats": (3.6, 0.001), "firewall": (0.4, 0.0)}

@@ -6,13 +6,14 @@ import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.feasibility.on_demand import CacheClass, Observed, share_out
 from slomo.placement.online.placer import Placer
 from slomo.placement.policies.resq_milp import Term, least_servers, solve
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
-from slomo.placement.problem.way_profiles import InstanceProfile, load_profiles, save_profiles
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -21,19 +22,12 @@ MACHINE = "e5-2620v4"
 
 def test_profile_promises_less_than_it_measured() -> None:
     """The ways for a rate leave 3 % for interpolation and memory bandwidth."""
-    profile = InstanceProfile("m", "nf", 10.0, ((1, 5.0), (6, 10.0)))
+    profile = PartitionResponse.over_ways("nf", 10.0, ((1, 5.0), (6, 10.0)))
 
     assert profile.ways_for(8.7) == 5
     assert profile.promise_mpps(5) == pytest.approx(0.97 * 9.0)
     assert profile.ways_for(9.8) is None
-    assert profile.mpps(0) == 0.0
-
-
-@pytest.mark.parametrize("ways", [(), ((2, 1.0), (1, 2.0)), ((1, 0.0),)])
-def test_impossible_profiles_are_refused(ways) -> None:
-    """A profile without points, out of order or without throughput is no profile."""
-    with pytest.raises(InvalidValueError):
-        InstanceProfile("m", "nf", 5.0, ways)
+    assert profile.alone_mpps(0) == 0.0
 
 
 def test_profiles_round_trip_through_a_file(profiles, tmp_path) -> None:
@@ -47,7 +41,7 @@ def test_profiles_round_trip_through_a_file(profiles, tmp_path) -> None:
 
 def promised(placer, profiles):
     """Return throughput promised per request by the ways its instances own, and check that ways do not overlap."""
-    by_key = {profile.workload: profile for profile in profiles}
+    by_key = {key: response for profile in profiles for key, response in profile.responses.items()}
     for items in placer.layout().values():
         assert sum(item.llc_way_mask for item in items) < 1 << 18
         assert sum(item.llc_way_mask.bit_count() for item in items) <= 18
@@ -68,7 +62,7 @@ def test_ways_owned_give_what_was_asked(library, profiles, ask, policy) -> None:
     nfs = ["lpm", "stats", "firewall"] * 4
     decisions = placer.place_all(ask(f"r{i}", nf, replicas=3) for i, nf in enumerate(nfs))
     rates = promised(placer, profiles)
-    solo = {profile.workload.split("@")[0]: profile.solo_mpps for profile in profiles}
+    solo = {key.split("@")[0]: each.solo_mpps for profile in profiles for key, each in profile.responses.items()}
 
     assert all(decision.accepted for decision in decisions)
     assert all(rates[f"r{i}"] >= 0.9 * solo[nf] - 1e-9 for i, nf in enumerate(nfs))
@@ -112,7 +106,7 @@ def test_what_own_ways_cannot_promise_shares_a_cache(library, profiles, ask) -> 
 def test_a_promise_in_the_shared_cache_goes_beside_nobody_with_ways_of_its_own(library, profiles) -> None:
     """Its prediction is for the whole cache; the refusal says how many ways were left."""
     placer = Placer(library, Cluster.uniform(MACHINE, 1, sockets=1), "slomo-search", profiles=profiles[:1])
-    names = [profile.workload.split("@")[0] for profile in profiles]
+    names = [key.split("@")[0] for profile in profiles for key in profile.responses]
     assert placer.admit(Request("own", (names[0],), SLO(min_share=0.5))).accepted
     refused = placer.admit(Request("shared", (names[1],), SLO(min_share=0.5)))
     assert not refused.accepted
@@ -122,7 +116,7 @@ def test_a_promise_in_the_shared_cache_goes_beside_nobody_with_ways_of_its_own(l
 def test_milp_finds_the_packing_that_first_fit_decreasing_misses() -> None:
     """Sizes 8, 8, 5, 5, 5, 5 ways of 18: first fit decreasing and the program both need two servers, never three."""
     terms = [
-        Term(f"t{i}", InstanceProfile("m", f"nf{i}", 1.0, ((size, 1.0), (18, 1.01))), 0.97, 1)
+        Term(f"t{i}", PartitionResponse.over_ways(f"nf{i}", 1.0, ((size, 1.0), (18, 1.01))), 0.97, 1)
         for i, size in enumerate([8, 8, 5, 5, 5, 5])
     ]
     seats = solve(Host("m", 8, 18), terms, 20.0, 0.0).seats
@@ -146,8 +140,8 @@ def test_milp_meets_its_bound_where_terms_repeat(library, profiles, ask) -> None
 
 def test_a_bound_counts_cores_and_ways() -> None:
     """Twenty terms on servers of eight cores need three; terms of nine ways each, alone or together, half a server."""
-    small = InstanceProfile("m", "firewall", 1.0, ((1, 1.0), (18, 1.0)))
-    large = InstanceProfile("m", "lpm", 1.0, ((9, 1.0), (18, 1.05)))
+    small = PartitionResponse.over_ways("firewall", 1.0, ((1, 1.0), (18, 1.0)))
+    large = PartitionResponse.over_ways("lpm", 1.0, ((9, 1.0), (18, 1.05)))
 
     assert least_servers(Host("m", 8, 18), [Term(str(n), small, 0.9, 2) for n in range(20)]) == 3
     assert least_servers(Host("m", 8, 18), [Term(str(n), large, 0.97, 3) for n in range(5)]) == 3
@@ -198,7 +192,7 @@ def test_on_demand_tells_who_cannot_be_helped() -> None:
 def test_ways_of_its_own_are_no_port_of_its_own(library, policy) -> None:
     """Eight functions of 33 Gbit/s each fit cores and ways; the machine's ports carry 80, so that two fit."""
     key = "lpm@1500B,100000f"
-    profiles = [InstanceProfile(MACHINE, key, 2.75, ((1, 2.7), (18, 2.75)))]
+    profiles = [PartitionProfile(MACHINE, {key: PartitionResponse.over_ways(key, 2.75, ((1, 2.7), (18, 2.75)))})]
     model = replace(library[MACHINE, Workload("lpm").key], workload=parse_workload(key), solo_mpps=2.75)
     placer = Placer(ModelLibrary([model]), Cluster.uniform(MACHINE, 8), policy, profiles=profiles)
     placer.policy.shares = False

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slomo.models.functions.regression import rising
-from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.models.responses.partition import PartitionResponse
 from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -12,6 +12,12 @@ from slomo.workflow.profile_ways import profile_ways
 
 MACHINE = "e5-2695v4"
 NOTHING = MetricVector({}, scope=Scope.CORE)
+
+
+def measured(bed, *, latency=True):
+    """Return the response of one function as profiled on a testbed."""
+    (response,) = profile_ways(["lpm"], MACHINE, testbed=bed, latency=latency).responses.values()
+    return response
 
 
 class Curves:
@@ -42,27 +48,27 @@ class Curves:
 def test_ways_are_profiled_from_few_points_within_one_percent():
     """A saturating curve over 18 ways takes at most 12 points, and is right to 1 % in between."""
     bed = Curves()
-    profile = profile_ways(["lpm"], MACHINE, testbed=bed, latency=False)[0]
+    profile = measured(bed, latency=False)
 
-    assert len(profile.ways) <= 12
-    assert all(profile.mpps(ways) == pytest.approx(bed.mpps(ways), rel=0.011) for ways in range(1, 19))
+    assert len(profile.curve) <= 12
+    assert all(profile.alone_mpps(ways) == pytest.approx(bed.mpps(ways), rel=0.011) for ways in range(1, 19))
 
 
 def test_noise_asks_for_repeats_and_quiet_for_none():
     """Only the ends are run thrice where runs agree; where they differ by a percent, every point is repeated."""
     quiet, noisy = Curves(), Curves(noise=0.01)
-    calm = profile_ways(["lpm"], MACHINE, testbed=quiet, latency=False)[0]
-    shaky = profile_ways(["lpm"], MACHINE, testbed=noisy, latency=False)[0]
+    calm = measured(quiet, latency=False)
+    shaky = measured(noisy, latency=False)
 
     assert sum(len(seeds) > 1 for seeds in quiet.seeds.values()) == 2
     assert all(len(seeds) >= 3 for seeds in noisy.seeds.values())
-    assert [mpps for _, mpps in shaky.ways] == sorted(mpps for _, mpps in shaky.ways)
-    assert shaky.mpps(18) == pytest.approx(calm.mpps(18), rel=0.02)
+    assert [mpps for _, mpps in shaky.curve] == sorted(mpps for _, mpps in shaky.curve)
+    assert shaky.alone_mpps(18) == pytest.approx(calm.alone_mpps(18), rel=0.02)
 
 
 def test_latency_leaves_room_for_what_repeats_show():
     """Latency rises with load, and noise is promised away: above the curve, where quiet runs are on it."""
-    calm, shaky = (profile_ways(["lpm"], MACHINE, testbed=Curves(late=noise))[0] for noise in (0.0, 0.02))
+    calm, shaky = (measured(Curves(late=noise)) for noise in (0.0, 0.02))
 
     for load, p95, _ in calm.latency:
         assert p95 == pytest.approx(1.0 / (1.0 - load), rel=1e-4)
@@ -73,7 +79,7 @@ def test_latency_leaves_room_for_what_repeats_show():
 
 def test_load_for_a_latency_lies_on_the_line_between_two_measured():
     """Half way between two limits is half way between two loads; beyond the last is the last; below the first none."""
-    profile = InstanceProfile("m", "nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
+    profile = PartitionResponse.over_ways("nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
 
     assert profile.load_for(2.0, None) == pytest.approx(0.4)
     assert profile.load_for(None, 5.0) == pytest.approx(0.6)
@@ -84,7 +90,7 @@ def test_load_for_a_latency_lies_on_the_line_between_two_measured():
 
 def test_capacity_for_a_latency_counts_that_slower_instances_take_longer():
     """At the capacity asked for, stretched times are just within the limit; with less they are not."""
-    profile = InstanceProfile("m", "nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
+    profile = PartitionResponse.over_ways("nf", 4.0, ((1, 4.0),), ((0.2, 1.0, 2.0), (0.6, 3.0, 5.0), (0.9, 9.0, 12.0)))
     capacity = profile.capacity_for(2.0, 9.0, None)
 
     speed = capacity / 4.0

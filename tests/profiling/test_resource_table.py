@@ -1,4 +1,4 @@
-"""NUMASFP's lookup table, measured."""
+"""NUMASFP's lookup table, from profiles over partitions."""
 
 import json
 from pathlib import Path
@@ -6,41 +6,45 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.errors import InvalidValueError
+from slomo.placement.chains.allocation import MBA_STEP, SERVED, required, resource_rows
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.chains.resource_table import resource_table
+from slomo.workflow.acting.partition_profile import profile_partitions
 
 MACHINE = load_machine("e5-2620v4")
 
 
-def test_needs_grow_with_the_rate() -> None:
-    """More traffic never needs fewer cores, and within one core never fewer ways; what is found serves the rate."""
-    testbed = SimulatedTestbed(MACHINE, accesses=20_000)
-    rows = resource_table(testbed, MACHINE, [parse_workload("snort@256B")], [0.5, 1.0, 3.0])
+def test_needs_grow_with_the_rate_and_serve_it() -> None:
+    """More traffic never needs fewer cores or, on one core, ways; a run with exactly these serves the rate."""
+    testbed, workload = SimulatedTestbed(MACHINE, accesses=20_000), parse_workload("snort@256B")
+    response = profile_partitions(testbed, MACHINE, [workload]).responses[workload.key]
+    rows = resource_rows(response, MACHINE, [0.5, 1.0, 3.0])
+    cores, one_core = [row[3] for row in rows], [row[4] for row in rows if row[3] == 1]
 
-    assert [row.cores for row in rows] == sorted(row.cores for row in rows)
-    assert rows[0].cores == 1
-    assert rows[-1].cores > 1
-    assert all(1 <= row.ways <= 18 and 10 <= row.memory_percent <= 100 for row in rows)
-    within_one_core = [row.ways for row in rows if row.cores == 1]
-    assert within_one_core == sorted(within_one_core)
+    assert cores == sorted(cores)
+    assert cores[0] == 1 < cores[-1]
+    assert all(1 <= ways <= 18 and 10 <= percent <= 100 for *_, ways, percent, _ in rows)
+    assert one_core == sorted(one_core)
+    for mpps in (0.2, 0.4):
+        ways, _, percent = required(response, MACHINE, mpps)
+        run = Colocation(MACHINE.name, workload.offered(mpps), (), (Isolation((1 << ways) - 1, percent),))
+        served = testbed.run(run, seed=5).beside
+        assert served is not None
+        assert served.tenants[0].throughput_mpps >= (SERVED - 0.05) * mpps
+        assert percent % MBA_STEP == 0
 
 
-def test_rates_beyond_the_line_are_refused() -> None:
-    """The line's rate is named."""
-    with pytest.raises(InvalidValueError, match="rate of 50 Gbit/s, needed above 0 and at most 40"):
-        resource_table(SimulatedTestbed(MACHINE), MACHINE, [parse_workload("l2fwd")], [50.0])
-
-
-def test_command_prints_and_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`slomo profile --plan resource-table` gives ten rates per NF, as a table and as JSON."""
-    out = tmp_path / "table.json"
-    assert main(["profile", "l2fwd@256B", "--plan", "resource-table", "--out", str(out)]) == 0
-
-    assert "LLC ways" in capsys.readouterr().out
-    assert len(json.loads(out.read_text(encoding="utf-8"))["rows"]) == 10
+@pytest.mark.parametrize(("plan", "head"), [("resource-table", "LLC ways"), ("ways", "cache ways")])
+def test_command_prints_a_table_and_writes_the_profile(
+    plan: str, head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`slomo profile --plan resource-table` gives ten rates per NF, `--plan ways` a curve; both write the same file."""
+    out = tmp_path / "profiles.json"
+    assert main(["profile", "l2fwd@256B", "--plan", plan, "--out", str(out)]) == 0
+    assert head in capsys.readouterr().out
+    assert [*json.loads(out.read_text(encoding="utf-8"))] == ["schema_version", "profiles"]
 
 
 def test_a_dry_run_of_the_table_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def test_what_one_core_cannot_do_is_refused() -> None:
 def test_greedy_gives_a_chain_one_core_and_one_profile() -> None:
     """ResQ's greedy policy places `lpm+stats` on one core, where the chain of two requests takes two."""
     bed = SimulatedTestbed(MACHINE, accesses=20_000, scale=64)
-    profiles = profile_ways(["lpm+stats", "lpm", "stats"], MACHINE, testbed=bed, latency=False)
+    profiles = [profile_ways(["lpm+stats", "lpm", "stats"], MACHINE, testbed=bed, latency=False)]
     placer = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 2), "resq-greedy", profiles=profiles)
     whole = placer.admit(Request("whole", "lpm+stats", SLO(min_share=0.8)))
     apart = placer.admit(Request("apart", ("lpm", "stats"), SLO(min_share=0.8)))

@@ -6,49 +6,78 @@ from typing import Any
 
 import pytest
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError, UsageError
+from slomo.models.partition_profile import PartitionProfile, library_of, load_profiles, save_profiles
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
-from slomo.workflow.acting.partition_profile import PartitionProfile
-from slomo.workflow.acting.whatif import PartitionKnowledge
+
+MACHINE = load_machine("e5-2620v4")
 
 
 @pytest.fixture
-def knowledge() -> PartitionKnowledge:
-    """Return knowledge of one workload."""
+def profile() -> PartitionProfile:
+    """Return the profile of one workload."""
     response = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     memory = MemoryTraffic((80.0, 120.0), (0.0, 40.0))
-    profile = PartitionProfile("e5-2620v4", {"lpm": response}, memory, 9)
-    return PartitionKnowledge(profile, (0.01, -0.02), (0.03,))
+    return PartitionProfile("e5-2620v4", {"lpm": response}, memory, "", (0.01, -0.02), (0.03,), 9)
 
 
-def test_what_is_saved_is_read_again(knowledge: PartitionKnowledge, tmp_path: Path) -> None:
-    knowledge.save(tmp_path / "p.json")
-    again = PartitionKnowledge.load(tmp_path / "p.json")
+def test_what_is_saved_is_read_again(profile: PartitionProfile, tmp_path: Path) -> None:
+    (again,) = load_profiles(save_profiles([profile], tmp_path / "p.json"))
 
-    assert again == knowledge
-    model = again.models(load_machine("e5-2620v4"))["lpm"]
+    assert again == profile
+    model = again.models(MACHINE)["lpm"]
     assert model.half_width(0.5) == 0.02
     assert model.excess(0.9) == 0.01
+
+
+def test_profiles_over_ways_alone_answer_no_question_about_partitions() -> None:
+    """What was measured over ways alone knows no memory traffic; another machine's profile is refused by its name."""
+    ways = PartitionProfile("e5-2620v4", {"lpm": PartitionResponse.over_ways("lpm", 5.0, ((1, 3.0), (18, 5.0)))})
+
+    with pytest.raises(UnsupportedPredictionError, match="lpm were profiled over cache ways alone"):
+        library_of([ways], MACHINE)
+    with pytest.raises(UnsupportedPredictionError, match="partitions of 'e5-2620v4' were profiled"):
+        library_of([ways], load_machine("silver-4110"))
+
+
+@pytest.mark.parametrize("curve", [((2, 3.0), (1, 4.0)), ((1, 0.0), (2, 1.0)), ()])
+def test_curves_that_are_none_are_refused(curve: Any) -> None:
+    with pytest.raises(InvalidValueError, match="needed ascending ways and rates above 0"):
+        PartitionResponse.over_ways("lpm", 5.0, curve)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"errors": []},
-        {"shared_errors": []},
         {"errors": [float("nan")]},
         {"errors": ["x"]},
         {"errors": None},
-        {"schema_version": 2},
         {"responses": 3},
+        {"responses": {}},
+        {"memory": {"latency_ns": [80.0], "traffic_gb_s": []}},
     ],
 )
-def test_what_is_none_is_refused(knowledge: PartitionKnowledge, tmp_path: Path, change: dict[str, Any]) -> None:
-    path = tmp_path / "p.json"
-    knowledge.save(path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+def test_what_is_none_is_refused(profile: PartitionProfile, tmp_path: Path, change: dict[str, Any]) -> None:
+    path = save_profiles([profile], tmp_path / "p.json")
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"profiles": [document["profiles"][0] | change]}))
 
-    with pytest.raises(ConfigurationError, match=r"p\.json.*") as refused:
-        PartitionKnowledge.load(path)
+    with pytest.raises(UsageError, match=r"p\.json.*") as refused:
+        load_profiles(path)
     assert next(iter(change)) in str(refused.value) or "NaN" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"schema_version": 1, "profiles": [{"machine": "m", "workload": "lpm", "solo_mpps": 1.0, "ways": [[1, 1.0]]}]},
+        {"schema_version": 3, "machine": "m", "runs": 1, "responses": [], "errors": [0.1], "shared_errors": [0.1]},
+        {"schema_version": 1, "machine": "m", "rows": []},
+    ],
+)
+def test_older_files_are_refused_with_the_command_that_measures_again(old: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(json.dumps(old))
+    with pytest.raises(ConfigurationError) as refused:
+        load_profiles(tmp_path / "p.json")
+    assert "slomo profile NF... --plan partitions --out FILE" in str(refused.value)

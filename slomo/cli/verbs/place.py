@@ -74,10 +74,6 @@ class DefaultGroup(click.Group):
 
 
 _POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
-_table = click.option(
-    "--resource-table", metavar="FILE", type=click.Path(),
-    help="What each NF needs at a rate, from `slomo profile --plan resource-table`, for policy numasfp.",
-)  # fmt: skip
 _cluster = click.argument("cluster", type=click.Path())
 _requests = click.argument("requests", type=click.Path())
 
@@ -100,7 +96,6 @@ def command() -> None:
 @confidence_option
 @price_option
 @profiles_option
-@_table
 @click.option(
     "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse", show_default=True,
     help="What to do with a network function that has no model on a machine.",
@@ -149,7 +144,6 @@ def batch(
     if are_for_chains([options["policy"]]):
         batch_chains(as_json=as_json, check=check, snapshot=snapshot, **options)
         return
-    _refuse_table(options)
     placer, requests, priced = _placed(**options)
     placed = {request.id for request in placer.requests}
     refused = {item.id: item for item in requests if item.id not in placed}
@@ -183,13 +177,6 @@ def batch(
             emit_table(("memory", "entries"), list(placer.stats().items()))
     if len(placed) < len(requests):
         raise click.exceptions.Exit(5)
-
-
-def _refuse_table(options: dict[str, Any]) -> None:
-    from slomo.errors import UsageError
-
-    if options["resource_table"] is not None:
-        raise UsageError("--resource-table is for policies of chains on NUMA nodes", hint="--policy numasfp")
 
 
 def _placed(
@@ -274,7 +261,6 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @method_option
 @confidence_option
 @profiles_option
-@_table
 @click.option(
     "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
 )
@@ -292,7 +278,6 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **opti
     if are_for_chains(policies):
         judgements = [judge_on_nodes(place_on_nodes(policy, options), options) for policy in policies]
     else:
-        _refuse_table(options)
         judgements = _compared(policies, options)
     if report is not None:
         from slomo.report.placement_figures import comparison_page
@@ -307,9 +292,9 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **opti
 
 def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judgement]":
     from slomo.models.library import load_library
+    from slomo.models.partition_profile import load_profiles
     from slomo.placement.policies.registry import policy_class, policy_names
     from slomo.placement.problem.documents import read_cluster, read_requests
-    from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.place import compare as judged
 
     curves = () if options["profiles"] is None else load_profiles(options["profiles"])
@@ -336,37 +321,11 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
 @own_nf_option
 @seed_option
 @json_option
-def profiles(
-    network_functions: tuple[str, ...],
-    machine: str | None,
-    out: str,
-    nf_files: tuple[str, ...],
-    seed: int | None,
-    as_json: bool,
-) -> None:
-    """Measure throughput over cache ways and latency over load, for policies that allocate cache (ResQ)."""
-    from slomo.cli.options import own_network_functions
-    from slomo.cli.progress import announce_compilation
-    from slomo.extras import need
-    from slomo.files.stored import stored
-    from slomo.placement.problem.way_profiles import save_profiles
+def profiles(**options: Any) -> None:
+    """Measure throughput over cache ways and latency over load: another name of `slomo profile NF... --plan ways`."""
+    from slomo.cli.verbs.profile import command as profile_command
 
-    need("pandas", "numba", extra="simulate")  # before they are imported, one after the other
-    from slomo.workflow.profile_ways import profile_ways
-
-    announce_compilation()
-    chosen = settings(machine=machine, seed=seed)
-    own = own_network_functions(nf_files)
-    way_profiles = profile_ways(network_functions, chosen.machine, own=own, seed=chosen.seed)
-    save_profiles(way_profiles, out)
-    if as_json:
-        emit_json({"out": out, "profiles": stored(way_profiles)})
-        return
-    emit_table(
-        ("network function", "cache ways", "throughput [Mpps]"),
-        [(p.workload, w, mpps) for p in way_profiles for w, mpps in p.ways],
-    )
-    note(f"{len(way_profiles)} profiles in {out}")
+    click.get_current_context().invoke(profile_command, plan="ways", **options)
 
 
 @command.command("workload")

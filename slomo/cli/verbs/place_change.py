@@ -90,10 +90,10 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     from slomo.files.json_text import parse_json
     from slomo.files.opening import read_text
     from slomo.models.library import load_library
+    from slomo.models.partition_profile import load_profiles
     from slomo.placement.online.persistence import SnapshotBody
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
-    from slomo.placement.problem.way_profiles import load_profiles
 
     document = parse_json(read_text(path, MOST_BYTES), path)
     held = convert(document, SnapshotBody, path, hint="slomo place ... --snapshot FILE")

@@ -1,6 +1,6 @@
 """`slomo place` over time: chains with changing rates, requests that come and go."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.timeline import Timeline
     from slomo.placement.problem.chain import RatedChain
-    from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.workflow.chains.on_nodes import Handover, PlacedChains
 
 handover_option = click.option(
@@ -51,29 +50,27 @@ def are_for_chains(policies: Sequence[str]) -> bool:
 def place_on_nodes(policy: str, options: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
     from slomo.models.library import load_library
+    from slomo.models.partition_profile import load_profiles
     from slomo.placement.chains.registry import chain_policy
-    from slomo.placement.chains.resource_table import load_resource_table
     from slomo.placement.problem.documents import read_chains, read_cluster
-    from slomo.placement.problem.way_profiles import load_profiles
     from slomo.workflow.chains.on_nodes import place_chains
 
     cluster, chains = read_cluster(options["cluster"]), read_chains(options["requests"])
     chosen = settings(models=options["models"], model=options["model"])
-    needs_models = chain_policy(policy).predicts or (policy == "numasfp" and options["resource_table"] is None)
+    profiles = () if options["profiles"] is None else load_profiles(options["profiles"])
+    suffice = profiles and all(each.throttled_us for item in profiles for each in item.responses.values())
+    needs_models = chain_policy(policy).predicts or (policy == "numasfp" and not suffice)
     library = load_library(chosen.models) if needs_models else None
     handover: Handover = options["handover"]
-    curves = () if options["profiles"] is None else load_profiles(options["profiles"])
-    _check_names(chains, options["nf_files"], () if library is None else library, curves)
-    path = options["resource_table"]
-    needs = curves if path is None else load_resource_table(path)
-    return place_chains(cluster, chains, policy, library, model=chosen.model, needs=needs, handover=handover)
+    measured = [key for profile in profiles for key in profile.responses]
+    _check_names(chains, options["nf_files"], [*measured, *(key for _, key in library or ())])
+    return place_chains(cluster, chains, policy, library, model=chosen.model, needs=profiles, handover=handover)
 
 
 def _check_names(
     chains: "Sequence[RatedChain]",
     files: tuple[str, ...],
-    modelled: "Iterable[tuple[str, str]]",
-    curves: "Sequence[InstanceProfile]",
+    known: "Sequence[str]",
 ) -> None:
     """Refuse network functions without description, model or profile, which may be typing errors."""
     from slomo.cli.options import own_network_functions
@@ -81,7 +78,7 @@ def _check_names(
     from slomo.vocabulary.network_function import network_function_names, stage_names
 
     nf_names = {*network_function_names(), *(function.name for function in own_network_functions(files))}
-    nf_names |= {nf_of(key) for _, key in modelled} | {nf_of(curve.workload) for curve in curves}
+    nf_names |= {nf_of(key) for key in known}
     for item in chains:
         for workload in item.request.chain:
             if workload.nf not in nf_names and not {*stage_names(workload.nf)} <= nf_names:
@@ -183,11 +180,11 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **opt
     """
     from slomo.cli.options import own_network_functions
     from slomo.models.library import load_library
+    from slomo.models.partition_profile import load_profiles
     from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.repack import MoveBudget
     from slomo.placement.over_time.timeline import play
     from slomo.placement.problem.documents import read_cluster, read_requests
-    from slomo.placement.problem.way_profiles import load_profiles
     from slomo.placement.workloads import arrivals
     from slomo.workflow.place import check_model, make_judge
 

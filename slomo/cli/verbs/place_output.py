@@ -30,7 +30,11 @@ confidence_option = click.option(
 
 
 profiles_option = click.option(
-    "--profiles", metavar="FILE", type=click.Path(), help="Profiles over cache ways, from `slomo place profiles`."
+    "--profiles",
+    "--resource-table",
+    metavar="FILE",
+    type=click.Path(),
+    help="What NFs do with cache ways and throttles, from `slomo profile --plan ways` or `partitions`.",
 )
 price_option = click.option(
     "--price-per-broken", type=AMOUNT, metavar="SERVERS",

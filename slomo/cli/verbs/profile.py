@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
 
+#: Plans whose runs are of partitions, each chosen by those before it; their results are profiles, no datasets.
+_OVER_PARTITIONS = ("ways", "partitions", "resource-table")
+
 
 @click.command()
 @click.argument("network_functions", metavar="[NF...]", nargs=-1, shell_complete=complete_network_functions)
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
     default="all",
     show_default=True,
     metavar="PLAN",
-    help="solo, pressure (solo and under pressure), mixes, all, accelerator (beside a competitor for one), or "
-    "resource-table (cores, LLC ways and memory bandwidth that each NF needs from 1 to 10 Gbit/s, printed).",
+    help="solo, pressure (solo and under pressure), mixes, all, accelerator (beside a competitor for one); ways "
+    "(throughput over cache ways, latency over load), partitions (over ways, throttles and memory traffic), or "
+    "resource-table (partitions, and what each NF needs from 1 to 10 Gbit/s, printed).",
 )
 @click.option(
     "--design",
@@ -141,13 +145,13 @@ def command(
         raise UsageError("--mix names the mixes to run; --mixes or --plan ask for others", hint="leave them out")
     if named_mixes:
         options |= {"plan": "mixes", "mixes": named_mixes}
-    if options["plan"] == "resource-table":
+    if options["plan"] in _OVER_PARTITIONS:
         if dry_run:
             raise UsageError(
-                "--dry-run cannot describe --plan resource-table: each run depends on those before it",
+                f"--dry-run cannot describe --plan {options['plan']}: each run depends on those before it",
                 hint="leave --dry-run out; without --out the table is printed only",
             )
-        _show_resource_table(out, as_json, **options)
+        _show_partitions(out, as_json, **options)
         return
     options["target_error"] = _target_error(options["target_error"], options["design"])
     if out is None and not dry_run:
@@ -308,24 +312,48 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
             note(f"note: {open_ended} of them did not converge; they are kept, and train nothing")
 
 
-def _show_resource_table(out: str | None, as_json: bool, **options: Any) -> None:
-    """Measure NUMASFP's lookup table, print it, and write it as JSON to `out`."""
-    from slomo.placement.chains.resource_table import ResourceTable, save_resource_table
-    from slomo.workflow.chains.resource_table import resource_table
+def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
+    """Measure NFs over partitions of a server, write the profile to `out`, and print a table of the plan."""
+    from slomo.cli.progress import announce_compilation
+    from slomo.extras import need
+    from slomo.files.stored import stored
+    from slomo.models.partition_profile import save_profiles
+    from slomo.placement.chains.allocation import resource_rows
     from slomo.workflow.names import workloads_of
 
+    need("pandas", "numba", extra="simulate")  # before they are imported, one after the other
+    from slomo.workflow.acting.partition_profile import learn_partitions
+    from slomo.workflow.profile_ways import profile_ways
+
     arguments = _arguments(**options)
+    testbed, machine, seed, plan = (arguments[name] for name in ("testbed", "machine", "seed", "plan"))
     workloads = workloads_of(arguments["network_functions"])
-    rates = [float(rate) for rate in range(1, 11)]
-    rows = resource_table(arguments["testbed"], arguments["machine"], workloads, rates, seed=arguments["seed"])
-    table = ResourceTable(arguments["machine"].name, rows)
+    announce_compilation()
+    if plan == "ways":
+        profile = profile_ways(workloads, machine, testbed=testbed, seed=seed)
+    else:
+        profile = learn_partitions(testbed, machine, workloads, seed=seed)
+    responses = profile.responses.values()
     if out is not None:
-        save_resource_table(table, out)
+        save_profiles([profile], out)
+    head: tuple[str, ...]
+    table: list[tuple[Any, ...]]
+    if plan == "resource-table":
+        headers = ("workload", "gbps", "mpps", "cores", "ways", "memory_percent", "memory_gb_s")
+        table = [row for each in responses for row in resource_rows(each, machine, range(1, 11))]
+        shown: dict[str, Any] = {
+            "machine": machine.name, "rows": [dict(zip(headers, row, strict=True)) for row in table]
+        }  # fmt: skip
+        head = ("nf", "Gbit/s", "Mpps", "cores", "LLC ways", "memory bandwidth [%]", "moved [GB/s]")
+    else:
+        table = [(each.workload, ways, mpps) for each in responses for ways, mpps in each.curve]
+        shown, head = {"profiles": [stored(profile)]}, ("network function", "cache ways", "throughput [Mpps]")
     if as_json:
-        emit_json(table.to_dict())
-        return
-    headers = ("nf", "Gbit/s", "Mpps", "cores", "LLC ways", "memory bandwidth [%]", "moved [GB/s]")
-    emit_table(headers, [(r.workload, r.gbps, r.mpps, r.cores, r.ways, r.memory_percent, r.memory_gb_s) for r in rows])
+        emit_json({"out": out, **shown})
+    else:
+        emit_table(head, table)
+    if out is not None and not as_json:
+        note(f"{len(responses)} profiles in {out}")
 
 
 def _check_place(out: str) -> None:

@@ -1,8 +1,9 @@
 """Response of an NF to its partition: time per packet over cache ways, memory latency and bandwidth throttle.
 
-ResQ (NSDI'18, section 5) profiles throughput over cache ways alone and discounts for memory bandwidth; NUMASFP
-(COMSNETS'22) shows that bandwidth must be allocated too. Here the time per packet is a part independent of memory plus
-a waiting part, which grows with the latency caused by all tenants' traffic, and with the throttle.
+ResQ (NSDI'18, section 5.2) profiles throughput over cache ways, concave and monotone, and latency over load, convex and
+monotone, and discounts for memory bandwidth; NUMASFP (COMSNETS'22) shows that bandwidth must be allocated too. Here the
+time per packet is a part independent of memory plus a waiting part, which grows with the latency caused by all tenants'
+traffic, and with the throttle. A response measured over ways alone leaves the rest empty.
 """
 
 import bisect
@@ -10,11 +11,13 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.files.ranges import PositiveCount, PositiveRate, Seconds, Share
 from slomo.files.stored import Stored
 from slomo.models.functions.regression import rising
 from slomo.models.intervals import conformal_rank
@@ -25,6 +28,9 @@ SCHEMA_VERSION = 2
 STEPS = 8
 #: Decimal logarithms of the ages of `PartitionResponse.held`, and points per decade.
 AGE_LOW, AGE_HIGH, AGE_STEPS = -5.0, 5.0, 24
+#: Relative discount of a promise against the measurement. It covers the interpolation error and memory bandwidth, which
+#: cache allocation does not isolate; ResQ's published scheduler discounts utilisation by as much.
+DISCOUNT = 0.03
 #: Memory traffic per packet below which no cache lines are filled [bytes].
 _NO_TRAFFIC = 1e-3
 
@@ -52,15 +58,15 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     #: Workload key.
     workload: str
     #: Throughput alone with everything.
-    solo_mpps: float
+    solo_mpps: PositiveRate
     #: Cache ways profiled, ascending.
     ways: tuple[float, ...]
     #: Part of the time per packet independent of memory [us], by ways.
     busy_us: tuple[float, ...]
     #: Number of memory latencies that a packet waits for, by ways.
     waits: tuple[float, ...]
-    #: Memory traffic by ways [bytes].
-    bytes_per_packet: tuple[float, ...]
+    #: Memory traffic by ways [bytes]; empty if it was not measured.
+    bytes_per_packet: tuple[float, ...] = ()
     #: Time per packet added by the strongest profiled throttle at idle memory [us], by ways.
     throttled_us: tuple[float, ...] = ()
     #: Bandwidth throttle [%] -> share of that time that it adds, ascending in percent; 100 adds 0.
@@ -69,6 +75,105 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     idle_ns: float = 0.0
     #: Time per packet added if its packet buffers are on another node [us], without the longer latency of misses.
     remote_us: float = 0.0
+    #: Load as a share of capacity -> p95 and p99 sojourn time [us], both ascending; empty if it was not measured.
+    latency: tuple[tuple[Share, Seconds, Seconds], ...] = ()
+    #: Number of packet buffers in the runs; the frame size is that of the workload. None for the machine's default.
+    buffers: PositiveCount | None = None
+
+    def __post_init__(self) -> None:
+        ascending = self.ways and list(self.ways) == sorted(set(self.ways))
+        lengths = {len(self.busy_us), len(self.waits), len(self.bytes_per_packet or self.ways)}
+        lengths.add(len(self.throttled_us or self.ways))
+        times = (busy + wait for busy, wait in zip(self.busy_us, self.waits, strict=False))
+        if not (self.solo_mpps > 0 and ascending and lengths == {len(self.ways)} and all(time > 0 for time in times)):
+            raise InvalidValueError(f"response of '{self.workload}': needed ascending ways and rates above 0")
+
+    @classmethod
+    def over_ways(
+        cls,
+        workload: str,
+        solo_mpps: float,
+        curve: Sequence[tuple[float, float]],
+        latency: tuple[tuple[float, float, float], ...] = (),
+        buffers: int | None = None,
+    ) -> "PartitionResponse":
+        """Return the response of an NF measured alone; `curve` gives throughput [Mpps] by exclusive cache ways.
+
+        Examples
+        --------
+        >>> response = PartitionResponse.over_ways("lpm", 5.0, ((2, 3.0), (10, 4.6), (18, 5.0)))
+        >>> round(response.alone_mpps(6), 3), response.ways_for(4.6), response.ways_for(6.0)
+        (3.8, 13, None)
+        """
+        if not all(mpps > 0 for _, mpps in curve):
+            raise InvalidValueError(f"response of '{workload}': needed ascending ways and rates above 0")
+        busy = tuple(1.0 / mpps for _, mpps in curve)
+        ways = tuple(float(ways) for ways, _ in curve)
+        return cls(workload, solo_mpps, ways, busy, (0.0,) * len(busy), latency=latency, buffers=buffers)
+
+    @cached_property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Whole ways profiled, and the throughput alone on the server with each [Mpps], never falling."""
+        each = zip(self.ways, self.busy_us, self.waits, strict=True)
+        rates = [(int(w), 1.0 / (busy + wait * self.idle_ns * 1e-3)) for w, busy, wait in each if w == int(w)]
+        return tuple((ways, max(mpps for _, mpps in rates[: number + 1])) for number, (ways, _) in enumerate(rates))
+
+    def alone_mpps(self, ways: float) -> float:
+        """Return the throughput alone with `ways` ways [Mpps], by lines between whole ways; 0 below the fewest."""
+        steps, rates = zip(*self.curve, strict=True)
+        return float(np.interp(ways, steps, rates)) if ways >= steps[0] else 0.0
+
+    def promise_mpps(self, ways: int) -> float:
+        """Return the throughput that may be promised with `ways` exclusive ways [Mpps]."""
+        return self.alone_mpps(ways) * (1.0 - DISCOUNT)
+
+    def ways_for(self, mpps: float) -> int | None:
+        """Return the fewest ways with which `mpps` may be promised; None if no number suffices."""
+        possible = range(self.curve[0][0], self.curve[-1][0] + 1)
+        return next((ways for ways in possible if self.promise_mpps(ways) >= mpps * (1 - 1e-9)), None)
+
+    def load_for(self, p95_us: float | None, p99_us: float | None, speed: float = 1.0) -> float | None:
+        """Return the highest load, as a share of capacity, that keeps both latency limits; None if none does.
+
+        `p95_us`, `p99_us`: limits [us]. `speed`: capacity relative to solo; all times scale with its inverse.
+        """
+        limits = ((1, p95_us), (2, p99_us))
+        loads = [self._load_at(column, limit * speed) for column, limit in limits if limit is not None]
+        if not self.latency or None in loads:
+            return None
+        return min((load for load in loads if load is not None), default=self.latency[-1][0])
+
+    def capacity_for(self, mpps: float, p95_us: float | None, p99_us: float | None) -> float | None:
+        """Return the least capacity that keeps both latency limits at a throughput [Mpps]; None if solo is too slow.
+
+        An instance slowed down by others takes longer for every packet, and has a higher utilisation at the same
+        throughput.
+        """
+        if mpps >= self.solo_mpps or not self._in_time(mpps, 1.0, p95_us, p99_us):
+            return None
+        low, high = mpps / self.solo_mpps, 1.0
+        while high - low > 1e-4:
+            middle = 0.5 * (low + high)
+            if self._in_time(mpps, middle, p95_us, p99_us):
+                high = middle
+            else:
+                low = middle
+        return high * self.solo_mpps
+
+    def _in_time(self, mpps: float, speed: float, p95_us: float | None, p99_us: float | None) -> bool:
+        load = self.load_for(p95_us, p99_us, speed)
+        return load is not None and mpps <= load * speed * self.solo_mpps * (1.0 + 1e-9)
+
+    def _load_at(self, column: int, limit_us: float) -> float | None:
+        """Return the highest load at which a latency is within its limit, by linear interpolation."""
+        loads, times = [row[0] for row in self.latency], [row[column] for row in self.latency]
+        if not times or times[0] > limit_us:
+            return None
+        above = next((number for number, time in enumerate(times) if time > limit_us), None)
+        if above is None:
+            return loads[-1]
+        share = (limit_us - times[above - 1]) / (times[above] - times[above - 1])
+        return loads[above - 1] + share * (loads[above] - loads[above - 1])
 
     def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
         """Return the throughput in a partition [Mpps].
@@ -164,6 +269,10 @@ class MemoryTraffic(Stored):
     traffic_gb_s: tuple[float, ...]
     #: Largest traffic of the socket's channel; infinite if unknown.
     most_gb_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        if len(self.latency_ns) != len(self.traffic_gb_s):
+            raise InvalidValueError("memory curve: needed as many latencies as traffic values")
 
     def traffic(self, latency_ns: float) -> float:
         """Return the traffic at a latency [GB/s]."""

@@ -4,17 +4,22 @@ NUMASFP (COMSNETS'22): a profiler's table gives the resources that each network 
 placement engine allocates LLC ways (CAT) and memory bandwidth (MBA) accordingly.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.nodes import Need, Node, Nodes, Table
-from slomo.placement.chains.resource_table import ResourceTable
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.wire import wire_gbps
+from slomo.vocabulary.workload_text import parse_workload
 
 #: Step of Intel's memory bandwidth allocation [%] (Intel SDM 3B, 17.19.7).
 MBA_STEP = 10
+#: Share of a rate from which on it counts as served; measured curves scatter by less.
+SERVED = 0.97
 
 
 @dataclass(frozen=True)
@@ -79,20 +84,17 @@ def _divided(ways: int, claims: Sequence[float]) -> list[int]:
     return whole
 
 
-def lookup_table(estimates: ThroughputEstimates, host: Machine, measured: ResourceTable | None = None) -> Table:
+def lookup_table(estimates: ThroughputEstimates, host: Machine) -> Table:
     """Return NUMASFP's lookup table: the resources that each network function needs at a traffic rate.
 
-    A measured one has ways, bandwidth and throttle. Without a measured table, ways are the fewest with which a profile
-    serves the rate, or as much of it as the function can serve; without a profile, its solo occupancy. Memory bandwidth
-    is then its solo traffic in proportion to the rate, and nothing is throttled.
-
-    A network function with neither profile nor model counts with one way and no traffic to memory. A measured table
-    is of this machine type, with every network function asked about.
+    With a profile, ways are the fewest with which the function serves the rate, or as much of it as it can; without
+    one, its solo occupancy. If the profile covers memory traffic and throttles, the throttle is the strongest that
+    serves the rate. Without them, memory traffic is that of the model's solo run in proportion to the rate, and nothing
+    is throttled. A network function with neither profile nor model counts with one way and no traffic to memory.
     """
-    of_one = _measured(measured) if measured is not None else _estimated(estimates, host)
 
     def need(item: RatedChain, mpps: float) -> Need:
-        parts = [of_one(workload.key, mpps) for workload in item.request.chain]
+        parts = [_required(estimates, host, workload.key, mpps) for workload in item.request.chain]
         ways, memory_gb_s = (sum(part[i] or 0.0 for part in parts) for i in range(2))
         throttles = tuple(percent for _, _, percent in parts if percent is not None)
         return Need(len(parts), max(round(ways), 1), 100 * memory_gb_s / host.usable_memory_gb_s, throttles)
@@ -100,31 +102,48 @@ def lookup_table(estimates: ThroughputEstimates, host: Machine, measured: Resour
     return need
 
 
-#: Workload key, offered rate [Mpps] -> cache ways, memory traffic [GB/s], throttle [%] or None.
-_OfOne = Callable[[str, float], tuple[float, float, int | None]]
+def _required(estimates: ThroughputEstimates, host: Machine, key: str, mpps: float) -> tuple[float, float, int | None]:
+    """Return cache ways, memory traffic [GB/s] and throttle [%] that a function needs at an offered rate [Mpps]."""
+    profile = estimates.profile(host.name, key)
+    if profile is not None and profile.throttled_us:
+        return required(profile, host, mpps)
+    ways, memory_gb_s = 1.0, 0.0
+    if (host.name, key) in estimates.library:
+        model = estimates.library[host.name, key]
+        solo, share = model.solo_vector, min(mpps / model.solo_mpps, 1.0)
+        ways = (solo.get("L3OCC", 0.0) or 0.0) / (host.llc_mib * 1024 / host.llc_ways)
+        memory_gb_s = share * ((solo.get("READ", 0.0) or 0.0) + (solo.get("WRITE", 0.0) or 0.0))
+    return float(ways if profile is None else required(profile, host, mpps)[0]), memory_gb_s, None
 
 
-def _measured(table: ResourceTable) -> _OfOne:
-    def of_one(key: str, mpps: float) -> tuple[float, float, int | None]:
-        row = table.row(key, mpps)
-        return float(row.ways), row.memory_gb_s, row.memory_percent
+def required(response: PartitionResponse, host: Machine, mpps: float) -> tuple[int, float, int]:
+    """Return the fewest ways, memory traffic [GB/s] and strongest throttle [%] with which a function serves a rate.
 
-    return of_one
+    NUMASFP's "VNF profiler" measures these; here the profile over partitions says them. A rate beyond what one core
+    serves counts as what it serves.
+    """
+    most = max(host.llc_ways - host.ddio_ways, response.curve[0][0])
+    rate = min(mpps, response.alone_mpps(most))
+    ways = next(count for count in range(response.curve[0][0], most + 1) if response.alone_mpps(count) >= SERVED * rate)
+    throttles = range(MBA_STEP, 100, MBA_STEP) if response.throttled_us else ()
+    latency_ns = response.idle_ns
+    percent = next((at for at in throttles if response.mpps(ways, latency_ns, at) >= SERVED * rate), 100)
+    moved = response.line(ways)[2] if response.bytes_per_packet else 0.0
+    return ways, moved * rate * 1e-3, percent
 
 
-def _estimated(estimates: ThroughputEstimates, host: Machine) -> _OfOne:
-    machine, way_kib = host.name, host.llc_mib * 1024 / host.llc_ways
+def resource_rows(
+    response: PartitionResponse, host: Machine, rates_gbps: Sequence[float]
+) -> list[tuple[str, float, float, int, int, int, float]]:
+    """Return NUMASFP's rows of one function: NF, Gbit/s, Mpps, cores, ways, throttle [%] and memory traffic [GB/s].
 
-    def of_one(key: str, mpps: float) -> tuple[float, float, int | None]:
-        ways, memory_gb_s = 1.0, 0.0
-        if (machine, key) in estimates.library:
-            model = estimates.library[machine, key]
-            solo, share = model.solo_vector, min(mpps / model.solo_mpps, 1.0)
-            ways = (solo.get("L3OCC", 0.0) or 0.0) / way_kib
-            memory_gb_s = share * ((solo.get("READ", 0.0) or 0.0) + (solo.get("WRITE", 0.0) or 0.0))
-        profile = estimates.profile(machine, key)
-        if profile is not None:
-            ways = float(profile.ways_for(min(mpps, profile.promise_mpps(profile.ways[-1][0]))) or 1)
-        return ways, memory_gb_s, None
-
-    return of_one
+    Every core serves an equal part of the rate.
+    """
+    per_mpps = wire_gbps(parse_workload(response.workload).traffic.packet_size_b, 1.0)
+    rows = []
+    for gbps in rates_gbps:
+        mpps = gbps / per_mpps
+        cores = max(1, math.ceil(mpps / response.alone_mpps(host.llc_ways - host.ddio_ways)))
+        ways, memory_gb_s, percent = required(response, host, mpps / cores)
+        rows.append((response.workload, gbps, round(mpps, 4), cores, ways, percent, round(memory_gb_s, 3)))
+    return rows

@@ -19,13 +19,14 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
+from slomo.models.partition_profile import PartitionProfile
+from slomo.models.responses.partition import PartitionResponse
 from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
 from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint
 from slomo.placement.feasibility.kinds import Kinds, without_load
 from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_case
 from slomo.placement.problem.request import Request
-from slomo.placement.problem.way_profiles import InstanceProfile, ProfileKey
 from slomo.prediction.batch import Places, predict_places
 from slomo.prediction.options import PredictionOptions
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
@@ -65,7 +66,7 @@ class ThroughputEstimates:
         library: "ModelLibrary",
         model: str = DEFAULT_MODEL,
         confidence: float = 0.95,
-        profiles: Sequence[InstanceProfile] = (),
+        profiles: Sequence[PartitionProfile] = (),
         method: str = DEFAULT_METHOD,
         slo_grid: float = 0.0,
         reference_machine: str | None = None,
@@ -76,7 +77,10 @@ class ThroughputEstimates:
                 hint="0.95: an SLO is kept with a probability of 95 %",
             )
         self.library, self.model, self.confidence, self.method = library, model, confidence, method_named(method)
-        self.profiles: Mapping[ProfileKey, InstanceProfile] = {(p.machine, p.workload): p for p in profiles}
+        self._profiles = tuple(profiles)
+        self.profiles: Mapping[tuple[str, str], PartitionResponse] = {
+            (each.machine, key): response for each in profiles for key, response in each.responses.items()
+        }
         self.slo_grid, self.reference_machine = slo_grid, reference_machine
         #: Whether network functions without a model count as the worst neighbour in the library.
         self.takes_strangers = False
@@ -93,7 +97,7 @@ class ThroughputEstimates:
         self._solo: dict[tuple[str, str], float | None] = {}
         self._jointly: dict[str, bool] = {}
 
-    def profile(self, machine: str, workload: str) -> InstanceProfile | None:
+    def profile(self, machine: str, workload: str) -> PartitionResponse | None:
         """Return an instance's profile over ways and load; None if there is none."""
         return self.profiles.get((machine, without_load(workload)))
 
@@ -188,7 +192,7 @@ class ThroughputEstimates:
         """
         for machine in machines.values():
             self.library.require_measured_on(machine, "the cluster's")
-        for profile in self.profiles.values():
+        for profile in self._profiles:
             if profile.machine in machines:
                 fingerprint = machines[profile.machine].fingerprint
                 require_same(profile.machine, profile.fingerprint, fingerprint, "the cluster's")
@@ -197,7 +201,7 @@ class ThroughputEstimates:
         """Return a fingerprint of the models and profiles of some machines, 16 hexadecimal digits."""
         if machines not in self._fingerprints:
             parts = [model_fingerprint(self.library[key], self.model) for key in self.library if key[0] in machines]
-            parts += [canonical_json(stored(p)) for p in self.profiles.values() if p.machine in machines]
+            parts += [canonical_json(stored(p)) for p in self._profiles if p.machine in machines]
             self._fingerprints[machines] = joined_fingerprint(parts)
         return self._fingerprints[machines]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
-from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.models.responses.partition import PartitionResponse
 
 #: Share of throughput that misses cost, above which more cache helps.
 HIGH_LOSS = 0.01
@@ -135,7 +135,7 @@ class Want:
     """Target and profile of an on-demand network function."""
 
     #: Throughput over cache ways, latency over load.
-    profile: InstanceProfile
+    profile: PartitionResponse
     #: Target throughput [Mpps]; 0 for none.
     needed_mpps: float = 0.0
     #: Latencies aimed at [us].
@@ -145,12 +145,12 @@ class Want:
     @property
     def demand_ways(self) -> int:
         """Number of ways that the function would use alone; with more ways it gains less than 1 %."""
-        best = self.profile.ways[-1]
-        return next(ways for ways in range(self.profile.ways[0][0], best[0] + 1) if self.mpps(ways) >= 0.99 * best[1])
+        best = self.profile.curve[-1]
+        return next(ways for ways in range(self.profile.curve[0][0], best[0] + 1) if self.mpps(ways) >= 0.99 * best[1])
 
     def mpps(self, ways: float) -> float:
         """Return the throughput with `ways` ways [Mpps]; fewer than the profile's fewest ways count as those."""
-        return self.profile.mpps(max(ways, self.profile.ways[0][0]))
+        return self.profile.alone_mpps(max(ways, self.profile.curve[0][0]))
 
     def misses(self, mpps: float) -> bool:
         """Return whether a throughput is below the function's target."""
@@ -173,7 +173,7 @@ def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict
                 want = wants[name]
                 held = want.demand_ways * min(item.ways / total, 1.0)
                 mpps = want.mpps(held)
-                seen[name] = Observed(want.misses(mpps), held, 1.0 - mpps / want.profile.ways[-1][1])
+                seen[name] = Observed(want.misses(mpps), held, 1.0 - mpps / want.profile.curve[-1][1])
         return seen
 
     return observe

@@ -212,7 +212,7 @@ class DecisionWriter:
             shares = port_shares(
                 place.host, tenants_of(self._state.pieces.of(place.signature)), self._estimates.solo_mpps
             )
-            mpps = min(profile.mpps(ways), shares.get(key, math.inf))
+            mpps = min(profile.alone_mpps(ways), shares.get(key, math.inf))
             return mpps, mpps, mpps
         rate = self._policy.oracle.verdict(place.host, place.signature).rates.get(key)
         return (None, None, None) if rate is None else rate

@@ -31,7 +31,7 @@ from slomo.vocabulary.display import html_table
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
-    from slomo.placement.problem.way_profiles import InstanceProfile
+    from slomo.models.partition_profile import PartitionProfile
 
 
 class Placer:
@@ -49,7 +49,7 @@ class Placer:
         Sensitivity model to ask; some policies insist on their own.
     confidence : float
         Probability with which all SLOs of a socket must hold, 0.5 up to below 1.
-    profiles : sequence of InstanceProfile
+    profiles : sequence of PartitionProfile
         Throughput over cache ways, latency over load; for policies that partition the cache, and for latency SLOs.
     fallback : {"refuse", "alone", "worst-case"}
         What to do with a network function that has no model on a machine: refuse it there, give it a socket for
@@ -90,7 +90,7 @@ class Placer:
         *,
         model: str = DEFAULT_MODEL,
         confidence: float = 0.95,
-        profiles: "Sequence[InstanceProfile]" = (),
+        profiles: "Sequence[PartitionProfile]" = (),
         fallback: Fallback = "refuse",
         method: str = DEFAULT_METHOD,
         observe: Observe | None = None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, get_args
 
 from slomo.errors import InvalidValueError
-from slomo.placement.problem.way_profiles import InstanceProfile
+from slomo.models.partition_profile import PartitionProfile
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 
 Fallback = Literal["refuse", "alone", "worst-case"]
@@ -33,7 +33,7 @@ class PlacerSettings:
 
     model: str = DEFAULT_MODEL
     confidence: float = 0.95
-    profiles: Sequence[InstanceProfile] = ()
+    profiles: Sequence[PartitionProfile] = ()
     fallback: Fallback = "refuse"
     method: str = DEFAULT_METHOD
     observe: Observe | None = None

@@ -293,8 +293,8 @@ def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment)
         return None
     stages = len(request.chain)
     p95, p99 = (None if limit is None else limit / stages for limit in (request.slo.p95_us, request.slo.p99_us))
-    ways = profile.ways[-1][0] if item.llc_way_mask is None else item.llc_way_mask.bit_count()
-    capacity = profile.mpps(ways)
+    ways = profile.curve[-1][0] if item.llc_way_mask is None else item.llc_way_mask.bit_count()
+    capacity = profile.alone_mpps(ways)
     load = profile.load_for(p95, p99, max(capacity, 1e-9) / profile.solo_mpps)
     return None if load is None else load * capacity or None
 

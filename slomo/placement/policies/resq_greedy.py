@@ -6,12 +6,12 @@ one instance after the other until their throughput meets the target; 3. first f
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Policy, Seats
 from slomo.placement.problem.request import Request
-from slomo.placement.problem.way_profiles import InstanceProfile
 
 
 class ResqGreedy(Policy):
@@ -28,12 +28,12 @@ class ResqGreedy(Policy):
             return
         fair = max(host.ways // host.cores, 1)
         workloads = self.estimates.keys(host.machine, request)
-        rate = min(profile.promise_mpps(max(fair, profile.ways[0][0])) for profile in profiles)
+        rate = min(profile.promise_mpps(max(fair, profile.curve[0][0])) for profile in profiles)
         needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, request.replicas + 1)}
         quick = [count for count, each in needs.items() if each is not None]
         quick = [count for count in quick if count >= request.min_replicas]
         count = next((n for n in quick if (needs[n] or 0.0) <= rate * (1 + 1e-9)), max(quick, default=0))
-        least = [max(profile.ways[0][0], 1) for profile in profiles]
+        least = [max(profile.curve[0][0], 1) for profile in profiles]
         if promises_latency(request) and count:
             each = needs[count] or 0.0
             least = [profile.ways_for(each) or host.ways + 1 for profile in profiles]
@@ -50,20 +50,20 @@ class ResqGreedy(Policy):
         return sum(self.pieces[piece].ways) / host.ways
 
 
-def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> list[InstanceProfile] | None:
+def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> list[PartitionResponse] | None:
     chain_profiles = [estimates.profile(host.machine, workload.key) for workload in request.chain]
     measured_profiles = [profile for profile in chain_profiles if profile is not None]
     return measured_profiles if len(measured_profiles) == len(chain_profiles) else None
 
 
 def _grown(
-    profiles: list[InstanceProfile], ways: list[list[int]], needed_mpps: float, host: Host
+    profiles: list[PartitionResponse], ways: list[list[int]], needed_mpps: float, host: Host
 ) -> list[tuple[float, tuple[int, ...]]] | None:
     """Add ways to instances in turn until every stage meets its target; return rate and ways per instance, or None."""
     for profile, steps in zip(profiles, ways, strict=True):
         turn = 0
         while sum(profile.promise_mpps(step) for step in steps) < needed_mpps * (1 - 1e-9):
-            if steps[turn % len(steps)] >= min(host.ways, profile.ways[-1][0]):
+            if steps[turn % len(steps)] >= min(host.ways, profile.curve[-1][0]):
                 return None
             steps[turn % len(steps)] += 1
             turn += 1

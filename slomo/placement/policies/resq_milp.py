@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from slomo.extras import need
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
 from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit, first_fit_decreasing
 from slomo.placement.policies.search import MixSearch
-from slomo.placement.problem.way_profiles import InstanceProfile
 from slomo.vocabulary.vector import Floats
 
 #: Largest number of instances of a term that are distinguished.
@@ -34,7 +34,7 @@ class Term:
     """One SLO in the program: profile, target [Mpps], and largest number of instances."""
 
     name: str
-    profile: InstanceProfile
+    profile: PartitionResponse
     needed_mpps: float
     instances: int
 
@@ -181,7 +181,7 @@ def least_servers(host: Host, terms: Sequence[Term]) -> float:
 
     Examples
     --------
-    >>> curve = InstanceProfile("m", "lpm", 4.0, ((1, 2.0), (4, 4.0)))
+    >>> curve = PartitionResponse.over_ways("lpm", 4.0, ((1, 2.0), (4, 4.0)))
     >>> least_servers(Host("m", 4, 8), [Term(str(n), curve, 3.8, 2) for n in range(5)])
     2.0
     """
@@ -195,10 +195,10 @@ def least_servers(host: Host, terms: Sequence[Term]) -> float:
     return float(np.ceil(totals.max() - 1e-6))
 
 
-def _least_ways(host: Host, profile: InstanceProfile, needed_mpps: float, instances: int) -> list[tuple[int, int]]:
+def _least_ways(host: Host, profile: PartitionResponse, needed_mpps: float, instances: int) -> list[tuple[int, int]]:
     """Return the possible numbers of instances of a term, and the least total ways for each."""
     one = np.array([
-        profile.promise_mpps(ways) if ways >= profile.ways[0][0] else -np.inf for ways in range(host.ways + 1)
+        profile.promise_mpps(ways) if ways >= profile.curve[0][0] else -np.inf for ways in range(host.ways + 1)
     ])  # fmt: skip
     together, choices = one, []
     for count in range(1, instances + 1):
@@ -206,7 +206,7 @@ def _least_ways(host: Host, profile: InstanceProfile, needed_mpps: float, instan
         choices += [(count, int(enough[0]))] if len(enough) else []
         together = _one_more(together, one)
     if instances == _MOST_COUNTED:  # and more: no fewer cores, and no fewer ways than each takes
-        choices.append((instances, instances * profile.ways[0][0]))
+        choices.append((instances, instances * profile.curve[0][0]))
     return choices
 
 
@@ -263,7 +263,7 @@ class _Program:
             self._row({self.x(i, s): 1.0 for s in places}, 0.0, 1.0)
             for s in places:
                 self._row({self.w(i, s): 1.0, self.x(i, s): -float(self.host.ways)}, -np.inf, 0.0)
-                self._row({self.w(i, s): 1.0, self.x(i, s): -float(self.owners[i].profile.ways[0][0])}, 0.0, np.inf)
+                self._row({self.w(i, s): 1.0, self.x(i, s): -float(self.owners[i].profile.curve[0][0])}, 0.0, np.inf)
             for slope, offset in _pieces(self.owners[i].profile, self.host.ways):
                 bound = {self.w(i, s): -slope for s in places} | {self.x(i, s): -offset for s in places}
                 self._row({**bound, self.t(i): 1.0}, -np.inf, 0.0)
@@ -310,9 +310,9 @@ class _Program:
         return seats
 
 
-def _pieces(profile: InstanceProfile, ways: int) -> list[tuple[float, float]]:
+def _pieces(profile: PartitionResponse, ways: int) -> list[tuple[float, float]]:
     """Return slope and offset of the lines whose minimum is the profile's concave hull."""
-    points = [(float(way), profile.promise_mpps(way)) for way in range(profile.ways[0][0], ways + 1)]
+    points = [(float(way), profile.promise_mpps(way)) for way in range(profile.curve[0][0], ways + 1)]
     hull: list[tuple[float, float]] = []
     for point in points:
         while len(hull) > 1 and _below(hull[-2], hull[-1], point):

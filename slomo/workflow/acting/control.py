@@ -39,6 +39,7 @@ from slomo.host.cores import assign_cores, available_cores
 from slomo.host.journal import open_receipts
 from slomo.host.places import cache_directory
 from slomo.host.resctrl_facts import read_facts
+from slomo.models.partition_profile import library_of, load_profiles
 from slomo.models.responses.partition import memory_of
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
@@ -47,7 +48,6 @@ from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.simulated_loops import simulated_loop
-from slomo.workflow.acting.whatif import PartitionKnowledge
 
 #: Kind of machine -> controllers that run on it; machine ``host`` is this one.
 CONTROLLERS = {
@@ -320,7 +320,8 @@ def host_controller(
     machine = configuration.described
     assert machine is not None
     assert configuration.partitions is not None
-    known = PartitionKnowledge.load(configuration.partitions).models(machine)
+    learned = library_of(load_profiles(configuration.partitions), machine)
+    known = {key: model.allocation for (_, key), model in learned.items() if model.allocation is not None}
     if machine.llc_ways != ways:
         raise ConfigurationError(
             f"'{machine.name}' has {machine.llc_ways} cache ways, this host {ways}", hint="describe this host"

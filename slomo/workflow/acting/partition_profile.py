@@ -3,19 +3,17 @@
 The runs are ordinary co-locations with isolation, so any testbed that can partition a server measures them.
 """
 
+import itertools
+import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import MissingMetricError
-from slomo.models.responses.partition import (
-    MemoryTraffic,
-    PartitionResponse,
-    PartitionRow,
-    fit_memory,
-    fit_response,
-)
+from slomo.models.partition_profile import PartitionProfile
+from slomo.models.responses.partition import PartitionResponse, PartitionRow, fit_memory, fit_response
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
@@ -28,25 +26,13 @@ THROTTLES = (10, 20, 40, 70)
 NOISE_LEVELS = (0, 2, 5)
 #: Runs in which a streaming NF fills the workload's ways: mask, throttle of the stream, throttle of the workload [%].
 CROWDS = ((0x1, None, None), (0x3, None, None), (0x1, 10, None), (0x3, 10, None), (0x1, None, 10), (0x3, 10, 10))
+#: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
+CALIBRATION_RUNS = 24
+#: Share of way-sharing tenants left unthrottled in calibration runs.
+UNTHROTTLED = 0.6
 _STREAM = Workload(
     "synthetic", configuration={"data_size_mib": 64.0, "pattern": "sequential", "reads_per_packet": 1000}
 )
-
-
-@dataclass(frozen=True)
-class PartitionProfile:
-    """Profiles of all workloads of one machine, from which the effect of a partition is predicted."""
-
-    #: Name.
-    machine: str
-    #: Workload key -> response.
-    responses: dict[str, PartitionResponse]
-    #: Of a socket.
-    memory: MemoryTraffic
-    #: How many it took.
-    runs: int
-    #: Fingerprint of the machine (`Machine.fingerprint`); empty in older files.
-    fingerprint: str = ""
 
 
 def profile_partitions(
@@ -81,7 +67,7 @@ def profile_partitions(
                 longer = machine.dram_remote_ns - machine.dram_local_ns
                 response = response.with_remote(beside.tenants[0].throughput_mpps, longer)
         responses[workload.key] = response
-    return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), runs, machine.fingerprint)
+    return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), machine.fingerprint, runs=runs)
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
@@ -162,3 +148,70 @@ def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
         row if row.latency_ns > 0.0 else PartitionRow(**{**row.__dict__, "latency_ns": float(np.float64(idle))})
         for row in rows
     ]
+
+
+def learn_partitions(
+    testbed: Testbed, machine: Machine, workloads: Sequence[Workload], *, seed: int = 0
+) -> PartitionProfile:
+    """Profile workloads over partitions of a machine, and calibrate intervals on random partitions of random mixes.
+
+    Raises
+    ------
+    SlomoError
+        What the testbed raises.
+    """
+    profile = profile_partitions(testbed, machine, workloads, seed=seed)
+    draw = random.Random(f"calibration {seed}")  # noqa: S311 - no secret
+    different = list(dict.fromkeys(workloads))
+    apart = [random_partition(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
+    crowded = [random_crowd(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    for number, colocation in enumerate(apart + crowded):
+        record = testbed.run(colocation, seed=10_000 + seed + number)
+        assert record.beside is not None
+        masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
+        predicted = predict_partition(profile, colocation)
+        for mask, guess, tenant in zip(masks, predicted, record.beside.tenants, strict=True):
+            errors[masks.count(mask) > 1].append(guess / tenant.throughput_mpps - 1.0)
+    return replace(profile, errors=tuple(errors[False]), shared_errors=tuple(errors[True]))
+
+
+def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
+    """Return a random mix in which each tenant has exclusive ways and half are throttled."""
+    count = draw.randint(2, min(6, machine.cores_per_socket))
+    mix = [draw.choice(workloads) for _ in range(count)]
+    cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), count - 1)), machine.llc_ways]
+    isolation = tuple(
+        Isolation(((1 << (end - start)) - 1) << start, draw.choice([None, 10 * draw.randint(1, 9)]))
+        for start, end in itertools.pairwise(cuts)
+    )
+    return Colocation(machine.name, mix[0], tuple(mix[1:]), isolation)
+
+
+def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
+    """Return a random mix divided as advice does: up to two tenants with exclusive ways, the rest share."""
+    most = min(7, machine.cores_per_socket)
+    count = draw.randint(min(3, most), most)
+    mix = [draw.choice(workloads) for _ in range(count)]
+    own = min(draw.choice([0, 0, 1, 1, 2]), count - 2)
+    cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), own))]
+    masks = [((1 << (end - start)) - 1) << start for start, end in itertools.pairwise(cuts)]
+    rest = ((1 << (machine.llc_ways - cuts[-1])) - 1) << cuts[-1]
+    throttles = [None if draw.random() < UNTHROTTLED else 10 * draw.randint(1, 9) for _ in range(count - own)]
+    isolation = [Isolation(mask) for mask in masks] + [Isolation(rest, percent) for percent in throttles]
+    return Colocation(machine.name, mix[0], tuple(mix[1:]), tuple(isolation))
+
+
+def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
+    """Return the predicted throughput of every tenant of a partitioned co-location [Mpps]."""
+    full = max(i.llc_way_mask or 1 for i in colocation.isolation or (Isolation(),))
+    parts = [
+        Part(
+            profile.responses[workload.key],
+            isolation.llc_way_mask or full,
+            float(isolation.memory_bandwidth_percent or 100),
+            workload.traffic.offered_mpps,
+        )
+        for workload, isolation in zip(colocation.tenants, colocation.isolation or (), strict=True)
+    ]
+    return solve_partition(parts, profile.memory).throughput_mpps

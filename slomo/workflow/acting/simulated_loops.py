@@ -13,12 +13,13 @@ from slomo.control.plants import SharedCoresPlant, SimulatedPlant
 from slomo.control.situation import Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores
+from slomo.models.partition_profile import PartitionProfile
 from slomo.placement.chains.moves import MoveCost
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
+from slomo.workflow.acting.partition_profile import profile_partitions
 from slomo.workflow.chains.moving import mover_of
 
 #: Name, workload, promised share of solo throughput.

@@ -4,229 +4,31 @@
 models, together with the prediction errors on partitions that were not profiled.
 """
 
-import itertools
-import json
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal, Unpack
-
-import numpy as np
-from msgspec import Meta, Struct
+from typing import Any, Unpack
 
 from slomo.control.advice import advise
 from slomo.control.situation import Outlook, Setting, Situation, explain, foresee
-from slomo.equilibrium.partition import Part, solve_partition
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
-from slomo.files.documents import read
-from slomo.files.durable import write_durably
-from slomo.files.ranges import Count, Name
-from slomo.files.stored import stored
-from slomo.models.applicability import applicability
-from slomo.models.contentiousness import constant_profile
 from slomo.models.library import ModelLibrary
-from slomo.models.nf_model import NFModel
-from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse, memory_of
+from slomo.models.partition_profile import PartitionProfile, library_of
+from slomo.models.responses.partition import memory_of
 from slomo.prediction.allocated import allocation_models
 from slomo.prediction.options import OptionFields, PredictionOptions
 from slomo.prediction.ports import behind_ports
 from slomo.prediction.question import answers_on
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of
-from slomo.testbed.base import Testbed
-from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.display import Result, html_table
-from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.server_setting import ServerSetting
-from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.partition_profile import PartitionProfile, profile_partitions
 from slomo.workflow.names import named
 
-SCHEMA_VERSION: Literal[3] = 3
-#: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
-CALIBRATION_RUNS = 24
-#: Share of way-sharing tenants left unthrottled in calibration runs.
-UNTHROTTLED = 0.6
 #: Advice picks the setting that just suffices and so favours over-optimistic predictions (winner's curse); its margin
 #: is therefore this quantile of the error.
 ADVICE_COVERAGE = 0.98
-
-
-@dataclass(frozen=True)
-class PartitionKnowledge:
-    """Profiles over partitions of one machine, and the prediction errors from which intervals are made.
-
-    Attributes
-    ----------
-    profile : PartitionProfile
-        Responses and memory.
-    errors : tuple of float
-        Predicted over measured less 1, on partitions that were not profiled, of tenants with ways of their own.
-    shared_errors : tuple of float
-        The same of tenants that share ways.
-    """
-
-    profile: PartitionProfile
-    errors: tuple[float, ...]
-    shared_errors: tuple[float, ...]
-
-    def models(self, machine: Machine) -> dict[str, AllocationModel]:
-        """Return the learned response of each workload, by its key.
-
-        Raises UnsupportedPredictionError or ConfigurationError if it was measured on another machine, even one of the
-        same name.
-        """
-        require_same(machine.name, self.profile.fingerprint, machine.fingerprint, "the one asked about")
-        if self.profile.machine != machine.name:
-            raise UnsupportedPredictionError(
-                f"partitions of '{self.profile.machine}' were profiled, asked about '{machine.name}'",
-                hint="profile them there: slomo whatif",
-            )
-        memory = replace(self.profile.memory, most_gb_s=machine.capacities().memory_gb_s)
-        remote_ns = machine.dram_remote_ns - machine.dram_local_ns
-        shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors
-        return {key: AllocationModel(response, *shared) for key, response in self.profile.responses.items()}
-
-    def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
-        """Return a library whose models include these responses; workloads without a model get one with only this.
-
-        Raises UnsupportedPredictionError as :meth:`models`.
-        """
-        library.require_measured_on(machine)
-        learned = []
-        for key, allocation in self.models(machine).items():
-            model = library.get((machine.name, key)) or _unpressed(machine, key, allocation.response.solo_mpps)
-            learned.append(replace(model, allocation=allocation))
-        return library.merge(ModelLibrary(learned))
-
-    def save(self, path: str | Path) -> None:
-        """Write the profiles as JSON."""
-        profile = self.profile
-        document = _KnowledgeFile(
-            profile.machine,
-            profile.runs,
-            profile.memory,
-            tuple(profile.responses.values()),
-            self.errors,
-            self.shared_errors,
-            profile.fingerprint,
-        )
-        held = {name: stored(getattr(document, name)) for name in _KnowledgeFile.__struct_fields__}
-        write_durably(path, json.dumps(held, indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: str | Path) -> "PartitionKnowledge":
-        """Read a stored profile. Raises ConfigurationError if it is invalid."""
-        held = read(path, _KnowledgeFile, hint="make one: slomo whatif NF... --profile FILE")
-        responses = {response.workload: response for response in held.responses}
-        profile = PartitionProfile(held.machine, responses, held.memory, held.runs, held.machine_fingerprint)
-        return cls(profile, held.errors, held.shared_errors)
-
-
-class _KnowledgeFile(Struct, forbid_unknown_fields=True):
-    """The file of profiles over partitions."""
-
-    machine: Name
-    runs: Count
-    memory: MemoryTraffic
-    responses: Annotated[tuple[PartitionResponse, ...], Meta(min_length=1)]
-    errors: Annotated[tuple[float, ...], Meta(min_length=1)]
-    shared_errors: Annotated[tuple[float, ...], Meta(min_length=1)]
-    machine_fingerprint: str = ""
-    schema_version: Literal[3] = SCHEMA_VERSION
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.memory.latency_ns) == len(self.memory.traffic_gb_s):
-            raise ValueError("Expected as many latencies as traffic values, one or more")  # msgspec adds where
-
-
-def learn_partitions(
-    testbed: Testbed, machine: Machine, workloads: Sequence[Workload], *, seed: int = 0
-) -> PartitionKnowledge:
-    """Profile workloads over partitions of a machine, and calibrate intervals on random partitions of random mixes.
-
-    Raises
-    ------
-    SlomoError
-        What the testbed raises.
-    """
-    profile = profile_partitions(testbed, machine, workloads, seed=seed)
-    draw = random.Random(f"calibration {seed}")  # noqa: S311 - no secret
-    different = list(dict.fromkeys(workloads))
-    apart = [random_partition(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
-    crowded = [random_crowd(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
-    errors: dict[bool, list[float]] = {False: [], True: []}
-    for number, colocation in enumerate(apart + crowded):
-        record = testbed.run(colocation, seed=10_000 + seed + number)
-        assert record.beside is not None
-        masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
-        predicted = predict_partition(profile, colocation)
-        for mask, guess, tenant in zip(masks, predicted, record.beside.tenants, strict=True):
-            errors[masks.count(mask) > 1].append(guess / tenant.throughput_mpps - 1.0)
-    return PartitionKnowledge(profile, tuple(errors[False]), tuple(errors[True]))
-
-
-def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
-    """Return a random mix in which each tenant has exclusive ways and half are throttled."""
-    count = draw.randint(2, min(6, machine.cores_per_socket))
-    mix = [draw.choice(workloads) for _ in range(count)]
-    cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), count - 1)), machine.llc_ways]
-    isolation = tuple(
-        Isolation(((1 << (end - start)) - 1) << start, draw.choice([None, 10 * draw.randint(1, 9)]))
-        for start, end in itertools.pairwise(cuts)
-    )
-    return Colocation(machine.name, mix[0], tuple(mix[1:]), isolation)
-
-
-def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
-    """Return a random mix divided as advice does: up to two tenants with exclusive ways, the rest share."""
-    most = min(7, machine.cores_per_socket)
-    count = draw.randint(min(3, most), most)
-    mix = [draw.choice(workloads) for _ in range(count)]
-    own = min(draw.choice([0, 0, 1, 1, 2]), count - 2)
-    cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), own))]
-    masks = [((1 << (end - start)) - 1) << start for start, end in itertools.pairwise(cuts)]
-    rest = ((1 << (machine.llc_ways - cuts[-1])) - 1) << cuts[-1]
-    throttles = [None if draw.random() < UNTHROTTLED else 10 * draw.randint(1, 9) for _ in range(count - own)]
-    isolation = [Isolation(mask) for mask in masks] + [Isolation(rest, percent) for percent in throttles]
-    return Colocation(machine.name, mix[0], tuple(mix[1:]), tuple(isolation))
-
-
-def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
-    """Return the predicted throughput of every tenant of a partitioned co-location [Mpps]."""
-    full = max(i.llc_way_mask or 1 for i in colocation.isolation or (Isolation(),))
-    parts = [
-        Part(
-            profile.responses[workload.key],
-            isolation.llc_way_mask or full,
-            float(isolation.memory_bandwidth_percent or 100),
-            workload.traffic.offered_mpps,
-        )
-        for workload, isolation in zip(colocation.tenants, colocation.isolation or (), strict=True)
-    ]
-    return solve_partition(parts, profile.memory).throughput_mpps
-
-
-def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
-    """Return a model that knows only a workload's solo throughput."""
-    vector = MetricVector({}, scope=Scope.CORE)
-    return NFModel(
-        workload=parse_workload(key),
-        machine=machine.name,
-        capacities=machine.capacities(),
-        solo_mpps=solo_mpps,
-        solo_vector=vector,
-        sensitivity={},
-        contentiousness=constant_profile(vector),
-        calibration={},
-        applicability=applicability((), np.zeros((1, 0))),
-        manifest={"machine_fingerprint": machine.fingerprint},
-    )
 
 
 @dataclass(frozen=True)
@@ -318,7 +120,7 @@ def _over_partition(situation: Situation, outlook: Outlook, name: str) -> dict[s
 
 
 def what_if(
-    models: ModelLibrary | PartitionKnowledge,
+    models: ModelLibrary | Sequence[PartitionProfile],
     mix: Sequence[str | Workload],
     machine: Machine,
     setting: ServerSetting | None = None,
@@ -331,7 +133,7 @@ def what_if(
 
     Parameters
     ----------
-    models : ModelLibrary or PartitionKnowledge
+    models : ModelLibrary or sequence of PartitionProfile
         Trained models, or profiles over partitions alone.
     mix : sequence of str or Workload
         Tenants; a text may carry a count, ``"stats:2"``.
@@ -353,7 +155,7 @@ def what_if(
     InvalidValueError
         For lists of different lengths, or values that the machine does not have.
     """
-    library = models if isinstance(models, ModelLibrary) else models.added_to(ModelLibrary(), machine)
+    library = models if isinstance(models, ModelLibrary) else library_of(models, machine)
     library.require_measured_on(machine)
     asked, options = setting or ServerSetting(), PredictionOptions(**{**how, "explain": False})  # type: ignore[arg-type]
     tenants = named(mix)

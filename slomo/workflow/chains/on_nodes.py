@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from slomo.errors import InvalidValueError
+from slomo.errors import UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.placement.chains.allocation import Parts, lookup_table
 from slomo.placement.chains.judges import Judges, Keeps
@@ -16,7 +16,6 @@ from slomo.placement.chains.nodes import Node, handover_keeps
 from slomo.placement.chains.planner import plan_chains
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.chains.registry import chain_policy
-from slomo.placement.chains.resource_table import ResourceTable
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.colocation import Isolation
@@ -25,10 +24,10 @@ from slomo.workflow.chains.handover import handover_kept
 from slomo.workflow.chains.moving import moving_costs
 
 if TYPE_CHECKING:
+    from slomo.models.partition_profile import PartitionProfile
     from slomo.placement.chains.planner import ChainPlan
     from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster, Server
-    from slomo.placement.problem.way_profiles import InstanceProfile
     from slomo.vocabulary.machine import Machine
 
 #: Source of the cost of crossing nodes: the simulator, or NUMASFP's measurement on OpenNetVM.
@@ -93,14 +92,14 @@ def place_chains(
     library: "ModelLibrary | None" = None,
     *,
     model: str = DEFAULT_MODEL,
-    needs: "Sequence[InstanceProfile] | ResourceTable" = (),
+    needs: "Sequence[PartitionProfile]" = (),
     allocate: bool | None = None,
     handover: Handover = "simulated",
 ) -> PlacedChains:
     """Place chains on the NUMA nodes of servers, interval by interval.
 
     Raises UnknownNameError for an unknown policy, or a network function without a model with `slomo-numa`;
-    InvalidValueError if the policy lacks an input, or the table is of another machine.
+    ConfigurationError if models or profiles are of other machines of the same names.
 
     Parameters
     ----------
@@ -114,27 +113,24 @@ def place_chains(
         Trained models: `slomo-numa` predicts with them, `numasfp`'s lookup table is made of them.
     model : str
         Sensitivity model.
-    needs : sequence of InstanceProfile, or ResourceTable
-        What `numasfp`'s lookup table is made of: throughput over cache ways, beside the models, or the table as it was
-        measured, with throttles.
+    needs : sequence of PartitionProfile
+        What `numasfp`'s lookup table is made of: profiles over partitions, or over cache ways beside the models.
     allocate : bool, optional
         Whether chains get ways and bandwidth of their own by that table; by default under `numasfp` alone.
     handover : {"simulated", "measured"}
         What `slomo-numa` takes hand-overs between nodes to cost: what a lone chain loses when it is simulated packet by
         packet, or what NUMASFP measured.
     """
-    table = needs if isinstance(needs, ResourceTable) else None
-    if table is not None and {*cluster.machines} != {table.machine}:
-        raise InvalidValueError(
-            f"resource table of '{table.machine}' for servers of {', '.join(cluster.machines)}",
-            hint="profile one on that machine",
-        )
-    profiles = () if isinstance(needs, ResourceTable) else needs
-    estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, profiles)
+    estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, needs)
+    estimates.check_machines(cluster.machine_types)
+    for machine, key in _asked(cluster, chains) if needs and (allocate or chain_policy(policy).allocates) else ():
+        if estimates.profile(machine, key) is None and (machine, key) not in estimates.library:
+            known = [name for place, name in estimates.profiles if place == machine]
+            raise UnknownNameError(f"network function in the profiles of '{machine}'", key, known)
     if chain_policy(policy).predicts:
         estimates.check_names([item.request for item in chains], cluster.machines)
     judges_by_machine = {
-        name: _judges(estimates, machine, table, predicts=chain_policy(policy).predicts, handover=handover)
+        name: _judges(estimates, machine, predicts=chain_policy(policy).predicts, handover=handover)
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: ((Node(server.cores, server.ways),) * server.used_sockets) for server in cluster.servers}
@@ -142,15 +138,20 @@ def place_chains(
     return PlacedChains(plan_chains(policy, nodes, chains, judges, allocate=allocate), cluster)
 
 
+def _asked(cluster: "Cluster", chains: "Sequence[RatedChain]") -> list[tuple[str, str]]:
+    """Return machine type and workload key of every function of every chain."""
+    keys = sorted({workload.saturated.key for item in chains for workload in item.request.chain})
+    return [(machine, key) for machine in cluster.machines for key in keys]
+
+
 def _judges(
     estimates: "ThroughputEstimates",
     machine: "Machine",
-    measured: "ResourceTable | None",
     *,
     predicts: bool,
     handover: Handover,
 ) -> "Judges":
-    table = lookup_table(estimates, machine, measured)
+    table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
     moving = moving_costs(machine, MoveCost())

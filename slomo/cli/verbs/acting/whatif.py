@@ -1,5 +1,6 @@
 """`slomo whatif`: throughput of every tenant under a partition, and the smallest change that keeps all SLOs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from slomo.cli.types import RATE, SECONDS
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
+    from slomo.models.partition_profile import PartitionProfile
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.workload import Workload
-    from slomo.workflow.acting.whatif import PartitionAnswer, PartitionKnowledge
+    from slomo.workflow.acting.whatif import PartitionAnswer
 
 _HEADERS = ("tenant", "ways", "MBA [%]", "core", "memory", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
 #: Options with one number per tenant -> their field of a partition.
@@ -156,21 +158,21 @@ def _library(folder: str, machine: "Machine", tenants: "list[Workload]", *, lear
     return library
 
 
-def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") -> "PartitionKnowledge":
-    from slomo.workflow.acting.whatif import PartitionKnowledge
+def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") -> "Sequence[PartitionProfile]":
+    from slomo.models.partition_profile import load_profiles, save_profiles
 
     if path is not None and Path(path).exists():
-        return PartitionKnowledge.load(path)
+        return load_profiles(path)
     learned = _measured(machine, list(dict.fromkeys(tenant.saturated for tenant in tenants)))
     if path is not None:
-        learned.save(path)
+        save_profiles([learned], path)
         note(f"kept in {path}")
-    return learned
+    return [learned]
 
 
-def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionKnowledge":
+def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProfile":
     from slomo.testbed.simulated import SimulatedTestbed
-    from slomo.workflow.acting.whatif import learn_partitions
+    from slomo.workflow.acting.partition_profile import learn_partitions
 
     note(f"profiling {len(workloads)} workload(s) over partitions of simulated {machine.name}")
     return learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, workloads)

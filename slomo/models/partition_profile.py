@@ -1,0 +1,133 @@
+"""Measured responses of one machine's NFs to partitions, and the file of such profiles.
+
+Placement with exclusive ways (ResQ, NSDI'18), NUMASFP's lookup table (COMSNETS'22), what-if questions and control read
+the same profiles. `slomo profile NF... --plan ways` measures throughput over ways and latency over load, `--plan
+partitions` also memory traffic and throttles.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from slomo.errors import UnsupportedPredictionError
+from slomo.files.documents import read
+from slomo.files.durable import write_durably
+from slomo.files.ranges import Count, Name
+from slomo.files.stored import stored
+from slomo.models.applicability import applicability
+from slomo.models.contentiousness import constant_profile
+from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse
+from slomo.vocabulary.identity import require_same
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.metrics import Scope
+from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload_text import parse_workload
+
+SCHEMA_VERSION: Literal[4] = 4
+_NO_MEMORY = MemoryTraffic((), ())
+_HINT = "measure again: slomo profile NF... --plan partitions --out FILE"
+
+
+@dataclass(frozen=True)
+class PartitionProfile:
+    """Profiles of workloads of one machine, from which the effect of a partition is predicted."""
+
+    #: Name.
+    machine: Name
+    #: Workload key -> response.
+    responses: Annotated[Mapping[str, PartitionResponse], Meta(min_length=1)]
+    #: Of a socket; empty for profiles over cache ways alone.
+    memory: MemoryTraffic = _NO_MEMORY
+    #: Fingerprint of the machine (`Machine.fingerprint`); empty if unknown.
+    fingerprint: str = ""
+    #: Predicted over measured throughput, less 1, on partitions that were not profiled: of tenants with ways of their
+    #: own, and of tenants that share ways; empty if none were run.
+    errors: tuple[float, ...] = ()
+    shared_errors: tuple[float, ...] = ()
+    #: Number of profiling runs.
+    runs: Count = 0
+
+    def models(self, machine: Machine) -> dict[str, AllocationModel]:
+        """Return the learned response of each workload, by its key.
+
+        Raises UnsupportedPredictionError or ConfigurationError if it was measured on another machine, even one of the
+        same name, or over cache ways alone.
+        """
+        require_same(machine.name, self.fingerprint, machine.fingerprint, "the one asked about")
+        if self.machine != machine.name:
+            problem = f"partitions of '{self.machine}' were profiled, asked about '{machine.name}'"
+            raise UnsupportedPredictionError(problem, hint="profile them there: slomo whatif")
+        if not self.memory.latency_ns:
+            problem = f"{', '.join(self.responses)} were profiled over cache ways alone"
+            raise UnsupportedPredictionError(problem, hint=_HINT)
+        memory = replace(self.memory, most_gb_s=machine.capacities().memory_gb_s)
+        remote_ns = machine.dram_remote_ns - machine.dram_local_ns
+        shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors
+        return {key: AllocationModel(response, *shared) for key, response in self.responses.items()}
+
+    def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
+        """Return a library whose models include these responses; workloads without a model get one with only this.
+
+        Raises UnsupportedPredictionError as :meth:`models`.
+        """
+        library.require_measured_on(machine)
+        learned = []
+        for key, allocation in self.models(machine).items():
+            model = library.get((machine.name, key)) or _unpressed(machine, key, allocation.response.solo_mpps)
+            learned.append(replace(model, allocation=allocation))
+        return library.merge(ModelLibrary(learned))
+
+
+class ProfilesFile(Struct, forbid_unknown_fields=True):
+    """The file of profiles over partitions."""
+
+    profiles: Annotated[tuple[PartitionProfile, ...], Meta(min_length=1)]
+    schema_version: Literal[4] = SCHEMA_VERSION
+
+
+def save_profiles(profiles: Iterable[PartitionProfile], path: str | Path) -> Path:
+    """Write profiles as JSON; return the path."""
+    document = {"schema_version": SCHEMA_VERSION, "profiles": stored(list(profiles))}
+    return write_durably(path, json.dumps(document, indent=1) + "\n")
+
+
+def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
+    """Read profiles. Raises ConfigurationError for an invalid file or another schema version."""
+    return read(path, ProfilesFile, hint=_HINT).profiles
+
+
+def library_of(
+    profiles: Sequence[PartitionProfile], machine: Machine, library: ModelLibrary | None = None
+) -> ModelLibrary:
+    """Return a library with what was profiled on a machine, added to a library if given.
+
+    Raises UnsupportedPredictionError as :meth:`PartitionProfile.models`.
+    """
+    made = ModelLibrary() if library is None else library
+    for profile in [each for each in profiles if each.machine == machine.name] or profiles:
+        made = profile.added_to(made, machine)
+    return made
+
+
+def _unpressed(machine: Machine, key: str, solo_mpps: float) -> NFModel:
+    """Return a model that knows only a workload's solo throughput."""
+    vector = MetricVector({}, scope=Scope.CORE)
+    return NFModel(
+        workload=parse_workload(key),
+        machine=machine.name,
+        capacities=machine.capacities(),
+        solo_mpps=solo_mpps,
+        solo_vector=vector,
+        sensitivity={},
+        contentiousness=constant_profile(vector),
+        calibration={},
+        applicability=applicability((), np.zeros((1, 0))),
+        manifest={"machine_fingerprint": machine.fingerprint},
+    )
