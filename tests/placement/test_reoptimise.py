@@ -1,6 +1,8 @@
 """Re-optimisation: nothing moves below the threshold, what moves is counted, what stays keeps its cores."""
 
+import itertools
 import json
+import time
 
 import numpy as np
 import pytest
@@ -235,6 +237,20 @@ def test_newcomers_and_moves_are_planned_together(library, seed) -> None:
         assert placer.servers_used == servers
         assert done.lower_bound is None or done.lower_bound <= servers
         assert all(item.low_mpps >= item.needed_mpps for items in placer.layout().values() for item in items)
+
+
+def test_a_loaded_machine_makes_the_same_plan(worn, ask, monkeypatch) -> None:
+    """The common plan limits work: a clock that runs an hour between two looks changes nothing."""
+    state, plans, clock = worn.snapshot(), [], itertools.count(0.0, 3600.0)
+    for hurried in (False, True):
+        worn.restore(state)
+        if hurried:
+            monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+        done = reoptimise(worn, 0.0, max_moves=8, max_share=1.0, arriving=[ask("new"), ask("newer", "stats")])
+        plans.append((done, worn.snapshot()["placed"]))
+
+    assert plans[0] == plans[1]
+    assert plans[0][0].lower_bound is not None
 
 
 def test_who_is_bound_stays_and_is_placed_all_the_same(library, ask) -> None:

@@ -132,10 +132,13 @@ def whole_numbers(
     uses: Floats | None = None,
     supply: Floats | None = None,
     *,
-    time_limit_s: float,
     gap: float,
+    **limit: float,
 ) -> Counts | None:
-    """Return how often each column is used, as integers within a relative gap; None if none are found in time."""
+    """Return how often each column is used, as integers within a relative gap; None if none are found in time.
+
+    `limit` is `time_limit` [s], or `node_limit`, under which a loaded machine finds the same numbers as an idle one.
+    """
     need("scipy")
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csc_array
@@ -148,7 +151,7 @@ def whole_numbers(
         constraints=limits,
         bounds=Bounds(0, np.inf),
         integrality=np.ones(len(cost)),
-        options={"time_limit": time_limit_s, "mip_rel_gap": gap},
+        options={"mip_rel_gap": gap, **limit},
     )
     return None if solved.x is None else np.round(solved.x).astype(np.int64)
 

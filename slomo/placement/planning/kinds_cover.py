@@ -85,7 +85,7 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
         best = sorted(np.argsort(reduced, kind="stable")[:_MOST_CHOICES].tolist())
         listed, cost, serves, uses = _program(len(needed), kinds, {listed[at]: columns[listed[at]] for at in best})
     left_s = max(time_limit_s - (time.perf_counter() - begun), 1.0)
-    counts = whole_numbers(cost, serves, needed, uses, supply, time_limit_s=left_s, gap=_GAP)
+    counts = whole_numbers(cost, serves, needed, uses, supply, time_limit=left_s, gap=_GAP)
     if counts is None:
         return KindsPlan(tuple({} for _ in kinds), float("inf"))
     plans: tuple[dict[Signature, int], ...] = tuple({} for _ in kinds)

@@ -3,11 +3,11 @@
 What a socket holds may stay there; every piece that comes to it counts. The master problem of Gilmore and Gomory
 (Operations Research 9, 1961) gets a limit on the sockets of each present content, and one on all pieces that come. Its
 prices find the mix that a socket of each content should become; an integer program over all such changes gives whole
-sockets. The prices also bound what any plan with so many moves can reach (Lagrange).
+sockets. The prices also bound what any plan with so many moves can reach (Lagrange). Work is limited, not time, so that
+a loaded machine makes the same plan as an idle one.
 """
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,8 +23,8 @@ Content = tuple[int, ...]
 _MOST_ROUNDS, _MIXES_PER_ROUND, _OTHER_PRICES = 40, 6, 8
 #: Cost of an unserved request, and of a piece that comes, in sockets: of plans with equal sockets, few moves are best.
 _UNSERVED, _LITTLE = 1000.0, 1e-4
-#: Relative gap at which the integer program may stop.
-_GAP = 1e-3
+#: Relative gap at which the integer program may stop, number of its nodes, and of pricings of contents over all rounds.
+_GAP, _MOST_NODES, _MOST_PRICINGS = 1e-6, 1000, 10_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ def refilled(
     pricing: SharedPricing,
     *,
     cost_per_move: float = 0.0,
-    time_limit_s: float = 6.0,
 ) -> Refilling | None:
     """Plan new contents of sockets so that the fewest sockets serve a demand; None if no plan serves all.
 
@@ -61,17 +60,17 @@ def refilled(
         Pieces that may come to a socket: newcomers and moves.
     pricing : SharedPricing
         Of every class twice: pieces that stay, then pieces that come.
-    cost_per_move, time_limit_s : float
-        What a move costs, in sockets; half of the time is left to the integer program [s].
+    cost_per_move : float
+        What a move costs, in sockets.
     """
-    begun, classes = time.perf_counter(), len(demand)
+    classes = len(demand)
     contents = [*present, (0,) * classes]
     supply = np.array([*present.values(), empty, coming], dtype=np.float64)
     changes = dict.fromkeys((number, content) for number, content in enumerate(contents[:-1]))
     alone = np.eye(classes, dtype=np.int64).tolist()
     changes |= dict.fromkeys((len(present), tuple(each)) for each in alone)
     bound = 0.0
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(min(_MOST_ROUNDS, _MOST_PRICINGS // len(contents) + 1)):
         program = _program(contents, list(changes), classes)
         value, _, prices = linear_plan(*program[:2], demand.astype(np.float64), program[2], supply)
         worth, rent, each = prices[:classes], prices[classes:-1], prices[-1]
@@ -84,7 +83,7 @@ def refilled(
                     changes[number, after] = None
                     fresh += 1
         bound = max(bound, reached)
-        if not fresh or value - bound < 1e-3 or time.perf_counter() - begun > 0.5 * time_limit_s:
+        if not fresh or value - bound < 1e-3:
             break
     generator = np.random.default_rng(0)
     for _ in range(_OTHER_PRICES):  # whole sockets need mixes that fractions do not
@@ -95,12 +94,15 @@ def refilled(
     listed = list(changes)
     cost, serves, uses = _program(contents, listed, classes)
     cost[: len(listed)] += max(cost_per_move, _LITTLE) * uses[-1, : len(listed)]
-    left_s = max(time_limit_s - (time.perf_counter() - begun), 1.0)
-    counts = whole_numbers(cost, serves, demand.astype(np.float64), uses, supply, time_limit_s=left_s, gap=_GAP)
+    least = math.ceil(bound - 1e-6)  # the program need not prove that no plan takes fewer sockets
+    uses = np.vstack([uses, np.where(np.arange(len(cost)) < len(listed), -1.0, 0.0)])
+    counts = whole_numbers(
+        cost, serves, demand.astype(np.float64), uses, np.append(supply, -least), gap=_GAP, node_limit=_MOST_NODES
+    )
     if counts is None or counts[len(listed) :].any():
         return None
     made = [(contents[number], after, int(count)) for (number, after), count in zip(listed, counts, strict=False)]
-    return Refilling(_trimmed([change for change in made if change[2]], demand), math.ceil(bound - 1e-6))
+    return Refilling(_trimmed([change for change in made if change[2]], demand), least)
 
 
 def _best(

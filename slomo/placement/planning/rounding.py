@@ -144,7 +144,7 @@ def _integer(rest: Counts, columns: Sequence[Column], prices: Floats, time_limit
     serves = served(columns)
     choice = np.argsort(1.0 - np.minimum(serves, rest) @ prices, kind="stable")[:_MOST_CHOICES]
     chosen = serves[choice].T.astype(np.float64)
-    count = whole_numbers(np.ones(len(choice)), chosen, rest.astype(np.float64), time_limit_s=time_limit_s, gap=1e-4)
+    count = whole_numbers(np.ones(len(choice)), chosen, rest.astype(np.float64), time_limit=time_limit_s, gap=1e-4)
     if count is None or (count @ serves[choice] < rest).any():
         return None
     return Counter({columns[choice[i]].signature: int(count[i]) for i in np.flatnonzero(count).tolist()})
