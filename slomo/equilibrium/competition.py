@@ -162,8 +162,11 @@ def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
     """Return the sum over the members of each mix.
 
     The smallest numbers are added first, so that the result does not depend on the order of the members, to the bit.
+    Without members the sum is 0.
     """
-    each = np.where((members >= 0)[:, :, None], rows[members], 0.0) if len(rows) else np.zeros((*members.shape, 1))
+    if not (len(rows) and members.shape[1]):
+        return np.zeros((len(members), rows.shape[1]))
+    each = np.where((members >= 0)[:, :, None], rows[members], 0.0)
     total: Floats = np.add.accumulate(np.sort(each, axis=1), axis=1)[:, -1]
     return total
 

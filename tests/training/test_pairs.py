@@ -1,6 +1,7 @@
 """Co-locations by name, without counters: answered near what was measured, else by a low rank; doubts are told."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,11 +9,15 @@ import pytest
 
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.named import import_pairs
 from slomo.training.remarks import remarks
 from slomo.training.training import train
+from slomo.vocabulary.machine import load_machine
+from slomo.workflow.place import place
 from slomo.workflow.predict import predict
 
 MACHINE = "rack"
@@ -88,6 +93,15 @@ def test_groups_are_composed_and_say_so(library):
     assert prediction.throughput_mpps == pytest.approx(kept(0, 1, 2, 3), rel=0.08)
     assert prediction.verdict in (Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED)
     assert "measured beside 1 at most" in prediction.reasons[0]
+
+
+def test_questions_without_neighbours_are_answered_and_placed(library):
+    """In a batch nobody may have a neighbour; an empty cluster is such a batch."""
+    batch = Predictor(library, MACHINE).predict_batch(["app0", "app1"], [[], []])
+    assert batch.throughput_mpps.tolist() == pytest.approx(ALONE[:2])
+    rack = replace(load_machine("e5-2620v4"), name=MACHINE)
+    requests = [Request(f"edge{number}", f"app{number}", slo=SLO(min_share=0.9)) for number in range(3)]
+    assert len(place(Cluster.uniform(rack, 3), requests, library).requests) == 3
 
 
 def test_it_says_what_to_measure_next_and_survives_saving(library, tmp_path):
