@@ -1,32 +1,50 @@
-"""Answer questions about a server on which every NF has a core of its own.
+"""Answer questions about a server, shared cores included; `question` adds shared ports and latency.
 
 Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
 vectors (`composed`). Then accelerators are added (`accelerated`), offered loads limit the answer, and unprofiled
-properties become reasons. `core_share` uses it for servers with shared cores, `question` for all.
+properties become reasons.
+
+A fair scheduler divides a shared core max-min by weight (`slomo.compose.cores.core_shares`). An NF with a share of a
+core presses on others like an NF offered the rate it then serves. Rates and pressures are therefore found together in a
+few rounds. While an NF waits for its turn, the others run and evict its cached lines. The content of a cache depends on
+the order of accesses, not on their speed: between two of its own accesses, an NF that runs a third of the time sees
+three times as many accesses of the others. So it performs as on a core of its own beside others whose rates are divided
+by its share. Their occupancy is no rate and is not divided (stack distances: Mattson et al., IBM Systems Journal 9(2),
+1970).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from slomo.compose.cores import CoreUser, cut_turns, shared_core_mpps
+from slomo.equilibrium.rounds import LEAST_LOAD
+from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
+from slomo.models.base import Floats
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
 from slomo.prediction.allocated import NAME as ALLOCATION
 from slomo.prediction.allocated import Allocated
-from slomo.prediction.composed import composed, interval_mpps
+from slomo.prediction.composed import calibration_of, composed
 from slomo.prediction.fixed_point import NAME, Solved
 from slomo.prediction.options import PredictionOptions
-from slomo.prediction.result import Prediction
+from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import TenantModel, TenantModels
 from slomo.vocabulary.wire import wire_gbps
 
+#: Rounds until rates on a shared core change by less than a thousandth.
+ROUNDS = 6
+#: Additional relative error of an NF on a shared core, against the simulation (benchmarks/shared_cores.py): time slices
+#: are longer than the reuse that they interrupt. It widens the interval.
+SHARE_ERROR = 0.03
+
 
 class Answers:
-    """The answers about one server.
+    """The answers about one server on which every NF has a core of its own.
 
     Raises UnsupportedPredictionError where ways, throttles or memory nodes are set and composing was asked for.
     """
@@ -51,15 +69,17 @@ class Answers:
             return None
         return Solved(self.server, self.how)
 
+    def _solver(self, number: int) -> Allocated | Solved | None:
+        """Return the solved server that answers for a tenant; None if composed vectors do."""
+        if self.allocated is not None or self.solved is None:
+            return self.allocated
+        return self.solved if self.solved.why_not(number) is None else None
+
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
         tenant, others = self.server.tenants[number], self.server.beside(number)
-        if self.allocated is not None:
-            prediction = self.allocated.prediction(number)
-        elif self.solved is not None and self.solved.why_not(number) is None:
-            prediction = self.solved.prediction(number)
-        else:
-            prediction = self._composed(number)
+        solver = self._solver(number)
+        prediction = self._composed(number) if solver is None else solver.prediction(number)
         models = [tenant.model, *[other.model for other in others]]
         if shares_accelerator(models):
             offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
@@ -91,8 +111,7 @@ class Answers:
         return "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium"
 
     def _tenant(self, number: int) -> TenantPrediction:
-        prediction, solved = self.prediction(number), self.solved
-        at_rest = solved is not None and solved.why_not(number) is None
+        prediction, solver = self.prediction(number), self._solver(number)
         offered, possible = self.server.tenants[number].offered_mpps, self.possible_mpps(number)
         return TenantPrediction(
             workload=prediction.target,
@@ -101,7 +120,7 @@ class Answers:
             throughput_mpps=prediction.throughput_mpps,
             interval=prediction.interval,
             load=1.0 if offered is None or possible <= 0.0 else min(1.0, offered / possible),
-            vector=solved.vector(number) if solved is not None and at_rest else None,
+            vector=solver.vector(number) if isinstance(solver, Solved) else None,
             verdict=prediction.verdict,
             reasons=prediction.reasons,
             noise=prediction.noise,
@@ -109,12 +128,10 @@ class Answers:
 
     def possible_mpps(self, number: int) -> float:
         """Return a saturated tenant's throughput, limited by cache and memory alone [Mpps]."""
-        if self.allocated is not None:
-            return self.allocated.possible_mpps(number)
-        if self.solved is not None and self.solved.why_not(number) is None:
-            one, place = self.solved.at[number]
-            return one.possible_mpps(place)
-        return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
+        solver = self._solver(number)
+        if solver is None:
+            return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
+        return solver.possible_mpps(number)
 
     def _composed(self, number: int) -> Prediction:
         """Return the prediction from composed vectors, with the limitations of that method among its reasons."""
@@ -177,13 +194,127 @@ class Answers:
         return (f"{gbps:.3g} Gbit/s together, profiled behind ports of {stated:g}",) if gbps > stated else ()
 
     def _interval_mpps(self, number: int, mpps: float) -> tuple[float, float]:
-        subject, coverage = self.server.tenants[number].model, self.how.coverage
-        if self.solved is not None and subject.response is not None:
-            calibration = subject.response.calibration
-            low, high = calibration.interval_mpps(np.array([mpps]), subject.solo_mpps, coverage)
-        else:
-            low, high = interval_mpps(subject, self.how.model, np.array([mpps]), coverage)
+        subject, how = self.server.tenants[number].model, self.how
+        response = None if self.solved is None else subject.response
+        calibration = calibration_of(subject, how.model) if response is None else response.calibration
+        low, high = calibration.interval_mpps(np.array([mpps]), subject.solo_mpps, how.coverage)
         return float(low[0]), float(high[0])
+
+
+class SharedCores(Answers):
+    """Answers about a server with shared cores.
+
+    `server`: running tenants, and their cores. `how`: how answers are to be made; they are not explained.
+    """
+
+    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
+        super().__init__(server, replace(how, explain=False))
+        self.solved = None  # there is one per round
+        sharing = [number for group in server.shared_cores for number in group]
+        self._own = {number: server.tenants[number].offered_mpps for number in sharing}
+        self._possible = {number: server.tenants[number].model.solo_mpps for number in sharing}
+        self._bare = replace(server, setting=replace(server.setting, cores=None))
+        rates = self._divided(self._possible)
+        for _ in range(ROUNDS):
+            self.answers = Answers(self._bare.at_loads(rates), self.how)
+            self._shares = {number: rates[number] / max(self._possible[number], 1e-9) for number in sharing}
+            self._possible = {number: self._whole_core_mpps(number) for number in sharing}
+            rates = self._divided(self._possible)
+        self.rates = rates
+
+    @property
+    def method(self) -> str:
+        """Name of the method that predicts memory contention."""
+        return self.answers.method
+
+    def _fallback(self, number: int) -> None:
+        """Return None: the predictions for whole cores already contain these reasons."""
+
+    def _divided(self, possible: Mapping[int, float], saturated: int | None = None) -> dict[int, float]:
+        """Divide the time of each shared core; return the rates of the tenants there [Mpps].
+
+        `possible`: their throughputs with a whole core. `saturated`: a tenant that is treated as saturated. The result
+        does not depend on the tenants' order.
+        """
+        rates: dict[int, float] = {}
+        for group in self.server.shared_cores:
+            loads = {i: None if i == saturated else self._own[i] for i in group}
+            users = {i: CoreUser(1e3 / max(possible[i], 1e-9), loads[i], self.server.weight(i)) for i in group}
+            order = sorted(group, key=lambda i: (users[i].time_ns, users[i].demand, users[i].weight))
+            rates |= zip(order, shared_core_mpps([users[i] for i in order]), strict=True)
+        return rates
+
+    def possible_mpps(self, number: int) -> float:
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        if number not in self.rates:
+            return self.answers.possible_mpps(number)
+        return self._divided(self._possible, number)[number]
+
+    def prediction(self, number: int) -> Prediction:
+        """Return the answer about one tenant.
+
+        On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. The interval
+        is for the CPU time that it gets, or for a count over `how.window_s` if that is given.
+        """
+        if number not in self.rates:
+            return self.answers.prediction(number)
+        mpps, possible, group = self.rates[number], self._possible[number], self.server.on_core[number]
+        whole = Answers(self._bare.at_loads({**self.rates, number: None}), self.how).prediction(number)
+        verdict, reasons, ends = whole.verdict, whole.reasons, whole.interval
+        felt, response = self._felt(number), self.server.tenants[number].model.response
+        if felt is not None and response is not None:
+            ends = self.answers._interval_mpps(number, possible)
+            if verdict is Verdict.SUPPORTED:
+                verdicts, why = response.applicability.check(felt[np.newaxis])
+                verdict, reasons = verdicts[0], (*reasons, *why[0])
+        low, high = (self._divided({**self._possible, number: max(end, 1e-9)})[number] for end in ends)
+        part = mpps / possible if possible > 0.0 else 0.0
+        window_s = self.how.window_s
+        width = SHARE_ERROR if window_s is None else np.hypot(SHARE_ERROR, cut_turns(part, len(group), window_s))
+        names = ", ".join(label(self.server.tenants[other].workload) for other in group if other != number)
+        return replace(
+            whole,
+            throughput_mpps=mpps,
+            interval=((1.0 - width) * low, min((1.0 + width) * high, ends[1])),
+            verdict=verdict,
+            reasons=(*reasons, f"shares its core with {names}: {100.0 * part:.0f} % of the core's time"),
+            explanation=None,
+            latency=None,
+        )
+
+    def _whole_core_mpps(self, number: int) -> float:
+        """Return the throughput that an NF would have with all of its core's time [Mpps].
+
+        The cache content stays what the NF has at its share of the core.
+        """
+        felt, response = self._felt(number), self.server.tenants[number].model.response
+        if felt is None or response is None:
+            return self.answers.possible_mpps(number)
+        neighbours = len(self.server.by_socket[self.server.sockets[number]]) - 1.0
+        return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
+
+    def _felt(self, number: int) -> Floats | None:
+        """Return the pressure on an NF per unit of its CPU time; None without a fixed point.
+
+        Rates among the pressures are divided by the NF's share of the core.
+        """
+        solver, response = self.answers._solver(number), self.server.tenants[number].model.response
+        if response is None or not isinstance(solver, Solved):
+            return None
+        one, here = solver.at[number]
+        rates, _ = flows_and_polled(response.pressure_names)
+        share = min(max(self._shares[number], LEAST_LOAD), 1.0)
+        felt: Floats = one.felt(here) * np.where(rates, 1.0 / share, 1.0)
+        return felt
+
+
+def answers_of(server: TenantModels, how: PredictionOptions) -> Answers:
+    """Return the answers about a server without the limits of its ports.
+
+    With a partitioned server, `allocated` also divides shared cores.
+    """
+    answers = Answers(server, how)
+    return SharedCores(server, how) if server.shared_cores and answers.allocated is None else answers
 
 
 def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tuple[float, float] | None) -> Prediction:

@@ -86,7 +86,12 @@ def _key(model: NFModel) -> str:
 def family_of(subject: NFModel, model: str) -> tuple[str, SensitivityModel, ConformalCalibration]:
     """Return a model family and its calibration by name; cached, as every question needs them."""
     name = subject.named(model)
-    return name, subject.model(model), subject.calibration.get(name) or _UNCALIBRATED
+    return name, subject.model(model), calibration_of(subject, name)
+
+
+def calibration_of(subject: NFModel, model: str) -> ConformalCalibration:
+    """Return the calibration of a model family; solo throughput to either side for a family without one."""
+    return subject.calibration.get(subject.named(model)) or _UNCALIBRATED
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +176,7 @@ def _evidence(case: Case, mpps: float, seen: Mapping[str, float]) -> Evidence:
 @lru_cache(maxsize=4096)
 def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
     """Return why answers of a family beside others cannot be judged (`slomo.models.evidence`); None if they can."""
-    return doubt(subject, family, subject.calibration.get(family) or _UNCALIBRATED, coverage)
+    return doubt(subject, family, calibration_of(subject, family), coverage)
 
 
 def interval_mpps(
@@ -181,9 +186,8 @@ def interval_mpps(
     coverage: float,
     kind: NDArray[np.int64] | int = UNKNOWN,
 ) -> tuple[Floats, Floats]:
-    """Return both ends of each interval [Mpps]; solo throughput to either side for a model without calibration."""
-    calibration = subject.calibration.get(subject.named(model)) or _UNCALIBRATED
-    return calibration.interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
+    """Return both ends of each interval [Mpps], by :func:`calibration_of`."""
+    return calibration_of(subject, model).interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
 
 
 def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:

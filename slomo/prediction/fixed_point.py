@@ -54,6 +54,11 @@ class Solved:
         values = vectors[here].tolist()
         return MetricVector({n: v for n, v in zip(names, values, strict=True) if v == v}, scope=Scope.CORE)
 
+    def possible_mpps(self, number: int) -> float:
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        one, here = self.at[number]
+        return one.possible_mpps(here)
+
     def why_not(self, number: int) -> str | None:
         """Return why there is no answer for a tenant; None if there is one."""
         one = self.at[number][0]

@@ -60,7 +60,7 @@ def predict(
         that, and the answer has the field `latency` (`slomo.prediction.latency`).
     shares_core_with : workload, str, or iterable of them
         Network functions on the target's own core, one entry per instance or with a count; the others have a core each.
-        The core's time is divided as a fair scheduler does (`slomo.prediction.core_share`).
+        The core's time is divided as a fair scheduler does (`slomo.prediction.answers`).
     port_gbps : float, optional
         Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
     setting : ServerSetting, optional

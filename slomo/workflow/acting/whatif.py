@@ -16,8 +16,7 @@ from slomo.models.partition_profile import PartitionProfile, library_of
 from slomo.models.responses.partition import memory_of
 from slomo.prediction.allocated import allocation_models
 from slomo.prediction.options import OptionFields, PredictionOptions
-from slomo.prediction.ports import behind_ports
-from slomo.prediction.question import answers_on
+from slomo.prediction.question import answers_on, behind_ports
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of
 from slomo.vocabulary.display import Result, html_table
