@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
+from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of, tenants_of
 from slomo.files.stored import Stored
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
@@ -80,7 +80,7 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
     """
     mixes = judged_mixes(library, dataset)
     frame, direct, rows = mixes.frame, [], []
-    targets = [mixes.workload(key) for key in frame["target"].astype(str)]
+    targets, competitors = tenants_of(mixes)
     for row, target in enumerate(targets):
         fitted = library.find(target, str(frame["machine"].iloc[row])).model(model)
         if fitted.composition != "pressure":
@@ -98,7 +98,7 @@ def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) ->
             hint="run mixes whose competition is measured before the target starts",
         )
     predictor = predictor_of(library, str(frame["machine"].iloc[0]), model)
-    batch = predictor.predict_batch([targets[row] for row in rows], [mixes.competitors(row) for row in rows])
+    batch = predictor.predict_batch([targets[row] for row in rows], [competitors[row] for row in rows])
     actual, sensitivity, whole = (
         frame["throughput_mpps"].to_numpy(dtype=float)[rows],
         np.array(direct),
@@ -147,8 +147,14 @@ def reliability(
     dict of float to float
         Nominal -> observed, both 0 to 1.
     """
-    evaluations = {level: evaluate(library, dataset, [model], level) for level in levels}
-    return {level: evaluation.models[model].coverage / 100.0 for level, evaluation in evaluations.items()}
+    mixes = judged_mixes(library, dataset)
+    (targets, competitors), measured_mpps = tenants_of(mixes), mixes.throughput
+    predictor, shares = predictor_of(library, mixes.machines[0], model), {}
+    for level in levels:
+        batch = predictor.predict_batch(targets, competitors, level)
+        inside = (batch.low_mpps <= measured_mpps) & (measured_mpps <= batch.high_mpps)
+        shares[level] = float(inside.mean())
+    return shares
 
 
 def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:

@@ -235,11 +235,8 @@ def evaluate(
     """
     machine = _one_machine(dataset)
     mixes = judged_mixes(library, dataset)
-    frame = mixes.frame
     targets = [mixes.workload(key) for key in mixes.targets]
-    by_key = {workload.key: workload for workload in targets}
-    workloads = [by_key[str(key)] for key in frame[schema.TARGET]]
-    competitors = [mixes.competitors(row) for row in range(len(frame))]
+    workloads, competitors = tenants_of(mixes)
     names = _models_of(library, targets, machine, compat) if models is None else tuple(models)
     parts = [
         _rows_of(predictor_of(library, machine, name, compat), name, workloads, competitors, mixes.throughput, coverage)
@@ -248,7 +245,7 @@ def evaluate(
     rows = {column: np.concatenate([part[column] for part in parts]).tolist() for column in parts[0]}
     return Evaluation(
         machine=machine,
-        mixes=int(frame[schema.RUN_KEY].nunique()),
+        mixes=int(mixes.frame[schema.RUN_KEY].nunique()),
         nominal_coverage=coverage,
         models=MappingProxyType({name: _errors_of(part) for name, part in zip(names, parts, strict=True)}),
         per_nf=MappingProxyType(
@@ -280,18 +277,26 @@ def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDatas
             f"evaluation needs mixes at full load, all {frame['run_key'].nunique()} of the dataset are at reduced load",
             hint="run the 'mixes' plan; solve_server predicts tenants at reduced load",
         )
-    return ProfileDataset(frame[profiled].reset_index(drop=True), mixes.environment)
+    return mixes.rows(profiled)
+
+
+def tenants_of(mixes: ProfileDataset) -> tuple[list[Workload], list[tuple[Workload, ...]]]:
+    """Return the target and the competitors of every row."""
+    targets = {key: mixes.workload(key) for key in mixes.targets}
+    keys = mixes.frame[schema.TARGET]
+    return [targets[str(key)] for key in keys], [mixes.competitors(row) for row in range(len(keys))]
 
 
 def _as_profiled(library: ModelLibrary, mixes: ProfileDataset) -> NDArray[np.bool_]:
     """Return, for each row, whether every tenant with a bounded load has a model for that load."""
-    frame = mixes.frame
-    alike = {key: mixes.workload(key) for key in mixes.targets}
-    result = np.ones(len(frame), dtype=bool)
-    for row, (machine, key) in enumerate(zip(frame["machine"], frame["target"], strict=True)):
-        loaded = [item for item in (alike[key], *mixes.competitors(row)) if item.traffic.offered_mpps is not None]
-        result[row] = all((machine, item.key) in library for item in loaded)
-    return result
+    rows = zip(mixes.frame[schema.MACHINE], *tenants_of(mixes), strict=True)
+    return np.array(
+        [
+            all((machine, item.key) in library for item in (target, *others) if item.traffic.offered_mpps is not None)
+            for machine, target, others in rows
+        ],
+        dtype=bool,
+    )
 
 
 def _one_machine(dataset: ProfileDataset) -> str:
