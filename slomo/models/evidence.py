@@ -126,12 +126,16 @@ def caution(calibration: ConformalCalibration, error: float | None = None) -> st
 def trusted(calibration: ConformalCalibration) -> float:
     """Return the largest usual error of a supported answer, as a share of solo; infinite if no average is known.
 
+    It is at most solo throughput itself: with a larger error, the answer 0 would be nearer.
+
     Examples
     --------
     >>> trusted(ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=0.02))
     0.025
+    >>> trusted(ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=84.0))
+    1.0
     """
-    return max(USUAL * calibration.average, NEGLIGIBLE) if calibration.average > 0.0 else math.inf
+    return min(max(USUAL * calibration.average, NEGLIGIBLE), 1.0) if calibration.average > 0.0 else math.inf
 
 
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:

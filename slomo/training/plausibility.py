@@ -16,13 +16,11 @@ import slomo.records.schema as schema
 from slomo.errors import SlomoError
 from slomo.files.json_text import parse_json
 from slomo.records.dataset import ProfileDataset
-from slomo.records.importing.plausible import MOST_MPPS
+from slomo.records.importing.plausible import MOST_MPPS, MOST_OF_SOLO
 from slomo.training.features import FULL, limited_in_mixes
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Rule
 
-#: Ratio of throughput beside others to the median of solo runs above which noise and turbo are no explanation.
-MOST_OF_SOLO = 1.5
 #: Largest factor between dependent numbers: instructions per packet, misses per instruction.
 MOST_APART = 2.0
 #: Relative difference of throughputs beyond noise: equal counters at different throughputs were not read twice.

@@ -44,6 +44,12 @@ def test_published_pairs_are_read_by_column(tmp_path):
         ("a,mpps\nx,1\ny,2\n", {}, "none of 2 rows names two functions"),
         ("a,b,p,q,r\nx,y,1,2,3\n", {}, "2 columns of names, and 3 of rates: p, q, r"),
         ("a,b,rate\nx,y,0.9\nx,z,0.8\n", {}, "Mpps, or shares of solo"),
+        (
+            "a,b,share\nx,y,96.8\n",
+            {},
+            "got '96.8', that is 96.8 times solo throughput, needed at most 1.5; is it in %?",
+        ),
+        ("a,b,pct\nx,y,168\n", {}, "got '168', that is 1.68 times solo throughput, needed at most 1.5"),
         ("a,b,mpps\nx,y,1\n", {"rates": ("perf",)}, "has no column 'perf'"),
         ("a,b,mpps\nx,y,1\n", {"unit": "furlong"}, "unit 'furlong'"),
     ],
@@ -53,6 +59,23 @@ def test_faults_are_told_by_line_and_column(tmp_path, text, told, message):
     with pytest.raises(ConfigurationError) as fault:
         read(tmp_path, text, **told)
     assert message in str(fault.value)
+
+
+def test_a_unit_is_read_asked_for_or_offered(tmp_path):
+    """`_pct` is %; without a unit a warning says Mpps; a number too large names the unit to tell."""
+    assert read(tmp_path, "a,b,a_pct,b_pct\nx,y,96,90\n").throughput.tolist() == pytest.approx([0.96, 0.9])
+    with pytest.warns(UserWarning, match="rates are read as Mpps; --unit tells another"):
+        read(tmp_path, "a,b,rate\nx,y,4\n")
+    for text, hint in (("a,b,share\nx,y,96\n", "--unit %"), ("a,b,mpps\nx,y,2500\n", "--unit kpps")):
+        with pytest.raises(ConfigurationError) as fault:
+            read(tmp_path, text)
+        assert hint in str(fault.value.hint)
+
+
+def test_a_function_far_faster_beside_others_is_warned_of(tmp_path):
+    """The warning names line, function and both rates."""
+    with pytest.warns(UserWarning, match=r"line 3: 'y' has 0.9 Mpps beside others and 0.307 Mpps alone"):
+        read(tmp_path, "a,b,a_kpps,b_kpps\ny,,307,\nx,y,500,900\n")
 
 
 def test_the_command_line_needs_a_machine(tmp_path, capsys):

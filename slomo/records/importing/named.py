@@ -11,6 +11,8 @@ r"""Import measurements of named co-locations without counters: two or more NFs 
 
 import math
 import re
+import statistics
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ from slomo.files.opening import read_text
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import throughput_mpps
-from slomo.records.importing.plausible import throughput_fault
+from slomo.records.importing.plausible import MOST_OF_SOLO, fitting_unit, share_fault, throughput_fault
 from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
 from slomo.records.provenance import describe_environment
 from slomo.units import UNITS
@@ -34,6 +36,8 @@ from slomo.vocabulary.workload import Traffic, Workload
 
 #: Units of the kept share of solo throughput, as factors.
 _SHARES = {"share": 1.0, "%": 0.01}
+#: Other spellings of a unit at the end of a column's name.
+_SPELLINGS = {"pct": "%", "percent": "%"}
 _RATES = tuple(name for name, (kind, *_) in UNITS.items() if kind in ("packet rate", "time"))
 #: Largest rate that could also be a share, if no unit is given.
 _ABOUT_ONE = 1.5
@@ -46,6 +50,8 @@ class _Columns:
     names: tuple[int, ...]
     rates: tuple[int, ...]
     unit: str
+    #: Whether the unit was told, by an argument or by a column's name.
+    told: bool
 
 
 def import_pairs(
@@ -54,6 +60,7 @@ def import_pairs(
     """Read a table of named co-locations.
 
     Raises ConfigurationError, with line and column, for a table without names or co-locations, and for an invalid cell.
+    Warns if no unit is told, and for rates beside others far above solo throughput.
 
     Parameters
     ----------
@@ -64,7 +71,7 @@ def import_pairs(
         Where it was measured.
     unit : str, optional
         Of the rates: a rate, a time per packet, ``share`` or ``%`` of what is done alone; by default as a column's name
-        ends (``_mpps``, ``_share``), else Mpps.
+        begins or ends (``_mpps``, ``_share``, ``_pct``), else Mpps, with a warning.
     rates : sequence of str
         Columns that hold rates; by default all that hold numbers.
 
@@ -76,8 +83,9 @@ def import_pairs(
     place = Path(path)
     table = read_table(place, _format(place))
     columns, digest = _columns(table, unit, rates), fingerprint_of(place)
-    listed = [row for line, cells in zip(table.lines, table.cells, strict=True)
-              for row in _rows(table, columns, line, cells, (machine, digest))]  # fmt: skip
+    told = [(line, row) for line, cells in zip(table.lines, table.cells, strict=True)
+            for row in _rows(table, columns, line, cells, (machine, digest))]  # fmt: skip
+    listed = [row for _, row in told]
     if not any(row[schema.COMPETITOR_COUNT] for row in listed):
         raise ConfigurationError(
             f"{place}: none of {len(table.lines)} rows names two functions with a rate",
@@ -93,7 +101,28 @@ def import_pairs(
             f"{place}: no function was run alone, and all rates are below {_ABOUT_ONE:g}: Mpps, or shares of solo?",
             hint="say --unit share or --unit Mpps",
         )
+    if not columns.told:
+        warnings.warn(
+            f"{place}: no column's name ends with a unit, rates are read as Mpps; --unit tells another", stacklevel=2
+        )
+    _warn_of_faster(place, told)
     return ProfileDataset(pd.DataFrame(listed), environment)
+
+
+def _warn_of_faster(place: Path, told: Sequence[tuple[int, rows.Row]]) -> None:
+    """Warn of rates beside others that are far above the median of runs alone."""
+    alone: dict[object, list[float]] = {}
+    for _, row in told:
+        if not row[schema.COMPETITOR_COUNT]:
+            alone.setdefault(row[schema.TARGET], []).append(row[schema.THROUGHPUT])
+    for line, row in told:
+        mpps, solo = row[schema.THROUGHPUT], statistics.median(alone.get(row[schema.TARGET], [math.inf]))
+        if mpps > MOST_OF_SOLO * solo:
+            warnings.warn(
+                f"{place}, line {line}: '{row[schema.NF]}' has {mpps:.4g} Mpps beside others and {solo:.4g} Mpps "
+                "alone; training leaves such rows out",
+                stacklevel=3,
+            )
 
 
 def _format(path: Path) -> str:
@@ -121,16 +150,17 @@ def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]
             f"{table.path}: {len(names)} columns of names, and {len(rates)} of rates: {shown}",
             hint="needed one rate, or one of each name: --rates COLUMN,COLUMN",
         )
-    told = unit or next(filter(None, (_unit_of(table.names[place]) for place in rates)), "Mpps")
-    if told not in (*_SHARES, *_RATES):
+    told = unit or next(filter(None, (_unit_of(table.names[place]) for place in rates)), None)
+    if told is not None and told not in (*_SHARES, *_RATES):
         raise ConfigurationError(f"unit '{told}' is not a unit of a rate", hint="Mpps, kpps, pps, us, s, share or %")
-    return _Columns(names, rates, told)
+    return _Columns(names, rates, told or "Mpps", told is not None)
 
 
 def _unit_of(name: str) -> str | None:
-    """Return the unit at the end of a column's name."""
-    known = {each.lower(): each for each in (*_RATES, *_SHARES)}
-    return known.get(re.split(r"[\s_\[\](/.-]+", name.strip().rstrip(")] ").lower())[-1])
+    """Return the unit at the end of a column's name, else the one at its beginning."""
+    known = {each.lower(): each for each in (*_RATES, *_SHARES)} | _SPELLINGS
+    words = re.split(r"[\s_\[\](/.-]+", name.strip().rstrip(")] ").lower())
+    return known.get(words[-1]) or known.get(words[0])
 
 
 def _rows(
@@ -167,15 +197,23 @@ def _mpps(table: MeasuredTable, columns: _Columns, line: int, place: int, text: 
         value = math.nan
     if not (math.isfinite(value) and value > 0.0):
         raise _fault(table, line, place, text, "needed a rate above 0")
-    mpps = value * _SHARES[columns.unit] if columns.unit in _SHARES else throughput_mpps(value, columns.unit)
-    if fault := throughput_fault(mpps):
-        raise _fault(table, line, place, text, fault)
+    if columns.unit in _SHARES:
+        mpps = value * _SHARES[columns.unit]
+        fault, other = share_fault(mpps), "%" if columns.unit == "share" else None
+    else:
+        mpps = throughput_mpps(value, columns.unit)
+        fault, other = throughput_fault(mpps), fitting_unit(mpps) if columns.unit == "Mpps" else None
+    if fault:
+        hint = "correct the file" if other is None else f"say --unit {other}, or correct the file"
+        raise _fault(table, line, place, text, fault, hint)
     return mpps
 
 
-def _fault(table: MeasuredTable, line: int, place: int, got: object, what: str) -> ConfigurationError:
+def _fault(
+    table: MeasuredTable, line: int, place: int, got: object, what: str, hint: str = "correct the file"
+) -> ConfigurationError:
     return ConfigurationError(
-        f"{table.path}, line {line}, column '{table.names[place]}': got {got!r}, {what}", hint="correct the file"
+        f"{table.path}, line {line}, column '{table.names[place]}': got {got!r}, {what}", hint=hint
     )
 
 

@@ -7,6 +7,8 @@ import math
 
 #: Packets of 64 bytes (plus 20 bytes of framing) on a 1.6 Tbit/s port [Mpps].
 MOST_MPPS = 1.6e12 / (8.0 * (64 + 20)) / 1e6
+#: Ratio of throughput beside others to solo throughput above which noise and turbo are no explanation.
+MOST_OF_SOLO = 1.5
 #: Metric -> largest plausible value, in the vocabulary's unit.
 _MOST = {
     "IPC": 16.0,
@@ -40,8 +42,29 @@ def throughput_fault(mpps: float) -> str | None:
     """
     if not mpps > MOST_MPPS:
         return None
-    fitting = next((name for name, factor in _RATES if mpps / factor <= MOST_MPPS / 10.0), "another unit")
+    fitting = fitting_unit(mpps) or "another unit"
     return f"that is {mpps:.4g} Mpps, and no port carries more than {MOST_MPPS:.0f}; is it in {fitting}?"
+
+
+def fitting_unit(mpps: float) -> str | None:
+    """Return the unit in which an implausible number of Mpps would be plausible; None if there is none."""
+    return next((name for name, factor in _RATES if mpps / factor <= MOST_MPPS / 10.0), None)
+
+
+def share_fault(share: float) -> str | None:
+    """Return why a share of solo throughput is implausible; None if it is plausible.
+
+    Examples
+    --------
+    >>> share_fault(1.02) is None
+    True
+    >>> share_fault(96.8)
+    'that is 96.8 times solo throughput, needed at most 1.5; is it in %?'
+    """
+    if not share > MOST_OF_SOLO:
+        return None
+    asked = "; is it in %?" if share <= 100.0 * MOST_OF_SOLO else ""
+    return f"that is {share:.4g} times solo throughput, needed at most {MOST_OF_SOLO:g}{asked}"
 
 
 def metric_fault(name: str, unit: str, value: float) -> str | None:

@@ -22,7 +22,7 @@ from slomo.files.opening import open_regular
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import TableMapping, metric_factor, target_mpps, throughput_mpps
 from slomo.records.importing.mapping_file import ColumnEntry
-from slomo.records.importing.plausible import metric_fault, throughput_fault
+from slomo.records.importing.plausible import metric_fault, share_fault, throughput_fault
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import metric, no_pressure
@@ -215,7 +215,8 @@ class _Values:
         solo = self.mapping.file.solo
         alone = 1.0 if solo is None else throughput_mpps(solo.value, solo.unit)
         self.throughput = target_mpps(value, column, alone)
-        if fault := throughput_fault(self.throughput):
+        fault = share_fault(self.throughput / alone) if column.target == "share" else throughput_fault(self.throughput)
+        if fault:
             raise _BadRowError(fault, name, self.cells[name])
 
     def _number(self, name: str) -> float:
