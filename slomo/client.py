@@ -16,7 +16,9 @@ from slomo.errors import (
     PredictionError,
     SlomoError,
     StoreError,
+    UnknownNameError,
     UsageError,
+    rebuilt,
 )
 from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.workload import Workload
@@ -155,7 +157,9 @@ def _checked(answer: "httpx.Response") -> Any:
         kind = str(document.get("type", "")).rsplit(":", 1)[-1]
     except (ValueError, KeyError, TypeError):
         raise ServiceError(f"the service answered {answer.status_code}", status=answer.status_code) from None
-    if kind in ("unknown-name", "schema", "usage"):
+    if kind == "unknown-name":
+        raise rebuilt(UnknownNameError, detail, hint)
+    if kind in ("schema", "usage"):
         raise UsageError(detail, hint=hint)
     if kind in _ERRORS:
         raise _ERRORS[kind](detail, hint=hint)
@@ -222,7 +226,7 @@ class Client(_Connection):
 
         Raises
         ------
-        UsageError, PredictionError, ServiceError
+        UsageError, UnknownNameError, PredictionError, ServiceError
             As the library raises them; ServiceError for other failures of the service.
         """
         return _prediction(self._send(_predict(target, competitors, options)))

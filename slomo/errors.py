@@ -56,10 +56,11 @@ class SlomoError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # errors cross process boundaries in parallel campaigns; pickling must keep the keyword-only hint
-        return (_rebuild, (type(self), self.message, self.hint))
+        return (rebuilt, (type(self), self.message, self.hint))
 
 
-def _rebuild(kind: type[SlomoError], message: str, hint: str | None) -> SlomoError:
+def rebuilt(kind: type[SlomoError], message: str, hint: str | None) -> SlomoError:
+    """Return an error of a class from its message and hint, as another process or a service told them."""
     error = kind.__new__(kind)
     SlomoError.__init__(error, message, hint=hint)
     return error
@@ -86,6 +87,8 @@ class UnknownNameError(UsageError):
         Shown instead of the nearest name.
     where : str
         Where it was looked for, for instance ``"among the models of silver-4110"``.
+    also : str
+        What else may be given, added to the hint.
 
     Examples
     --------
@@ -94,8 +97,18 @@ class UnknownNameError(UsageError):
     hint: did you mean 'L3MISS'? Known: IPC, L3MISS
     """
 
+    #: Empty in an error that another process or a service told.
+    kind = name = ""
+
     def __init__(
-        self, kind: str, name: str, valid_names: Iterable[str], *, hint: str | None = None, where: str = ""
+        self,
+        kind: str,
+        name: str,
+        valid_names: Iterable[str],
+        *,
+        hint: str | None = None,
+        where: str = "",
+        also: str = "",
     ) -> None:
         names = sorted(set(valid_names))
         if hint is None:
@@ -108,7 +121,7 @@ class UnknownNameError(UsageError):
             near += [each for each in folded if len(wrong) > 1 and wrong in each]  # 'e5' is far from 'e5-2620v4'
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
             hint = f"{guess}Known: {', '.join(names) if names else 'none'}"
-        super().__init__(f"unknown {kind} '{name}'{where and ' '}{where}", hint=hint)
+        super().__init__(f"unknown {kind} '{name}'{where and ' '}{where}", hint=f"{hint}{also and '. '}{also}")
         self.kind = kind
         self.name = name
 

@@ -119,8 +119,8 @@ def cli(config: str | None) -> None:  # read by options.settings
     The main job, end to end and without a rack: `slomo demo --out demo-output`.
 
     Settings come from the command line, then SLOMO_<NAME> in the environment, then the settings file, then defaults.
-    Results go to stdout, everything else to stderr. Exit codes: 0 done, 2 usage or configuration, 3 testbed,
-    4 measurement, 5 prediction unsupported, 70 internal fault, 130 interrupted.
+    Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 usage or configuration,
+    3 testbed, 4 measurement, 5 prediction unsupported, 70 internal fault, 130 interrupted.
     """
 
 

@@ -18,6 +18,7 @@ Results go to stdout, everything else to stderr. `--json` prints one JSON docume
 | Exit code | Meaning |
 | --- | --- |
 | 0 | done |
+| 1 | done, and what was checked is not so: an SLO is broken, a check failed, something would change |
 | 2 | usage or configuration: a wrong name, value or file |
 | 3 | testbed: an experiment or the store of runs failed |
 | 4 | measurement: unstable, a metric missing, or not to be merged |

@@ -24,7 +24,7 @@ from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
-from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT
+from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT, method_hint
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.vector import MetricVector
@@ -153,7 +153,9 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
                 hint=f"install the plug-in that trained it, or ask another model: {', '.join(self.sensitivity)}",
             )
         if name not in self.sensitivity:
-            raise UnknownNameError("trained model", name, self.sensitivity, where=f"of '{self.workload.nf}'")
+            raise UnknownNameError(
+                "trained model", name, self.sensitivity, where=f"of '{self.workload.nf}'", also=method_hint(name)
+            )
         return self.sensitivity[name]
 
     def inputs(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> Floats:

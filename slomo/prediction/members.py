@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
 from slomo.prediction.tenants import Named, TenantModel
+from slomo.vocabulary.workload_text import each_instance
 
 Indices = NDArray[np.int64]
 
@@ -78,7 +79,10 @@ def from_names(
     named = [*targets, *chain.from_iterable(mixes)]
     # hashing a workload builds its key; identity is cheaper, and safe while the list above keeps the object alive
     handles = [name if isinstance(name, str) else id(name) for name in named]
-    distinct = {handle: find(name) for handle, name in dict(zip(handles, named, strict=True)).items()}
+    names = dict(zip(handles, named, strict=True))
+    if any(map(_has_count, names.values())) and any(map(_has_count, chain.from_iterable(mixes))):
+        return from_names(targets, [each_instance(mix) for mix in mixes], find)
+    distinct = {handle: find(name) for handle, name in names.items()}
     # one model may have several names: NF name, key, workload
     kinds = {handle: (id(each.model), each.offered_mpps) for handle, each in distinct.items()}
     tenants = {kinds[handle]: each for handle, each in reversed(distinct.items())}
@@ -89,3 +93,7 @@ def from_names(
     places = np.full((len(mixes), int(sizes.max(initial=0))), -1, dtype=np.int64)
     places[np.arange(places.shape[1]) < sizes[:, np.newaxis]] = flat[len(targets) :]
     return Members(tuple(tenants.values()), flat[: len(targets)], places)
+
+
+def _has_count(name: Named) -> bool:
+    return isinstance(name, str) and ":" in name

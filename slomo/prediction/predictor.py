@@ -25,6 +25,7 @@ from slomo.prediction.tenants import Named, TenantModel, listed, server_with, te
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import each_instance
 
 
 class Predictor:
@@ -92,7 +93,7 @@ class Predictor:
         target : Workload or str
             Workload, its key, or the name of an NF.
         competitors : sequence of Workload or str
-            One entry per instance, in any order.
+            One entry per instance, in any order; a text may carry a count, ``"stats:3"``.
         coverage : float
             Nominal coverage of the interval, above 0 and below 1.
         strict : bool
@@ -114,7 +115,7 @@ class Predictor:
         UnsupportedPredictionError
             Where a competitor lacks a metric the model reads; with `strict`, for every unsupported prediction.
         """
-        server = server_with(tuple(map(self._find, (target, *listed(competitors)))), self.machine)
+        server = server_with(tuple(map(self._find, (target, *each_instance(listed(competitors))))), self.machine)
         return answer(server, self._how(coverage, explain=explain), strict=strict)
 
     def predict_vector(
@@ -174,7 +175,7 @@ class Predictor:
         targets : sequence of Workload or str, or ndarray of int, shape (n,)
             One per mix; integers index :attr:`workloads`.
         mixes : sequence of sequences of Workload or str, or ndarray of int, shape (n, most competitors)
-            The competitors of each mix; -1 marks an empty place.
+            The competitors of each mix, as in :meth:`predict`; -1 marks an empty place.
         coverage : float
             Nominal coverage of the intervals, above 0 and below 1.
 

@@ -118,7 +118,10 @@ class SimulatedTestbed:
         if len(parts := stage_names(name)) > 1:
             return one_core_chain([self._function(part) for part in parts])
         if name not in network_function_names():  # a path would be read, but a co-location names functions
-            raise UnknownNameError("network function", name, {*network_function_names(), *self._own})
+            raise UnknownNameError(
+                "network function", name, {*network_function_names(), *self._own},
+                also="One of your own: its name, and --nf FILE.yaml or own=[load_network_function('FILE.yaml')]",
+            )  # fmt: skip
         return load_network_function(name)
 
     def _seats(self, colocation: Colocation) -> list[Tenant]:

@@ -38,6 +38,17 @@ def method_named(name: str) -> Method:
     return name
 
 
+def method_hint(model: str) -> str:
+    """Return what to write instead where a method is given as the name of a model, else nothing.
+
+    Examples
+    --------
+    >>> method_hint("composed"), method_hint("slomo-gp")
+    ("'composed' is a method: --method composed, in Python method='composed'", '')
+    """
+    return f"'{model}' is a method: --method {model}, in Python method='{model}'" if model in METHODS else ""
+
+
 def compat_named(name: str | None) -> Compat | None:
     """Return a composition rule by its name, None for the default. Raises UnknownNameError for an unknown name."""
     if name is not None and name not in COMPATS:

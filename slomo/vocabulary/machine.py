@@ -346,7 +346,7 @@ def load_machine(name_or_path: "str | Machine") -> Machine:
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or "/" in name:
         return _parsed(read_text(path), name, path.stem)
-    raise UnknownNameError("machine", name, machine_names())
+    raise UnknownNameError("machine", name, machine_names(), also="One of your own: the path of its YAML file")
 
 
 @functools.cache

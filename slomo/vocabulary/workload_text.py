@@ -5,7 +5,7 @@ Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every p
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -84,6 +84,23 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     return Workload(match["nf"], _configuration(match["knobs"], text), _traffic(match["traffic"], text)), _count(
         match["count"], text
     )
+
+
+def each_instance(mix: Sequence[Workload | str]) -> Sequence[Workload | str]:
+    """Return a mix with one entry per instance: a text with a count is repeated without it.
+
+    Examples
+    --------
+    >>> each_instance(["snort:2", "lpm"])
+    ['snort', 'snort', 'lpm']
+    """
+    if not any(isinstance(name, str) and ":" in name for name in mix):
+        return mix
+    spelled: list[Workload | str] = []
+    for name in mix:
+        count = parse_instances(name)[1] if isinstance(name, str) and ":" in name else 1
+        spelled += [name.rpartition(":")[0] if isinstance(name, str) and ":" in name else name] * count
+    return spelled
 
 
 def _count(text: str | None, whole: str) -> int:

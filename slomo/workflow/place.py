@@ -20,7 +20,7 @@ from slomo.placement.over_time.judge import Judge, asked_times
 from slomo.placement.policies.registry import policy_class
 from slomo.placement.problem.documents import read_cluster, read_requests
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_MODEL, method_hint
 from slomo.vocabulary.machine import load_machine
 
 if TYPE_CHECKING:
@@ -261,4 +261,4 @@ def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
     kind = policy_class(policy)
     names = {name for model_of_nf in library.values() for name in model_of_nf.sensitivity}
     if kind.predicts and kind.model is None and names and model not in (*names, DEFAULT_MODEL):
-        raise UnknownNameError("model in the library", model, names)
+        raise UnknownNameError("model in the library", model, names, also=method_hint(model))

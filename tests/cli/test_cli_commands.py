@@ -193,6 +193,27 @@ def test_training_keeps_models_of_other_network_functions(bench, capsys, tmp_pat
     assert kept["target"] == "lpm"
 
 
+def test_training_into_a_folder_named_like_a_family_says_so(bench, capsys, tmp_path: Path) -> None:
+    """`--models dobrescu` is a folder with all that was fitted; the note names the option that fits one family."""
+    words = ["--models", str(tmp_path / "dobrescu"), "--target", "lpm", "--model", "dobrescu", "--model", "none"]
+    assert main(["train", str(bench.dataset), *words]) == 0
+    assert "holds 2 families; for one family --model dobrescu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("predict --target lpm --with stats --models {models} --model equilibrium", "--method equilibrium"),
+        ("profile mirror --runs 20 --out {out}", "--nf FILE.yaml"),
+        ("profile lpm --machine rack-7 --dry-run", "the path of its YAML file"),
+    ],
+)
+def test_unknown_name_says_what_else_may_be_given(bench, capsys, tmp_path: Path, words: str, says: str) -> None:
+    """A method given as a model, a function or a machine of one's own: the hint has the option or file."""
+    assert main(words.format(models=bench.models, out=tmp_path / "x.parquet").split()) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_dry_run_says_how_much_and_runs_nothing(capsys, tmp_path: Path) -> None:
     """--dry-run counts runs, those at part load apart, and makes no file."""
     out = tmp_path / "profile.parquet"

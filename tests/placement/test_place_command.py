@@ -143,6 +143,30 @@ def test_refused_requests_end_with_exit_code_5(folder, capsys) -> None:
     assert "rack-1/0" in printed.out
 
 
+@pytest.mark.parametrize(("promised", "code"), [(0.9, 1), (1e-3, 0)])
+def test_slos_broken_in_simulation_end_with_exit_code_1(folder, capsys, promised, code) -> None:
+    """`--check` is a check: its exit code tells of broken SLOs, and those that are not listed are counted."""
+    requests = [Request(f"r{i}", ("stats",), SLO(min_mpps=3.6 * promised)) for i in range(7)]
+    (folder / "r.json").write_text(json.dumps(requests_to_dict(requests)))
+    simulated = Judge(Truth(slower=0.5).run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("slomo.cli.verbs.place._judge", lambda *_: simulated)
+        assert run(folder, "--policy", "first-fit", "--check") == code
+    assert ("broken under first-fit: and 2 more (--json lists all)" in capsys.readouterr().err) == bool(code)
+
+
+def test_table_shows_what_replicas_serve_together(folder, capsys) -> None:
+    """`min_share` is of one instance and for all together, so the table has both numbers."""
+    asked = Request("wide", ("lpm",), SLO(min_share=2.7), replicas=3, min_replicas=3)
+    (folder / "r.json").write_text(json.dumps(requests_to_dict([asked])))
+    assert run(folder) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+
+    assert "all instances [Mpps]" in head
+    assert len(rows) == 3
+    assert all("4.50" in row and "13.50" in row for row in rows)
+
+
 def test_snapshot_of_the_command_line_can_be_restored(folder) -> None:
     """`--snapshot FILE` writes what `Placer.restore` reads."""
     assert run(folder, "--snapshot", str(folder / "s.json")) == 0

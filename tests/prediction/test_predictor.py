@@ -206,6 +206,15 @@ def test_batch_equals_one_by_one(library, model, compat):
     np.testing.assert_array_equal(by_value.throughput_mpps, batch.throughput_mpps)
 
 
+def test_counts_stand_for_that_many_competitors(predictor):
+    """`"snort:2"` is two instances in single predictions and in batches; a target has no count."""
+    twice = predictor.predict_batch(["lpm"], [["nat", "snort", "snort"]]).throughput_mpps
+    np.testing.assert_array_equal(predictor.predict_batch(["lpm"], [["nat", "snort:2"]]).throughput_mpps, twice)
+    assert predictor.predict("lpm", ["nat", "snort:2"]).throughput_mpps == pytest.approx(twice[0])
+    with pytest.raises(UnknownNameError, match="lpm:2"):
+        predictor.predict_batch(["lpm:2"], [["snort:2"]])
+
+
 def test_compiled_batch_equals_the_plain_one(predictor):
     """A batch large enough for the compiled loop gives the numbers of small ones."""
     random = np.random.default_rng(5)

@@ -20,7 +20,7 @@ import yaml
 
 from slomo.cli.main import main
 from slomo.client import AsyncClient, Client, ServiceError
-from slomo.errors import ConfigurationError, UsageError
+from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.placement.problem.request import SLO, Request
 from slomo.records.catalog import catalog
@@ -215,7 +215,7 @@ def test_both_clients_get_the_same_answers(served: Running) -> None:
     async def asked() -> list[Any]:
         async with AsyncClient(served.url) as line:
             one, other = await asyncio.gather(line.predict("lpm", ["nat"]), line.predict("ids"))
-            with pytest.raises(UsageError, match="nope"):
+            with pytest.raises(UnknownNameError, match="nope"):
                 await line.predict("nope")
             columns = await line.predict_batch(["lpm"], [["nat"]])
             return [one, other, columns, await line.whatif(["lpm", "nat"]), await line.place([edge], what_if=True),

@@ -53,7 +53,7 @@ def test_questions_that_are_not_plain_get_the_librarys_answer(
 
 def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:
     """Columns of a batch hold what single questions are answered."""
-    targets, mixes = ["lpm", "nat", "ids", "lpm"], [["nat", "ids"], [], ["ids"] * 5, ["lpm"]]
+    targets, mixes = ["lpm", "nat", "ids", "lpm", "lpm"], [["nat", "ids"], [], ["ids"] * 5, ["lpm"], ["ids:2"]]
     columns = client.post("/v1/predict/batch", json={"targets": targets, "mixes": mixes}).json()
 
     for row, (target, mix) in enumerate(zip(targets, mixes, strict=True)):

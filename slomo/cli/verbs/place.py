@@ -37,6 +37,7 @@ from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
     emit_judgements,
+    end,
     price_option,
     profiles_option,
     show_decisions,
@@ -129,7 +130,8 @@ def batch(
 
     With --server the cluster is the service's: slomo place REQUESTS --server URL.
 
-    Exit code 5 if a request is refused; the other requests are placed.
+    Exit code 5 if a request is refused; the other requests are placed. With --check, exit code 1 if all are placed and
+    an SLO is broken in simulation.
     """
     if service is not None:
         path = options["cluster"]
@@ -175,8 +177,7 @@ def batch(
             show_measurements(measurements)
         if stats:
             emit_table(("memory", "entries"), list(placer.stats().items()))
-    if len(placed) < len(requests):
-        raise click.exceptions.Exit(5)
+    end(refused=len(placed) < len(requests), judgement=judgement)
 
 
 def _placed(
@@ -236,7 +237,7 @@ def _judge(
 
 
 def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> None:
-    show_decisions(decisions)
+    show_decisions(decisions, {request.id: len(request.chain) for request in placer.requests})
     placed = f"{len(placer.requests)} of {len(decisions)} placed"
     note(f"{placed} on {placer.servers_used} servers by policy {placer.policy.name}")
     if judgement is not None:

@@ -12,6 +12,7 @@ from slomo.cli.verbs.place_output import (
     complete_policies,
     confidence_option,
     emit_judgements,
+    end,
     profiles_option,
     show_decisions,
 )
@@ -121,8 +122,7 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
         if judgement is not None:
             click.echo()
             emit_judgements([judgement])
-    if placed.plan.unplaced:
-        raise click.exceptions.Exit(5)
+    end(refused=bool(placed.plan.unplaced), judgement=judgement)
 
 
 @click.command("timeline")

@@ -1,6 +1,6 @@
 """Common parts of `slomo place`'s commands: completions, options, tables of decisions and judgements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -61,13 +61,19 @@ def show_measurements(told: "Measurements") -> None:
     note(told.text)
 
 
-def show_decisions(decisions: "Sequence[Decision]") -> None:
-    """Print the place of every request, cache ways and throttles if there are any, and reasons of refusals."""
+def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | None = None) -> None:
+    """Print the place of every request, cache ways and throttles if there are any, and reasons of refusals.
+
+    With the number of stages of each request's chain, show what all its instances must serve together, too.
+    """
+    stages = stages or {}
     placed = [item for decision in decisions for item in decision.assignments]
     partitioned = any(item.llc_way_mask is not None for item in placed)
     throttled = any(item.memory_bandwidth_percent is not None for item in placed)
+    instances = {each.request: len(each.assignments) // stages.get(each.request, 1) for each in decisions}
+    several = bool(stages) and any(count > 1 for count in instances.values())
     rows: list[tuple[object, ...]] = []
-    extra = ["LLC ways"] * partitioned + ["memory bandwidth [%]"] * throttled
+    extra = ["all instances [Mpps]"] * several + ["LLC ways"] * partitioned + ["memory bandwidth [%]"] * throttled
     for decision in decisions:
         if not decision.accepted:
             rows.append((decision.request, "refused", *(None,) * (4 + len(extra))))
@@ -75,7 +81,8 @@ def show_decisions(decisions: "Sequence[Decision]") -> None:
             nf, where = item.workload.split("@")[0], f"{item.server}/{item.socket}"
             row = (decision.request, nf, where, item.seat, item.needed_mpps, item.predicted_mpps)
             mask = None if item.llc_way_mask is None else f"{item.llc_way_mask:#x}"
-            rows.append((*row, *[mask] * partitioned, *[item.memory_bandwidth_percent] * throttled))
+            together = [instances[decision.request] * item.needed_mpps] * several
+            rows.append((*row, *together, *[mask] * partitioned, *[item.memory_bandwidth_percent] * throttled))
     headers = ("request", "network function", "server/socket", "core", "needed [Mpps]", "predicted [Mpps]", *extra)
     emit_table(headers, rows)
     for decision in decisions:
@@ -84,6 +91,14 @@ def show_decisions(decisions: "Sequence[Decision]") -> None:
         for reason in decision.reasons if decision.accepted else ():
             if "on demand" in reason:
                 note(f"{decision.request}: {reason}")
+
+
+def end(*, refused: bool, judgement: "Judgement | None") -> None:
+    """End `slomo place` with exit code 5 if a request was refused, 1 if an SLO broke under `--check`."""
+    if refused:
+        raise click.exceptions.Exit(5)
+    if judgement is not None and judgement.violations:
+        raise click.exceptions.Exit(1)
 
 
 def emit_judgements(judgements: "Sequence[Judgement]") -> None:
@@ -97,6 +112,8 @@ def emit_judgements(judgements: "Sequence[Judgement]") -> None:
             unit = "Mpps" if item.what == "throughput" else "us"
             note(f"broken under {judgement.policy}: {item.what} of '{item.request}' ({item.label}) on {item.server}: "
                  f"promised {item.promised:.3f}, measured {item.measured:.3f} {unit}")  # fmt: skip
+        if len(judgement.violations) > 5:
+            note(f"broken under {judgement.policy}: and {len(judgement.violations) - 5} more (--json lists all)")
         if judgement.on_demand_unmet:
             names = ", ".join(judgement.on_demand_unmet[:5])
             count = len(judgement.on_demand_unmet)

@@ -101,6 +101,9 @@ def command(
             note(f"note: no model '{name}' of '{entry['target']}': {reason}")
         for remark in entry["remarks"]:
             note(f"note: '{entry['target']}': {remark}")
+    if Path(chosen.models).name in fitted:
+        family = f"for one family --model {Path(chosen.models).name}"
+        note(f"note: --models names a folder: '{chosen.models}' holds {len(fitted)} families; {family}")
     note(f"{len(rows)} network functions saved in {chosen.models}")
 
 

@@ -19,9 +19,19 @@ _GBPS = "offered rate per interval, for chains on NUMA nodes"
 class PromiseEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """An SLO."""
 
-    min_mpps: Annotated[float, Meta(gt=0.0, description="least throughput in Mpps")] | None = None
+    min_mpps: (
+        Annotated[float, Meta(gt=0.0, description="least throughput of all replicas together, in Mpps")] | None
+    ) = None
     min_share: (
-        Annotated[float, Meta(gt=0.0, description="least throughput as a share of solo, 0.9 for 90 %")] | None
+        Annotated[
+            float,
+            Meta(
+                gt=0.0,
+                description="least throughput of all replicas together, as a share of what one instance serves alone: "
+                "0.9 for 90 %, 2.7 for 90 % of three instances",
+            ),
+        ]
+        | None
     ) = None
     p95_us: Positive | None = None
     p99_us: Positive | None = None

@@ -70,7 +70,8 @@ class SLO:
     min_mpps : float or None
         Least throughput [Mpps], of all instances together.
     min_share : float or None
-        Least throughput as a share of one instance's solo throughput, above 0; instead of `min_mpps`.
+        Least throughput of all instances together, as a share of one instance's solo throughput, above 0; instead of
+        `min_mpps`. Three instances that each serve 90 % of solo are 2.7.
     p95_us, p99_us : float or None
         Longest sojourn time at these percentiles [us].
     kind : str

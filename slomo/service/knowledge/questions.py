@@ -43,6 +43,7 @@ from slomo.prediction.result import SCHEMA_VERSION, label, mean_interval
 from slomo.prediction.tenants import check_cores, tenant_of
 from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.workload_text import each_instance
 from slomo.workflow.predict import predict
 
 #: Largest number of cached encoded answers; the oldest are dropped first.
@@ -114,6 +115,7 @@ class ServiceAnswers:
             raise InvalidValueError(
                 f"{len(questions.targets)} targets for {len(questions.mixes)} mixes, needed one per mix"
             )
+        questions = msgspec.structs.replace(questions, mixes=[each_instance(mix) for mix in questions.mixes])
         self.batches, self.question_count = self.batches + 1, self.question_count + len(questions.targets)
         machine = self._machine(questions.machine)
         named = {*questions.targets, *chain.from_iterable(questions.mixes)}
