@@ -120,13 +120,15 @@ def read(
     vector = np.array([row[name] for name in family.feature_names])
     mpps = float(family.predict_mpps(vector[np.newaxis])[0])
     verdict, reasons = _judged(subject, seen)
+    measured = isinstance(family, LatentSensitivity) and family.was_measured_beside(row[IDENTITY])
     if isinstance(family, LatentSensitivity):
-        verdict, reasons = _by_name(family, row, len(case.competitors), (verdict, reasons))
+        verdict, reasons = (Verdict.SUPPORTED, ()) if measured else _by_name(family, len(case.competitors), verdict)
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
     kind = case.kind
     error = calibration.usual_error(max(1.0 - mpps / subject.solo_mpps, 0.0), kind) if calibration.count else None
-    if (why := caution(calibration, error)) and verdict is Verdict.SUPPORTED:
+    # held-out errors are those of neighbourhoods that were not measured
+    if (why := caution(calibration, None if measured else error)) and verdict is Verdict.SUPPORTED:
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if why := doubt_of(subject, name, options.coverage):
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
@@ -151,19 +153,15 @@ def read(
     )
 
 
-def _by_name(
-    family: LatentSensitivity, row: Mapping[str, float], count: int, judged: tuple[Verdict, tuple[str, ...]]
-) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on neighbours known by name only.
-
-    Measured neighbourhoods are supported; more neighbours than were ever measured are an extrapolation.
-    """
-    if family.was_measured_beside(row[IDENTITY]):
-        return Verdict.SUPPORTED, ()
-    verdict, reasons = judged
+def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[Verdict, tuple[str, ...]]:
+    """Return verdict and reasons for neighbours known by name only, beside which the target was not measured."""
     if count > family.most:
-        return Verdict.EXTRAPOLATED, (f"beside {count} others, measured beside {family.most} at most", *reasons)
-    return verdict, reasons
+        return Verdict.EXTRAPOLATED, (f"beside {count} others, measured beside {family.most} at most",)
+    if verdict is Verdict.SUPPORTED:
+        return verdict, ()
+    return verdict, (
+        "not measured beside these, and their pressure, estimated from other rates, is outside what was measured",
+    )
 
 
 def _evidence(case: Case, mpps: float, seen: Mapping[str, float]) -> Evidence:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from slomo.cli.main import main
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.placement.problem.cluster import Cluster
@@ -14,6 +15,7 @@ from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.named import import_pairs
+from slomo.records.storage import save_dataset
 from slomo.training.remarks import remarks
 from slomo.training.training import train
 from slomo.vocabulary.machine import load_machine
@@ -125,3 +127,38 @@ def test_rates_of_one_and_without_runs_alone(tmp_path):
     unknown = predict("app9", "app0", library, machine=MACHINE)
     assert unknown.verdict is Verdict.UNKNOWN
     assert "never measured beside another function" in unknown.reasons[0]
+
+
+#: The table of the guide "import your data".
+FEW = """one,other,one_mpps,other_mpps
+lpm,,5.0,
+nat,,3.0,
+ids,,0.7,
+dpi,,1.9,
+lpm,nat,4.1,2.6
+lpm,ids,4.6,0.61
+lpm,dpi,4.2,1.5
+nat,ids,2.8,0.63
+nat,dpi,2.5,1.6
+ids,ids,0.66,0.66
+lpm,lpm,4.4,4.4
+"""
+
+
+def test_few_pairs_are_answered_in_words(tmp_path, capsys):
+    """A measured pair is supported, doubts name no feature, nothing is divided, `evaluate` says what was learned."""
+    table, models = tmp_path / "pairs.csv", str(tmp_path / "models")
+    table.write_text(FEW)
+    dataset = import_pairs(table, MACHINE)
+    library = train(dataset)
+    library.save(models)
+    measured = predict("lpm", "nat", library)
+    assert (measured.throughput_mpps, measured.verdict) == (pytest.approx(4.1), Verdict.SUPPORTED)
+    unmeasured = predict("ids", "dpi", library)
+    assert unmeasured.verdict is not Verdict.SUPPORTED
+    assert "not measured beside these" in unmeasured.reasons[0]
+    assert main(["predict", "--target", "lpm", "--with", "nat", "--models", models, "--explain"]) == 0
+    assert "explained   not: model 'pairs' reads no counters" in capsys.readouterr().out
+    save_dataset(dataset, tmp_path / "pairs.parquet")
+    assert main(["evaluate", "--models", models, "--dataset", str(tmp_path / "pairs.parquet")]) == 0
+    assert "'pairs' learns from all mixes of its table" in capsys.readouterr().err

@@ -360,6 +360,8 @@ def _explanation(prediction: "Prediction") -> str:
     from slomo.vocabulary.metrics import METRICS
 
     parts = []
+    if prediction.explanation is not None and not prediction.explanation.metrics and prediction.slowdown > 0:
+        return f"  explained   not: model '{prediction.model}' reads no counters that would tell through which resource"
     if prediction.explanation is not None and prediction.explanation.loss_mpps > 0:
         loss = prediction.explanation.loss_mpps
         parts.append(_who(prediction.explanation))
