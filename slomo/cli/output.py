@@ -37,6 +37,10 @@ def jsonable(value: Any) -> Any:
     return value
 
 
+#: Told where an imported table has shares.
+SHARES = "note: the imported table has shares: 1 Mpps stands for what a function does alone"
+
+
 def emit_text(text: str) -> None:
     """Print a text on stdout as it is."""
     click.echo(text, nl=not text.endswith("\n"))

@@ -216,3 +216,15 @@ _NOT_STATED = "not stated"
 def _short(value: Any, limit: int = 80) -> str:
     text = str(value)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def holds_shares(environment: Mapping[str, Any]) -> bool:
+    """Return whether rates of an imported table are shares of solo throughput, not Mpps.
+
+    Examples
+    --------
+    >>> holds_shares({"import": {"unit": "share"}}), holds_shares({"import": {"unit": "kpps"}}), holds_shares({})
+    (True, False, False)
+    """
+    imported = environment.get("import")
+    return isinstance(imported, Mapping) and imported.get("unit") in ("share", "%")

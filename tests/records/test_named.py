@@ -1,10 +1,13 @@
 """Tables of co-locations by name: layouts that are read, and faults told by line and column."""
 
+import itertools
+
 import pytest
 
 from slomo.cli.main import main
 from slomo.errors import ConfigurationError
 from slomo.records.importing.named import import_pairs
+from slomo.records.storage import save_dataset
 
 
 def read(folder, text, **told):
@@ -85,3 +88,14 @@ def test_the_command_line_needs_a_machine(tmp_path, capsys):
     assert main(line) == 2
     assert "--machine" in capsys.readouterr().err
     assert main([*line, "--machine", "rack"]) == 0
+
+
+def test_shares_are_told_wherever_a_rate_is_shown(tmp_path, capsys):
+    """`dataset show` and `predict` say that a table of shares has no Mpps."""
+    out, models = str(tmp_path / "pairs.parquet"), str(tmp_path / "models")
+    pairs = [f"{a},{b},0.9,0.8" for a, b in itertools.combinations_with_replacement("vwxyz", 2)]
+    save_dataset(read(tmp_path, "\n".join(["a,b,a_share,b_share", *pairs]) + "\n"), out)
+    for line in (["dataset", "show", out], ["train", out, "--models", models],
+                 ["predict", "--target", "v", "--with", "w", "--models", models]):  # fmt: skip
+        assert main(line) == 0
+        assert ("shares: 1 Mpps stands for" in capsys.readouterr().err) is (line[0] != "train")

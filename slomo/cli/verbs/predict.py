@@ -21,7 +21,7 @@ from slomo.cli.options import (
     seed_option,
     settings,
 )
-from slomo.cli.output import emit_json, format_table, note
+from slomo.cli.output import SHARES, emit_json, format_table, note
 from slomo.cli.types import RATE, SECONDS
 from slomo.cli.verbs.learning import figure_path
 
@@ -221,6 +221,7 @@ def _check(options: dict[str, Any]) -> None:
 
 def _predicted(options: dict[str, Any]) -> "Prediction":
     from slomo.models.library import load_library
+    from slomo.records.provenance import holds_shares
     from slomo.workflow.predict import predict, predict_vector
 
     chosen = settings(**{name: options[name] for name in ("models", "machine", "model", "coverage", "seed")})
@@ -233,7 +234,7 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
         vector, traffic = _pairs("--vector", options["vector"]), _pairs("--traffic", options["traffic"])
         return predict_vector(options["target"], vector, library, traffic=traffic, **common)
     common |= {name: options[name] for name in ("port_gbps", "window_s", "compat", "method")}
-    return predict(
+    prediction = predict(
         options["target"],
         options["beside"],
         library,
@@ -241,6 +242,10 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
         offered_mpps=options["offered"],
         **common,
     )
+    model = library.get((prediction.machine, prediction.target.key))
+    if model is not None and holds_shares(model.manifest.get("environment", {})):
+        note(SHARES)
+    return prediction
 
 
 def _machine(requested: str | None, default: str, library: Any) -> str | None:

@@ -77,10 +77,11 @@ def _environment(
     solo = mapping.file.solo
     if shares and solo is None:
         stated = {str(target): 1.0 for target in frame[schema.TARGET].unique()}
+    told = {"unit": "share"} if stated else {}
     if solo is not None:
         mpps = throughput_mpps(solo.value, solo.unit)
         stated = {str(target): mpps for target in frame[schema.TARGET].unique()}
-    report = {"file": path.name, "rows": len(table_rows.listed), "dropped": table_rows.dropped}
+    report = {"file": path.name, "rows": len(table_rows.listed), "dropped": table_rows.dropped} | told
     report |= {"unreported": table_rows.unreported, "ignored": table_rows.ignored}
     solo_known = bool(stated) or bool((frame[schema.PLAN] == schema.Plan.SOLO).any())
     units = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import SHARES, emit_json, emit_table, note
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -92,6 +92,7 @@ def _import_probes(folders: tuple[str, ...], mapping: str, out: str, as_json: bo
 def show_dataset(dataset: str, as_json: bool) -> None:
     """Show what a dataset holds: targets, rows, ranges, environment."""
     from slomo.records.catalog import find_dataset
+    from slomo.records.provenance import holds_shares
 
     loaded = find_dataset(dataset)
     if as_json:
@@ -103,6 +104,8 @@ def show_dataset(dataset: str, as_json: bool) -> None:
         ("machine", "target", "rows", "solo [Mpps]", "lowest [Mpps]", "highest [Mpps]"),
         [tuple(row.values()) for row in rows],
     )
+    if holds_shares(loaded.environment):
+        note(SHARES)
 
 
 @command.command("list")
