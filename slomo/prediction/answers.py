@@ -227,6 +227,10 @@ class SharedCores(Answers):
         """Name of the method that predicts memory contention."""
         return self.answers.method
 
+    def _solver(self, number: int) -> Allocated | Solved | None:
+        """Return the last round's solved server: tenants are offered there what they serve with their share."""
+        return self.answers._solver(number)
+
     def _fallback(self, number: int) -> None:
         """Return None: the predictions for whole cores already contain these reasons."""
 
@@ -298,7 +302,7 @@ class SharedCores(Answers):
 
         Rates among the pressures are divided by the NF's share of the core.
         """
-        solver, response = self.answers._solver(number), self.server.tenants[number].model.response
+        solver, response = self._solver(number), self.server.tenants[number].model.response
         if response is None or not isinstance(solver, Solved):
             return None
         one, here = solver.at[number]

@@ -5,6 +5,7 @@ partition, both utilisation and time per packet depend on the neighbours: they c
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.latency import LOAD_SLACK, busy_share
 from slomo.prediction.latency_result import LatencyPrediction
 from slomo.prediction.result import Prediction
-from slomo.prediction.server_result import ServerPrediction
+from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.vector import Floats
 
@@ -38,9 +39,9 @@ def latency_of(tenant: TenantModel, saturated: Prediction, beside: ServerPredict
         where latency was not profiled.
     """
     assert tenant.offered_mpps is not None
-    mpps, felt = saturated.throughput_mpps, _felt(beside, tenant.model)
-    many = len(beside.tenants) - 1
-    case = _Case(tenant.model, tenant.offered_mpps, mpps, felt, many, saturated.coverage)
+    first, *rest = beside.tenants
+    others, mpps = [other for other in rest if other.socket == first.socket], saturated.throughput_mpps
+    case = _Case(tenant.model, tenant.offered_mpps, mpps, _felt(others, tenant.model), len(others), saturated.coverage)
     answer = _answer(case, saturated.interval)
     reasons = (*answer.reasons, *saturated.reasons)
     if tenant.adapted and answer.percentiles_us:
@@ -66,10 +67,10 @@ class _Case:
         return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps, many)
 
 
-def _felt(server: ServerPrediction, model: NFModel) -> Floats:
-    """Return the pressure on the first NF of a server; empty if no equilibrium was found."""
+def _felt(others: Sequence[TenantPrediction], model: NFModel) -> Floats:
+    """Return the pressure of the other NFs of a socket; 0 if no equilibrium was found."""
     names = () if model.response is None else model.response.pressure_names
-    vectors = [tenant.vector for tenant in server.tenants[1:] if tenant.vector is not None]
+    vectors = [tenant.vector for tenant in others if tenant.vector is not None]
     return np.array([sum((vector.get(name) or 0.0) for vector in vectors) for name in names], dtype=float)
 
 

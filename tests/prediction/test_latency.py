@@ -10,8 +10,11 @@ from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.latency import LatencyCurve, LatencyModel
 from slomo.prediction.latency_result import LatencyPrediction
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.predict import predict
+
+from .test_question import respond
 
 MACHINE = "silver-4110"
 
@@ -135,3 +138,26 @@ def test_alone_at_other_traffic_is_no_measurement(timed):
     """Extrapolated solo throughput has a wider interval than a measured one."""
     near, exact = (predict(f"lpm@64B,{flows}f", [], timed, machine=MACHINE) for flows in (110_000, 100_000))
     assert near.interval[0] < exact.interval[0] < exact.throughput_mpps < exact.interval[1] < near.interval[1]
+
+
+def test_a_neighbour_on_another_socket_presses_on_no_latency(timed):
+    """Sockets share no cache and no memory channel: a neighbour on the other socket changes no percentile."""
+    known = ModelLibrary(respond(replace(model, accelerator=None)) for model in timed.values())
+    alone = latency_of(known, 2.5, (), method="auto")
+    here, there = (
+        latency_of(known, 2.5, method="auto", setting=ServerSetting(sockets=(0, socket))) for socket in (0, 1)
+    )
+
+    assert here.percentiles_us["p95"] > alone.percentiles_us["p95"]
+    assert there.percentiles_us == alone.percentiles_us
+
+
+def test_neighbours_that_share_a_core_press_on_latency(timed):
+    """Two neighbours on one core slow packets more than none, and less than on a core each."""
+    known = ModelLibrary(respond(replace(model, accelerator=None)) for model in timed.values())
+    none, one, two = (
+        latency_of(known, 1.0, beside, method="auto", setting=ServerSetting(cores=cores)).percentiles_us["p95"]
+        for beside, cores in (((), (0,)), (("stats", "stats"), (0, 1, 1)), (("stats", "stats"), (0, 1, 2)))
+    )
+
+    assert none < one < two
