@@ -31,6 +31,10 @@ _SAMPLES, _NEIGHBOURS = 512, 3.0
 _PER_HALVING = 0.1
 #: Share of the caches from which a solo function counts as limited by them.
 _FILLS = 0.85
+#: Least room that neighbours leave in the caches [KiB].
+_LEAST_ROOM_KIB = 256.0
+#: Share of the channel that the measurements must reach to tell how a load on it slows the function.
+_BUSY = 0.5
 #: Damped rounds until a function's own traffic and the resulting latency agree.
 _ROUNDS = 8
 #: Latency of a just full channel over that of an idle one, if the first machine's was never full: about two on servers
@@ -71,6 +75,10 @@ class Carried:
         Trained on `measured_on`, with a `response`.
     measured_on, machine : Machine
         From where, to where.
+    corrected : bool
+        Whether runs on `machine` will correct the predictions. The cost of a busy channel is then derived from that of
+        misses, if the measurements did not load the channel. Such predictions are further off, by errors that runs
+        correct more easily.
 
     Raises
     ------
@@ -78,7 +86,7 @@ class Carried:
         Where the model knows no running neighbours, or not how many lines a packet misses.
     """
 
-    def __init__(self, model: NFModel, measured_on: Machine, machine: Machine) -> None:
+    def __init__(self, model: NFModel, measured_on: Machine, machine: Machine, *, corrected: bool = False) -> None:
         response = model.response
         lacking = _NEEDED if response is None else tuple(set(_NEEDED) - set(response.profile.metric_names))
         if response is None or lacking or "L3OCC" not in response.pressure_names:
@@ -92,7 +100,7 @@ class Carried:
         limit = response.profile.limit
         inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
         self._seen = self._before(np.vstack([np.zeros(len(limit)), inside * limit]), np.full(_SAMPLES + 1, _NEIGHBOURS))
-        self.costs = self._fitted_costs()
+        self.costs = self._fitted_costs(corrected)
         doublings = float(np.log2(machine.l2_kib / measured_on.l2_kib))
         self._l2_misses = _beyond_l2(float(np.median(self._seen.l2_misses)), self._references, doublings)
 
@@ -126,7 +134,7 @@ class Carried:
         missed = before.l3_misses + self._missed(held) - self._missed(before.held_kib)
         missed = np.clip(missed, 0.0, self._l2_misses)
         beyond = np.full(len(pressure), self._l2_misses)
-        own = self._vector(before, missed, held)
+        own = self._vector(before, missed, np.minimum(held, room))
         traffic = self._column(own, "LMB")
         known = before.time_ns - self._terms(self.measured_on, before) @ self.costs
         beside = pressure[:, self._place("LMB")] / _channel(self.machine) if "LMB" in self.names else 0.0
@@ -188,6 +196,12 @@ class Carried:
                 limit[self._place(name)] *= theirs / max(ours, 1e-9)
         return np.maximum(limit, 1e-9)
 
+    def room_halvings(self, pressure: Floats) -> Floats:
+        """Return how many halvings of the new machine's caches leave the room that neighbours leave, shape ``(n,)``."""
+        whole = _caches_kib(self.machine)
+        left: Floats = np.log2(whole / np.maximum(whole - pressure[:, self._place("L3OCC")], _LEAST_ROOM_KIB))
+        return left
+
     def _place(self, name: str) -> int:
         return self.names.index(name)
 
@@ -223,11 +237,15 @@ class Carried:
         busy = state.l3_misses * machine.dram_local_ns * np.minimum(state.channel, 1.0) ** 2
         return np.column_stack([np.full(len(busy), 1.0 / machine.frequency_ghz), served, busy])
 
-    def _fitted_costs(self) -> Floats:
+    def _fitted_costs(self, corrected: bool) -> Floats:
         """Return the fitted parameters, none below 0: cycles, 1 / loads in flight, and the latter x channel effect."""
         known = self._seen.channel < 1.0
         terms = self._terms(self.measured_on, self._seen)[known] / self._seen.time_ns[known, np.newaxis]
-        return _positive(terms, np.ones(int(known.sum())))
+        if not corrected or self._seen.channel.max() > _BUSY:
+            return _positive(terms, np.ones(int(known.sum())))
+        longer = self.full_channel_ns(self.measured_on) / self.measured_on.dram_local_ns - 1.0
+        cycles, waits = _positive(terms[:, :2] + terms[:, 2:] * [0.0, longer], np.ones(int(known.sum())))
+        return np.array([cycles, waits, longer * waits])
 
     def _missed(self, held_kib: Floats) -> Floats:
         """Return the misses per packet at an occupancy; beyond the measured ones the curve is continued."""

@@ -184,11 +184,20 @@ def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
 
 
 def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
-    """Return the smallest total occupancy of a full cache [KiB]; an inclusive cache is full to the last line."""
     if "L3OCC" not in names:
         return 0.0
-    held = pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")]
-    full = held[held > _FULL * held.max()]
+    return full_kib(pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")])
+
+
+def full_kib(held_kib: Floats) -> float:
+    """Return the smallest total occupancy of a full cache [KiB]; an inclusive cache is full to the last line.
+
+    Examples
+    --------
+    >>> full_kib(np.array([100.0, 950.0, 960.0, 1000.0]))
+    955.0
+    """
+    full = held_kib[held_kib > _FULL * held_kib.max()]
     return float(np.quantile(full, _FULL_QUANTILE))
 
 

@@ -1,14 +1,15 @@
 """Transfer models to another machine: convert them by a physical model, then correct them by a few runs there.
 
 The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
-pressure, in throughput and in each metric of the function's own vector. Their logarithms are learned by Gaussian
-processes from the runs there (Rasmussen and Williams 2006, section 2.2). Errors of each held-out run's throughput have
-a closed form (their equation 5.12) and set the width of intervals.
+pressure. Its logarithm is learned by Gaussian processes from the runs there (Rasmussen and Williams 2006, section 2.2).
+Errors of each held-out run's throughput have a closed form (their equation 5.12) and set the width of intervals. The
+function's own vector is learned by such processes from the same runs. Held-out errors of all functions decide how much
+of the carried vector's shape is kept, metric by metric.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from slomo.models.functions.regression import ridge
 from slomo.models.intervals import ConformalCalibration, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.models.responses.moved import MostMoved, most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, summary
@@ -33,11 +35,11 @@ from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject, subjects
 from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.response_fit import half_saturation
-from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, pressures_of, widened
+from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, full_kib, pressures_of, widened
 from slomo.training.training import train
 from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.metrics import METRICS, Kind, Scope
+from slomo.vocabulary.metrics import METRICS, Scope
 from slomo.vocabulary.vector import MetricVector
 
 #: Number of runs beside others from which a function's own runs tell more than a prior.
@@ -47,19 +49,23 @@ _SAMPLES = 640
 #: Standard deviations of the correction's logarithm: constant, linear in each pressure, and local; the range of the
 #: local part (in shares of pressures, 0 to 1), and the noise of a run. Chosen on the shipped machines, in both
 #: directions.
-_EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.1, 0.05, 0.05, 0.5, 0.015
+_EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.2, 0.1, 0.1, 0.5, 0.015
 #: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
 #: there.
 _WAITING_NOISE = 0.2
-#: A function's own vector is corrected by the logarithm of (measured + c) / (predicted + c): the noise of one run's
-#: logarithm, and c as a share of the largest value.
-_OWN_NOISE, _LEAST = 0.05, 0.03
-#: Where a pressure counts half, as a share of the largest.
-_HALF = 0.2
+#: Covariance of a metric of the function's own vector: constant, linear and local parts, and the noise of one run.
+#: Their ratios matter, not their size.
+_OWN, _OWN_NOISE = (1.0, 0.7, 1.0), 0.1
+#: Shares of the carried vector's shape that may be kept.
+_KEPT = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: Where a pressure counts half, as a share of the largest; how much each halving of the room in the caches counts.
+_HALF, _PER_HALVING = 0.6, 0.3
 #: Weight of the common error size, in a function's own runs.
 _SIZE_RUNS = 4.0
 #: Number of pressures, from none to the largest, at which the uncertainty is evaluated.
 _STEPS = 12
+#: A metric is at most this many times the largest value that was measured or carried.
+_MOST = 1.5
 #: Channels' traffic that may wait.
 _MOST_WAITING = 2.0
 #: For functions carried without a run: quantiles of the size of errors on mixes (in units of `intervals.calibrate`),
@@ -138,8 +144,8 @@ def _carried(
 ) -> dict[str, NFModel]:
     """Return the models for the new machine by workload key, each corrected by its runs on that machine, if any."""
     fitted = [_Fitted.of(model, before, machine, runs.get(model.workload.key)) for model in models]
-    scores, sizes = _of_usual_size(fitted), _own_sizes(fitted)
-    return {each.model.workload.key: _model(each, scores, sizes, environment, seed) for each in fitted}
+    scores, kept = _of_usual_size(fitted), _kept_shares(fitted)
+    return {each.model.workload.key: _model(each, scores, kept, environment, seed) for each in fitted}
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
@@ -185,21 +191,26 @@ class _Fitted:
     model: NFModel
     carried: Carried
     runs: Subject | None
+    #: Pressures, numbers of neighbours and throughputs of its runs.
+    pressure: Floats
+    neighbours: Floats
+    mpps_there: Floats
     #: Situations of its runs, their ratio to the carried prediction (logarithms), and their noise.
     places: Floats
     residuals: Floats
     noise: Floats
     #: Error of each held-out run, divided by the correction's standard deviation.
     scores: Floats
-    #: Ratio of each run's own metrics to the carried ones (logarithms), by metric.
+    #: Each run's own metrics, measured and carried; of rates, what a packet moves. By metric, shape (2, runs).
     own: Mapping[str, Floats]
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "_Fitted":
         """Transfer a model to the new machine, and correct it by runs there if there are any."""
-        carried = Carried(model, before, machine)
+        carried = Carried(model, before, machine, corrected=runs is not None)
         none = np.zeros(0)
-        fitted = cls(model, carried, runs, np.zeros((0, len(carried.names) + 1)), none, none, none, {})
+        pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
+        fitted = cls(model, carried, runs, pressure, none, none, places, none, none, none, {})
         if runs is None:
             return fitted
         if (
@@ -224,20 +235,31 @@ class _Fitted:
         pressure[alone] = 0.0
         whole = np.isfinite(pressure).all(axis=1) & (runs.mpps > 0.0)
         pressure, mpps, alone = pressure[whole], runs.mpps[whole], alone[whole]
-        state = carried.state(pressure, runs.counts[whole].astype(float))
+        counts = runs.counts[whole].astype(float)
+        state = carried.state(pressure, counts)
         places = self.places_of(pressure, state)
         noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
-        own = _own_residuals(carried.response.profile.metric_names, runs, whole, state.own)
-        told = replace(self, places=places, residuals=np.log(mpps / state.mpps), noise=noise, own=own)
+        own = _own_metrics(carried.response.profile.metric_names, runs, whole, state.own)
+        told = replace(
+            self,
+            pressure=pressure,
+            neighbours=counts,
+            mpps_there=mpps,
+            places=places,
+            residuals=np.log(mpps / state.mpps),
+            noise=noise,
+            own=own,
+        )
         inverse = np.linalg.inv(told._covariance())
         left_out = inverse @ told.residuals / np.sqrt(np.diag(inverse))
         return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
 
     def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
-        """Return the coordinates of situations for the correction: relative pressures, and the transferred loss."""
+        """Return the coordinates of situations: relative pressures, room left in the caches, and transferred loss."""
         half = _HALF * self.carried.limit()
         alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
-        return np.column_stack([pressure / (pressure + half), 2.0 * np.log(state.time_ns / alone)])
+        room = _PER_HALVING * self.carried.room_halvings(pressure)
+        return np.column_stack([pressure / (pressure + half), room, 2.0 * np.log(state.time_ns / alone)])
 
     def correction(self, places: Floats) -> Floats:
         """Return the logarithm of actual over transferred throughput."""
@@ -247,19 +269,34 @@ class _Fitted:
         learned: Floats = _likeness(places, self.places) @ weights
         return learned
 
-    def own_factors(self, places: Floats, sizes: Mapping[str, float]) -> Floats:
-        """Return, for each metric of the function's own vector, actual over transferred value, shape ``(n, metrics)``.
+    def own_vectors(self, places: Floats, carried: Floats, kept: Mapping[str, float]) -> Floats:
+        """Return the function's own vectors, shape ``(n, metrics)``: carried ones, corrected by the runs there.
 
-        `sizes` gives each metric's usual error: the standard deviation of its correction, relative to the throughput's.
+        `kept` gives the share of each carried metric's shape that is kept.
         """
         names = self.carried.response.profile.metric_names
-        factors = np.ones((len(places), len(names)))
-        near, among = _likeness(places, self.places), _likeness(self.places, self.places)
-        for name, residuals in self.own.items():
-            scale = (sizes[name] / _EVERYWHERE) ** 2
-            weights = np.linalg.solve(scale * among + _OWN_NOISE**2 * np.eye(len(residuals)), residuals)
-            factors[:, names.index(name)] = np.exp(scale * near @ weights)
-        return factors
+        own = carried.copy()
+        near = _own_likeness(places, self.places)
+        for name, (measured, before) in self.own.items():
+            column = names.index(name)
+            shape = kept[name] * (carried[:, column] - before.mean())
+            rest = measured - kept[name] * (before - before.mean())
+            learned = near @ (self._own_inverse @ (rest - rest.mean()))
+            own[:, column] = np.clip(rest.mean() + shape + learned, 0.0, _MOST * max(measured.max(), before.max()))
+        return own
+
+    def own_errors(self, name: str) -> Floats:
+        """Return the mean error of a metric in held-out runs by kept share, relative to its size, shape (shares,)."""
+        measured, before = self.own[name]
+        rest = measured - np.multiply.outer(_KEPT, before - before.mean())
+        errors = (rest - rest.mean(axis=1, keepdims=True)) @ self._own_inverse / np.diag(self._own_inverse)
+        relative: Floats = np.abs(errors).sum(axis=1) / max(measured.mean() + measured.std(), 1e-12)
+        return relative
+
+    @cached_property
+    def _own_inverse(self) -> Floats:
+        likeness = _own_likeness(self.places, self.places) + _OWN_NOISE**2 * np.eye(len(self.places))
+        return np.linalg.inv(likeness).astype(float)
 
     def _covariance(self) -> Floats:
         return _likeness(self.places, self.places) + np.diag(self.noise**2)
@@ -268,9 +305,24 @@ class _Fitted:
         """Return the standard deviation of the correction's logarithm."""
         near = _likeness(places, self.places)
         known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
-        own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places).sum(axis=1)
+        own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places[:, 1:]).sum(axis=1)
         answer: Floats = np.sqrt(np.maximum(own - known, 0.0) + _NOISE**2)
         return answer
+
+    @property
+    def full_kib(self) -> float:
+        """Return the least total occupancy of a full LLC there [KiB]: measured beside others, or else carried."""
+        if "L3OCC" not in self.own or not self.neighbours.any():
+            return self.carried.full_kib
+        return full_kib(self.pressure[:, self.carried.names.index("L3OCC")] + self.own["L3OCC"][0])
+
+    @property
+    def most_moved(self) -> MostMoved:
+        """Return the largest traffic of neighbours in runs there and, converted, on the first machine."""
+        if self.runs is None or not self.neighbours.any():
+            return self.carried.most_moved
+        there = most_moved(self.runs.beside_names, self.runs.beside)
+        return MostMoved(tuple(map(max, there.amounts, self.carried.most_moved.amounts)))
 
     @property
     def solo_is_measured(self) -> bool:
@@ -291,29 +343,22 @@ class _Fitted:
         return corrected
 
 
-def _own_residuals(
-    names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats
-) -> Mapping[str, Floats]:
-    """Return the logarithm of measured over transferred values, by pressure metric.
-
-    Both are raised by a share of the largest value, since ratios of very small values say nothing.
-    """
+def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats) -> Mapping[str, Floats]:
+    """Return measured and carried values by metric, shape (2, runs)."""
     rates, answer = flows_and_polled(tuple(names))[0], {}
     for number, name in enumerate(names):
-        if name not in runs.own_names or not (rates[number] or METRICS[name].kind is Kind.OCCUPANCY):
-            continue
-        measured = runs.own[rows, runs.own_names.index(name)] / (runs.mpps[rows] if rates[number] else 1.0)
-        least = _LEAST * max(carried[:, number].max(), measured.max())
-        if np.isfinite(measured).all() and least > 0.0:
-            answer[name] = np.log((measured + least) / (carried[:, number] + least))
+        if name in runs.own_names:
+            measured = runs.own[rows, runs.own_names.index(name)] / (runs.mpps[rows] if rates[number] else 1.0)
+            if np.isfinite(measured).all():
+                answer[name] = np.array([measured, carried[:, number]])
     return answer
 
 
-def _own_sizes(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
-    """Return the root mean square error of each transferred metric, over all functions with runs on the new machine."""
+def _kept_shares(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
+    """Return the share of each carried metric's shape with the least error in held-out runs of all functions."""
     names = sorted({name for each in fitted for name in each.own})
-    rows = {name: np.concatenate([each.own[name] for each in fitted if name in each.own]) for name in names}
-    return {name: float(np.sqrt(np.square(row).mean())) for name, row in rows.items()}
+    errors = {name: sum(each.own_errors(name) for each in fitted if name in each.own) for name in names}
+    return {name: _KEPT[int(np.argmin(errors[name]))] for name in names}
 
 
 def _usual_size(fitted: _Fitted, everybody: float) -> float:
@@ -339,14 +384,27 @@ class _Scores:
 
 
 def _likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of the corrections at two points."""
+    """Return the covariance of the throughput's corrections at two points.
+
+    A function that fits loses nothing up to a nearly full cache, so the room left tells more than the occupancy.
+    """
+    one, other = one[:, 1:], other[:, 1:]
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
     answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
     return answer
 
 
+def _own_likeness(one: Floats, other: Floats) -> Floats:
+    """Return the covariance of a metric at two points; it depends on the pressures alone."""
+    one, other = one[:, :-2], other[:, :-2]
+    constant, along, local = _OWN
+    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
+    answer: Floats = constant**2 + along**2 * (one @ other.T) + local**2 * np.exp(-apart / (2.0 * _REACH**2))
+    return answer
+
+
 def _model(
-    fitted: _Fitted, scores: _Scores, sizes: Mapping[str, float], environment: Mapping[str, Any], seed: int
+    fitted: _Fitted, scores: _Scores, kept: Mapping[str, float], environment: Mapping[str, Any], seed: int
 ) -> NFModel:
     """Return the model of one function on the new machine."""
     carried, before = fitted.carried, fitted.model
@@ -356,14 +414,15 @@ def _model(
     mpps = np.minimum(fitted.mpps(pressure, neighbours), fitted.solo_mpps)
     mpps[0] = fitted.solo_mpps
     metric_names = carried.response.profile.metric_names
-    own = state.own * fitted.own_factors(fitted.places_of(pressure, state), sizes)
+    own = fitted.own_vectors(fitted.places_of(pressure, state), state.own, kept)
     own = _possible(metric_names, own, machine)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
-    basis = pressure_basis(pressure, scale, limit)
-    weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
+    near, moved_near = _with_runs(fitted, pressure, np.column_stack([own, mpps]))
+    basis = pressure_basis(near, scale, limit)
+    weights = ridge(basis, moved_near, STRENGTH)
     held = metric_names.index("L3OCC")
-    weights[:, [held]] = ridge(basis, own[:, [held]], OCCUPANCY_STRENGTH)
-    rates = flows_and_polled(metric_names)[0]
+    weights[:, [held]] = ridge(basis, moved_near[:, [held]], OCCUPANCY_STRENGTH)
+    speed, rates = weights[:, -1], flows_and_polled(metric_names)[0]
     alone = own[0] * np.where(rates, mpps[0], 1.0)
     solo = MetricVector(dict(zip(metric_names, alone.tolist(), strict=True)), scope=Scope.CORE)
     profile = ContentiousnessProfile(
@@ -371,20 +430,23 @@ def _model(
     )
     moved = own * np.where(rates, mpps[:, np.newaxis], 1.0)
     contentiousness = replace(
-        profile, weights=ridge(basis, moved, STRENGTH), low=moved.min(axis=0), high=moved.max(axis=0)
+        profile,
+        weights=ridge(pressure_basis(pressure, scale, limit), moved, STRENGTH),
+        low=moved.min(axis=0),
+        high=moved.max(axis=0),
     )
     calibration = _calibration(fitted, scores)
     reads, rows = (*names, NEIGHBOURS), np.column_stack([pressure, neighbours])
     response = ServerResponse(
         profile=profile,
-        speed=weights[:, -1],
+        speed=speed,
         slowest_mpps=float(mpps.min()),
         fastest_mpps=float(mpps.max()),
         sensitivity=MonotoneFamily(name="equilibrium").fit(reads, rows, mpps, solo_mpps=fitted.solo_mpps, seed=seed),
         calibration=calibration,
-        applicability=applicability(names, pressure[: len(pressure) // 2]),
-        full_kib=carried.full_kib,
-        most_moved=carried.most_moved,
+        applicability=applicability(names, np.vstack([pressure[: len(pressure) // 2], fitted.pressure])),
+        full_kib=fitted.full_kib,
+        most_moved=fitted.most_moved,
         full_channel_ns=carried.full_channel_ns(machine),
     )
     family = "slomo-smooth"
@@ -404,6 +466,27 @@ def _model(
         chosen=family,
     )
     return replace(model, manifest=_manifest(fitted, model, environment, seed))
+
+
+def _with_runs(fitted: _Fitted, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:
+    """Return the situations that resemble measured ones, and the runs there, repeated to half their number.
+
+    Without runs, return all situations.
+    """
+    if not len(fitted.pressure):
+        return pressure, answers
+    chosen = np.append(0, np.arange(2, len(pressure), 2))
+    pressure, answers = pressure[chosen], answers[chosen]
+    names = fitted.carried.response.profile.metric_names
+    measured = fitted.carried.state(fitted.pressure, fitted.neighbours).own
+    for name, (there, _) in fitted.own.items():
+        measured[:, names.index(name)] = there
+    times = max(len(pressure) // len(measured) // 2, 1)
+    measured = np.column_stack([measured, fitted.mpps_there])
+    return (
+        np.vstack([pressure, np.repeat(fitted.pressure, times, axis=0)]),
+        np.vstack([answers, np.repeat(measured, times, axis=0)]),
+    )
 
 
 def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:

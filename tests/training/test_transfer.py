@@ -11,9 +11,11 @@ from slomo.adaptation.machines import Carried
 from slomo.cli.main import main
 from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
 from slomo.models.library import ModelLibrary
+from slomo.models.responses.moved import most_moved
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
+from slomo.training.features import subjects
 from slomo.training.server_response_fit import recalibrated
 from slomo.training.training import train as train_library
 from slomo.training.transfer import transfer
@@ -98,6 +100,40 @@ def test_a_handful_of_runs_corrects_it(
     answer = Predictor(known).predict("snort", ["vpn"])
     assert str(answer.verdict) in ("supported", *(["extrapolated"] if runs == 5 else []))
     assert not any("no mix measured here" in reason for reason in answer.reasons)
+
+
+def test_runs_on_the_new_machine_set_the_own_vector(before: ModelLibrary) -> None:
+    """With 10 runs, accesses per packet, full cache and neighbours' traffic are those measured, not those carried."""
+    few = thinned("silver-4110", 10)
+    carried, corrected = transfer(before, OTHER), transfer(before, OTHER, few)
+    for subject in subjects(few):
+        old, new = (
+            carried[OTHER.name, subject.workload.key].response,
+            corrected[OTHER.name, subject.workload.key].response,
+        )
+        assert old is not None
+        assert new is not None
+        beside = subject.counts > 0
+        pressure = subject.beside[beside][:, [subject.beside_names.index(name) for name in new.pressure_names]]
+        measured = subject.own[beside, subject.own_names.index("L2MISS")] / subject.mpps[beside]
+        off = [
+            float(np.abs(each.profile.under(pressure)[:, each.profile.metric_names.index("L2MISS")] - measured).mean())
+            for each in (new, old)
+        ]
+        assert off[0] < max(0.5 * off[1], 0.02 * float(measured.mean()))
+        assert new.full_kib <= OTHER.llc_mib * 1024.0
+        assert not new.most_moved.exceeded(most_moved(subject.beside_names, subject.beside[beside]).amounts)
+
+
+def test_room_is_counted_in_halvings(before: ModelLibrary) -> None:
+    """Neighbours that leave a quarter of the caches leave two halvings; a full cache leaves a finite number."""
+    model, here = before.find("snort"), load_machine("e5-2620v4")
+    carried = Carried(model, here, replace(here, name="other", dram_local_ns=60.0))
+    pressure = np.zeros((3, len(carried.names)))
+    pressure[:, carried.names.index("L3OCC")] = np.array([0.0, 0.75, 2.0]) * here.llc_mib * 1024.0
+    halvings = carried.room_halvings(pressure)
+    assert halvings[:2].tolist() == pytest.approx([0.0, 2.0])
+    assert np.isfinite(halvings[2])
 
 
 def test_too_few_runs_are_told(before: ModelLibrary) -> None:
