@@ -60,10 +60,12 @@ class PartitionProfile:
         Raises UnsupportedPredictionError or ConfigurationError if it was measured on another machine, even one of the
         same name, or over cache ways alone.
         """
-        require_same(machine.name, self.fingerprint, machine.fingerprint, "the one asked about")
         if self.machine != machine.name:
             problem = f"partitions of '{self.machine}' were profiled, asked about '{machine.name}'"
-            raise UnsupportedPredictionError(problem, hint="profile them there: slomo whatif")
+            raise UnsupportedPredictionError(
+                problem, hint="profile them there: slomo whatif with another --profile FILE"
+            )
+        require_same(machine.name, self.fingerprint, machine.fingerprint, "the one asked about")
         if not self.memory.latency_ns:
             problem = f"{', '.join(self.responses)} were profiled over cache ways alone"
             raise UnsupportedPredictionError(problem, hint=_HINT)

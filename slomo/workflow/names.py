@@ -104,19 +104,18 @@ def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
     """Return the requested machine, or the library's only one; raise an error for a different machine of its name."""
-    if machine is not None:
-        where = machine_named(machine)
-        library.require_measured_on(where)
-        return where
-    if len(library.machines) != 1:
+    if machine is None and len(library.machines) != 1:
         raise UsageError(
             f"the models are for several machines: {', '.join(library.machines) or 'none'}",
             hint=f"name one as machine, on the command line --machine {next(iter(library.machines), 'NAME')}",
         )
+    asked = library.machines[0] if machine is None else machine
     try:
-        where = machine_named(library.machines[0])
-        library.require_measured_on(where, f"the one that ships as '{where.name}'")
-        return where
-    except UnknownNameError as unknown:
-        hint = f"the models are for a machine of your own: give its description with --machine {unknown.name}.yaml"
-        raise UnknownNameError("machine", unknown.name, (), hint=hint) from None
+        where = machine_named(asked)
+    except UnknownNameError:
+        if asked not in library.machines:
+            raise
+        hint = f"the models are for a machine of your own: give its description with --machine {asked}.yaml"
+        raise UnknownNameError("machine", str(asked), (), hint=hint) from None
+    library.require_measured_on(where, *([f"the one that ships as '{where.name}'"] if machine is None else []))
+    return where

@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slomo.cli.main import main
 from slomo.host.cores import available_cores
+from slomo.models.library import ModelLibrary
+from slomo.vocabulary.machine import load_machine
 
 LOOP = """
 machine: e5-2620v4
@@ -79,6 +82,49 @@ def test_whatif_advises_and_says_by_its_exit_code_what_breaks(
     assert "move a tenant elsewhere" in capsys.readouterr().out
 
 
+def test_whatif_says_what_is_not_certain(partitions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A promise inside the interval is kept, not certainly; verdicts are a column."""
+    row = tenants_of(partitions, capsys)["0:lpm"]
+    share = (row["low_mpps"] + row["throughput_mpps"]) / 2 / row["solo_mpps"]
+
+    assert main(["whatif", "lpm", "stats", "--slo", f"0={share}", "--profile", str(partitions)]) == 0
+    told = capsys.readouterr().out
+    assert "not certain" in told
+    assert "verdict" in told.splitlines()[0]
+    assert "share of core" in told.splitlines()[0]
+
+
+def test_whatif_names_the_machine_of_the_file(partitions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A profile of another machine is refused by its name."""
+    assert main(["whatif", "lpm", "stats", "--machine", "silver-4110", "--profile", str(partitions)]) == 5
+    assert "partitions of 'e5-2620v4' were profiled, asked about 'silver-4110'" in capsys.readouterr().err
+
+
+def test_whatif_checks_names_before_it_profiles(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown function is told before anything is profiled."""
+    assert main(["whatif", "lmp", "stats"]) == 2
+    told = capsys.readouterr().err
+    assert "'lmp'" in told
+    assert "profiling" not in told
+
+
+def test_whatif_takes_the_only_machine_of_the_models(
+    tmp_path: Path, toy_library: ModelLibrary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --machine the models' machine is asked about; one of the user's own needs its file, named or not."""
+    lpm = toy_library.find("lpm")
+    for name in ("silver-4110", "rack-7"):
+        model = replace(
+            lpm, machine=name, capacities=load_machine("silver-4110").capacities(), manifest={"schema_version": 9}
+        )
+        ModelLibrary([model]).save(tmp_path / name)
+    assert main(["whatif", "lpm", "lpm", "--models", str(tmp_path / "silver-4110"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["machine"] == "silver-4110"
+    for words in ([], ["--machine", "rack-7"]):
+        assert main(["whatif", "lpm", "lpm", "--models", str(tmp_path / "rack-7"), *words]) == 2
+        assert "--machine rack-7.yaml" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -86,6 +132,7 @@ def test_whatif_advises_and_says_by_its_exit_code_what_breaks(
         (["--ways", "0x100000,0x1"], "has 20 ways"),
         (["--node", "0,2"], "node 2, but"),
         (["--weights", "0,1"], "CPU weight 0"),
+        (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),
         (["--mba", "few,100"], "'few' is no number"),
         (["--slo", "2=0.9"], "for 2 tenants"),
     ],

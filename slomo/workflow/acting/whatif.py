@@ -188,6 +188,9 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
     for mask in checked.ways or ():
         if mask > machine.full_way_mask:
             raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+    for core in checked.cores or ():
+        if core is not None:
+            machine.socket_of(core)  # refuses a core that the machine does not have
     for node in (*(checked.nodes or ()), *(checked.sockets or ())):
         if node >= machine.sockets:
             raise InvalidValueError(f"node {node}, but '{machine.name}' has {machine.sockets}")

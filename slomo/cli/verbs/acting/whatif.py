@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from slomo.vocabulary.workload import Workload
     from slomo.workflow.acting.whatif import PartitionAnswer
 
-_HEADERS = ("tenant", "ways", "MBA [%]", "core", "memory", "Mpps", "low", "high", "SLO", "kept", "bottleneck", "lever")
+_HEADERS = (
+    "tenant", "ways", "MBA [%]", "share of core", "memory", "Mpps", "low", "high", "SLO", "kept", "verdict",
+    "bottleneck", "lever",
+)  # fmt: skip
+#: Machine if none is named.
+_USUAL = "e5-2620v4"
 #: Options with one number per tenant -> their field of a partition.
 _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weights": "weights", "node": "nodes"}
 
 
 @click.command()
 @click.argument("mix", nargs=-1, required=True, metavar="MIX...")
-@click.option("--machine", default="e5-2620v4", show_default=True, shell_complete=complete_machines, help="Where.")
+@click.option(
+    "--machine",
+    shell_complete=complete_machines,
+    help="Where: a name or a file. [default: e5-2620v4, or the only machine of --models]",
+)
 @click.option("--ways", help="Way mask of each tenant, with commas: 0x3,0x3fc; all ways for all if not given.")
 @click.option("--mba", help="Memory bandwidth throttle of each tenant [%], with commas.")
 @click.option("--cores", help="Core of each tenant, with commas: who has the same shares it. One each if not given.")
@@ -49,7 +58,7 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
 @json_option
 def command(
     mix: tuple[str, ...],
-    machine: str,
+    machine: str | None,
     slo: tuple[str, ...],
     with_advice: bool,
     models: str | None,
@@ -68,24 +77,35 @@ def command(
     Without, each distinct tenant is profiled on the simulator; --profile keeps that.
     With --server the service answers: the loss of each tenant, and the loss that it causes to each other one.
 
-    Exit code 1 where a promise is predicted to break (with --advise: where no change was found).
+    Exit code 1 where a promise is predicted to break (with --advise: where no change was found). A promise above the
+    lower end of its interval is kept, but "not certain".
 
     Example: slomo whatif lpm stats:2 --models slomo-models
     """
+    from slomo.models.library import load_library
     from slomo.vocabulary.machine import load_machine
     from slomo.vocabulary.server_setting import ServerSetting
     from slomo.workflow.acting.whatif import require_possible, what_if
+    from slomo.workflow.names import host_of
 
     values = {_FIELDS[name]: _numbers(text, 0) for name, text in options.items()}
     setting = ServerSetting(**values, port_gbps=port_gbps)
     chosen = settings(coverage=coverage).coverage
     if service is not None:
         return asked_about_socket(service, mix, machine, setting, coverage=chosen, window_s=window_s, as_json=as_json)
-    where, tenants = load_machine(machine), _tenants(mix)
+    library = load_library(models) if models else None
+    if machine is None and (library is None or _USUAL in library.machines):
+        machine = _USUAL
+    where = load_machine(machine or _USUAL) if library is None else host_of(library, machine)
+    tenants = _tenants(mix)
     promises = _promises(slo, len(tenants))
     require_possible(setting, where, len(tenants))  # before anything is profiled
     answer = what_if(
-        _library(models, where, tenants, learn=learn) if models else _knowledge(profile_file, where, tenants),
+        _knowledge(profile_file, where, tenants)
+        if library is None or models is None
+        else _learned(library, models, where, tenants)
+        if learn
+        else library,
         tenants,
         where,
         setting,
@@ -96,7 +116,7 @@ def command(
     )
     if as_json:
         advice = None if answer.advice is None else answer.rows(advised=True)
-        emit_json({"machine": machine, "tenants": answer.rows(), "advice": advice})
+        emit_json({"machine": where.name if machine is None else machine, "tenants": answer.rows(), "advice": advice})
     else:
         _print(answer, with_advice)
     return int(answer.advice is None or not answer.advice.kept) if with_advice else int(not answer.kept)
@@ -104,6 +124,9 @@ def command(
 
 def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
     emit_table(_HEADERS, [_row(row) for row in answer.rows()])
+    for row in answer.rows():
+        if row["reasons"]:
+            note(f"{row['tenant']}: {row['verdict']}; {'; '.join(row['reasons'])}")
     if not with_advice:
         return
     click.echo()
@@ -118,7 +141,7 @@ def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
         emit_table(_HEADERS, [_row(row) for row in answer.rows(advised=True)])
 
 
-def _row(row: dict[str, object]) -> tuple[object, ...]:
+def _row(row: dict[str, Any]) -> tuple[object, ...]:
     names = ("throughput_mpps", "low_mpps", "high_mpps", "slo_mpps")
     values = tuple("-" if row[name] is None else row[name] for name in names)
     memory = "remote" if row.get("remote_memory") else "own node"
@@ -129,10 +152,18 @@ def _row(row: dict[str, object]) -> tuple[object, ...]:
         row.get("core_share", "-"),
         memory,
         *values,
-        "yes" if row["kept"] else "NO",
+        _kept(row),
+        row["verdict"],
         row.get("bottleneck", "-"),
         row.get("lever", "-"),
     )
+
+
+def _kept(row: dict[str, Any]) -> str:
+    """Return whether a promise is kept; "not certain" if the interval begins below it."""
+    if not row["kept"]:
+        return "NO"
+    return "yes" if row["slo_mpps"] is None or row["low_mpps"] >= row["slo_mpps"] else "not certain"
 
 
 def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
@@ -141,13 +172,10 @@ def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
     return [workload for text in mix for workload, count in (parse_instances(text),) for _ in range(count)]
 
 
-def _library(folder: str, machine: "Machine", tenants: "list[Workload]", *, learn: bool) -> "ModelLibrary":
-    """Return trained models; with `learn`, first profile tenants over partitions if necessary."""
-    from slomo.models.library import load_library
-
-    library = load_library(folder)
+def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Workload]") -> "ModelLibrary":
+    """Return trained models; tenants that were not profiled over partitions are profiled first, and stored."""
     missing = []
-    for tenant in dict.fromkeys(tenant.saturated for tenant in tenants) if learn else ():
+    for tenant in dict.fromkeys(tenant.saturated for tenant in tenants):
         model = library.get((machine.name, tenant.key))
         if model is None or model.allocation is None:
             missing.append(tenant)
@@ -172,8 +200,11 @@ def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") 
 
 def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProfile":
     from slomo.testbed.simulated import SimulatedTestbed
+    from slomo.vocabulary.network_function import load_network_function, stage_names
     from slomo.workflow.acting.partition_profile import learn_partitions
 
+    for name in dict.fromkeys(name for workload in workloads for name in stage_names(workload.nf)):
+        load_network_function(name)  # an unknown name is told before minutes of profiling
     note(f"profiling {len(workloads)} workload(s) over partitions of simulated {machine.name}")
     return learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, workloads)
 
