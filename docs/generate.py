@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from slomo import errors
+from slomo import client, errors
 from slomo.errors import SlomoError
 from slomo.vocabulary.metrics import ALIASES, METRICS, Metric
 
@@ -83,12 +83,17 @@ MENDS = {
         "neighbours beyond what was profiled, with `--strict`",
         "profile there, or ask without `--strict`",
     ),
+    "ServiceError": (
+        "a service that is not there, has no cluster, or needs a token",
+        "`slomo serve`; the text has the service's answer",
+    ),
 }
 
 
 def errors_page() -> str:
     """Return the tree of errors and the exit codes as Markdown."""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, SlomoError)]
+    kinds.append(client.ServiceError)
     rows = "".join(
         f"| `{k.__name__}` | {k.exit_code} | {(k.__doc__ or '').splitlines()[0]} | {' | '.join(MENDS[k.__name__])} |\n"
         for k in kinds
@@ -140,9 +145,12 @@ def python_page() -> str:
     head += (
         "`import slomo` offers these names; they load when they are used. What lies behind them can be imported\n"
         "from the rooms directly (`slomo.models`, `slomo.prediction`, `slomo.testbed`, ...).\n"
+        "The classes of `slomo.client` ask a service.\n"
     )
+    asking = ("Client", "AsyncClient", "ServiceError")
     return head + "".join(
-        _python_section(name, getattr(slomo, name)) for name in sorted(slomo.__all__, key=str.swapcase)
+        [_python_section(name, getattr(slomo, name)) for name in sorted(slomo.__all__, key=str.swapcase)]
+        + [_python_section(f"client.{name}", getattr(client, name)) for name in asking]
     )
 
 

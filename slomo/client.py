@@ -7,7 +7,7 @@ repeated after a broken connection is applied once.
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
 from urllib.parse import quote
 
 from slomo.errors import (
@@ -20,6 +20,7 @@ from slomo.errors import (
     UsageError,
     rebuilt,
 )
+from slomo.vocabulary.defaults import Method
 from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import sequence_of
@@ -35,6 +36,37 @@ if TYPE_CHECKING:
 
 #: Names of network functions: one, several, or a count of each.
 Names = Iterable[Workload | str] | Mapping[str, int] | Workload | str
+
+
+class AnswerOptions(TypedDict, total=False):
+    """Options of ``POST /v1/predict/batch``."""
+
+    machine: str | None
+    model: str
+    coverage: float
+
+
+class QuestionOptions(AnswerOptions, total=False):
+    """Options of ``POST /v1/predict``."""
+
+    method: Method
+    offered_mpps: float | None
+    shares_core_with: Sequence[str]
+    port_gbps: float | None
+    window_s: float | None
+    setting: Mapping[str, Any] | None
+    explain: bool
+    strict: bool
+
+
+class WhatIfOptions(TypedDict, total=False):
+    """Options of ``POST /v1/whatif``."""
+
+    coverage: float
+    window_s: float | None
+    setting: Mapping[str, Any] | None
+
+
 _ERRORS: dict[str, type[SlomoError]] = {
     "invalid-value": InvalidValueError,
     "configuration": ConfigurationError,
@@ -221,7 +253,7 @@ class Client(_Connection):
 
     _kind = "Client"
 
-    def predict(self, target: str, competitors: Names = (), **options: Any) -> "Prediction":
+    def predict(self, target: str, competitors: Names = (), **options: Unpack[QuestionOptions]) -> "Prediction":
         """Predict one mix; options are those of ``POST /v1/predict``.
 
         Raises
@@ -232,13 +264,13 @@ class Client(_Connection):
         return _prediction(self._send(_predict(target, competitors, options)))
 
     def predict_batch(
-        self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Any
+        self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Unpack[AnswerOptions]
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return columns."""
         columns: dict[str, list[Any]] = self._send(_predict_batch(targets, mixes, options))
         return columns
 
-    def whatif(self, tenants: Names, machine: str | None = None, **options: Any) -> dict[str, Any]:
+    def whatif(self, tenants: Names, machine: str | None = None, **options: Unpack[WhatIfOptions]) -> dict[str, Any]:
         """Predict all NFs of a server; options are those of ``POST /v1/whatif``."""
         predictions: dict[str, Any] = self._send(_whatif(tenants, machine, options))
         return predictions
@@ -298,18 +330,20 @@ class AsyncClient(_Connection):
 
     _kind = "AsyncClient"
 
-    async def predict(self, target: str, competitors: Names = (), **options: Any) -> "Prediction":
+    async def predict(self, target: str, competitors: Names = (), **options: Unpack[QuestionOptions]) -> "Prediction":
         """Predict one mix, as :meth:`Client.predict`."""
         return _prediction(await self._send(_predict(target, competitors, options)))
 
     async def predict_batch(
-        self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Any
+        self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Unpack[AnswerOptions]
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return columns."""
         columns: dict[str, list[Any]] = await self._send(_predict_batch(targets, mixes, options))
         return columns
 
-    async def whatif(self, tenants: Names, machine: str | None = None, **options: Any) -> dict[str, Any]:
+    async def whatif(
+        self, tenants: Names, machine: str | None = None, **options: Unpack[WhatIfOptions]
+    ) -> dict[str, Any]:
         """Predict all NFs of a server; options are those of ``POST /v1/whatif``."""
         predictions: dict[str, Any] = await self._send(_whatif(tenants, machine, options))
         return predictions

@@ -16,8 +16,9 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
     │   ├── UnstableMeasurementError    replicates disagree beyond the limit
     │   ├── MissingMetricError          a metric needed was not reported (missing is not zero)
     │   └── IncompatibleMeasurementsError   measurements that must not be merged
-    └── PredictionError [5]             no prediction can be supported
-        └── UnsupportedPredictionError
+    ├── PredictionError [5]             no prediction can be supported
+    │   └── UnsupportedPredictionError
+    └── ServiceError [3]                a service refused the request or was not reached (slomo.client)
 
 The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and the severities of DPDK DTS, which are exit
 codes.

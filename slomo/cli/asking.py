@@ -69,7 +69,7 @@ def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Predi
         [item if isinstance(item, str) else item.key for item in named(options[name])]
         for name in ("beside", "partners")
     )
-    question = {
+    question: dict[str, Any] = {
         "machine": options["machine"],
         "model": options["model"],
         "method": options["method"],

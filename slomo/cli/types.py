@@ -4,6 +4,7 @@ A non-finite number, or one out of range, is a usage error: exit code 2, before 
 """
 
 import math
+import re
 from typing import Any
 
 import click
@@ -32,15 +33,19 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; a click error, exit code 2, for anything else."""
+        text = str(value)
         needed = f"a {'whole ' if self.kind is int else ''}number {'above' if self.above else 'from'} {self.low:g}"
         try:
             number = self.kind(value) if len(str(value)) <= 40 else math.nan
         except (ValueError, OverflowError):
             number = math.nan
+        percentage = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?) ?%", text) if self.high == 1.0 else None
         if math.isfinite(number) and self.low <= number <= self.high and not (self.above and number == self.low):
             return number
-        percent = f"; {number:g} % is {number / 100:g}" if self.high == 1.0 < number <= 100.0 else ""
-        return self.fail(f"{str(value)[:60]!r} is not {needed} to {self.high:g}{percent}", param, ctx)
+        if percentage is not None:
+            number = float(percentage[1])
+        percent = f"; {number:g} % is {number / 100:g}" if self.high == 1.0 and 0.0 <= number <= 100.0 else ""
+        return self.fail(f"{text[:60]!r} is not {needed} to {self.high:g}{percent}", param, ctx)
 
 
 POSITIVE_COUNT = Number(int, 1, MOST)

@@ -75,7 +75,7 @@ def predict_batches(
     []
     """
     fields: OptionFields = {"explain": False, **how}  # type: ignore[typeddict-item]
-    question = BulkQuestion(str(models), machine, PredictionOptions(**fields))  # type: ignore[arg-type]
+    question = BulkQuestion(str(models), machine, PredictionOptions(**fields))
     for batch in batches:
         yield with_predictions(batch, predicted(batch, question))
 

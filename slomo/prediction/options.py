@@ -20,9 +20,9 @@ from slomo.vocabulary.numbers import positive_number
 class OptionFields(TypedDict, total=False):
     """Fields of :class:`PredictionOptions`, for functions that pass them on by keyword."""
 
-    method: str
+    method: Method
     model: str
-    compat: str | None
+    compat: Compat | None
     coverage: float
     explain: bool
     window_s: float | None

@@ -22,7 +22,7 @@ from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
 from slomo.prediction.tenants import Named, TenantModel, listed, server_with, tenant_of
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Method
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import each_instance
@@ -57,14 +57,14 @@ class Predictor:
         library: ModelLibrary | str | Path,
         machine: str | None = None,
         model: str = DEFAULT_MODEL,
-        compat: str | None = None,
+        compat: Compat | None = None,
         *,
-        method: str = DEFAULT_METHOD,
+        method: Method = DEFAULT_METHOD,
     ) -> None:
         library = opened(library)
         self.library = library
         self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
-        self.how = PredictionOptions(method, model, compat)  # type: ignore[arg-type]
+        self.how = PredictionOptions(method, model, compat)
         self._tenants: dict[Named, TenantModel] = {}
 
     @property

@@ -91,7 +91,7 @@ def solve_server(
     slomo.errors.UnknownNameError: unknown method 'guess'
     hint: Known: auto, composed, equilibrium
     """
-    options = PredictionOptions(**how)  # type: ignore[arg-type]
+    options = PredictionOptions(**how)
     return answers_on(server_of(library, workloads, machine, setting), options).whole()
 
 

@@ -35,17 +35,35 @@ SCHEMA_VERSION = 1
 class Prediction(Result, Stored, version=SCHEMA_VERSION):
     """Predicted throughput of a target beside competitors.
 
-    Attributes ---------- target : Workload The NF asked about. competitors : tuple of Workload What runs beside it, one
-    entry per instance. machine, model : str Machine, and sensitivity model. solo_mpps, throughput_mpps : float
-    Throughput alone and predicted [Mpps]. interval : tuple of float Where the next measurement of the throughput, made
-    like those of the profile, lies with probability `coverage` [Mpps]; :attr:`mean_interval` is where the mean of many
-    lies. coverage : float Nominal coverage of the interval, 0 to 1. verdict : Verdict Whether what was measured
-    supports the prediction. reasons : tuple of str Reasons against it. explanation : Explanation or None The loss
-    divided over metrics; None where it was not asked for. composition : Composition or None The vector the model read;
-    None where it reads none. latency : LatencyPrediction or None How long packets stay at the offered load asked about;
-    None where none was. noise : MeasurementNoise or None Noise of measurements, as replicates of the profile tell; None
-    where they do not. evidence : Evidence or None What stands behind the answer; None where no explanation was asked
-    for.
+    Attributes
+    ----------
+    target : Workload
+        The NF asked about.
+    competitors : tuple of Workload
+        What runs beside it, one entry per instance.
+    machine, model : str
+        Machine, and sensitivity model.
+    solo_mpps, throughput_mpps : float
+        Throughput alone and predicted [Mpps].
+    interval : tuple of float
+        Where the next measurement of the throughput, made like those of the profile, lies with probability `coverage`
+        [Mpps]; :attr:`mean_interval` is where the mean of many lies.
+    coverage : float
+        Nominal coverage of the interval, 0 to 1.
+    verdict : Verdict
+        Whether what was measured supports the prediction.
+    reasons : tuple of str
+        Reasons against it.
+    explanation : Explanation or None
+        The loss divided over metrics; None where it was not asked for.
+    composition : Composition or None
+        The vector the model read; None where it reads none.
+    latency : LatencyPrediction or None
+        How long packets stay at the offered load asked about; None where none was.
+    noise : MeasurementNoise or None
+        Noise of measurements, as replicates of the profile tell; None where they do not.
+    evidence : Evidence or None
+        What stands behind the answer; None where no explanation was asked for.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Method
 from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
@@ -32,9 +32,9 @@ def predict(
     shares_core_with: Iterable[Workload | str] | Workload | str = (),
     port_gbps: float | None = None,
     setting: ServerSetting | None = None,
-    method: str = DEFAULT_METHOD,
+    method: Method = DEFAULT_METHOD,
     model: str = DEFAULT_MODEL,
-    compat: str | None = None,
+    compat: Compat | None = None,
     coverage: float = 0.9,
     explain: bool = True,
     window_s: float | None = None,
@@ -112,7 +112,7 @@ def predict(
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)
     where = modelled(models, machine)
-    options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)  # type: ignore[arg-type]
+    options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)
     server = server_of(models, mix, where, setting)
     if offered_mpps is not None:
         server = server.with_load(0, offered_mpps)

@@ -206,10 +206,14 @@ def test_training_into_a_folder_named_like_a_family_says_so(bench, capsys, tmp_p
         ("predict --target lpm --with stats --models {models} --model equilibrium", "--method equilibrium"),
         ("profile mirror --runs 20 --out {out}", "--nf FILE.yaml"),
         ("profile lpm --machine rack-7 --dry-run", "the path of its YAML file"),
+        ("profile lpm --plan resource-tabel --out n.json", "did you mean 'resource-table'"),
+        ("predict --target lpm --models {models} --coverage 90%", "90 % is 0.9"),
+        ("whatif lpm stats --mba 0.5", "write --mba 100,50: percent"),
+        ("whatif lpm stats --slo lpm=0.9", "a tenant's place, counted from 0"),
     ],
 )
 def test_unknown_name_says_what_else_may_be_given(bench, capsys, tmp_path: Path, words: str, says: str) -> None:
-    """A method given as a model, a function or a machine of one's own: the hint has the option or file."""
+    """A method given as a model, a function or a machine of one's own, a percentage: the hint has what to write."""
     assert main(words.format(models=bench.models, out=tmp_path / "x.parquet").split()) == 2
     assert says in capsys.readouterr().err
 

@@ -222,6 +222,7 @@ def test_store_of_another_campaign_is_refused_with_the_difference(tmp_path: Path
     assert main(other) == 4
     said = capsys.readouterr().err
     assert "belongs to another campaign (there | asked for)" in said
+    assert "(--store FILE), delete '" in said
     assert "plan.colocations" in said
 
 

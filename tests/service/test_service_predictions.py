@@ -59,6 +59,7 @@ def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:
     for row, (target, mix) in enumerate(zip(targets, mixes, strict=True)):
         one = client.post("/v1/predict", json={"target": target, "competitors": mix}).json()
         assert columns["throughput_mpps"][row] == one["throughput_mpps"]
+        assert columns["slowdown"][row] == one["slowdown"]
         assert [columns["low_mpps"][row], columns["high_mpps"][row]] == one["interval"]
         assert columns["verdict"][row] == one["verdict"]
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import slomo
+from slomo.client import Client
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 
 
@@ -56,10 +57,13 @@ servers: tuple[str, ...] = placer.admit(asked[0]).servers
 machine: slomo.Machine = slomo.load_machine("silver-4110")
 nf: slomo.NetworkFunction = slomo.load_network_function("lpm")
 again: slomo.ModelLibrary = slomo.load_library("models")
+answers: dict[str, list[object]] = Client("").predict_batch(["lpm"], [["stats:2"]], machine="e5-2620v4")
 result: slomo.Evaluation = slomo.evaluate(library, slomo.import_table("table.csv", "yala-regex"), machine=machine)
 """
 
 WRONG = "import slomo\nslomo.Request(7, ['lpm'])\nslomo.train(slomo.load_dataset('a'), models=[3])\n"
+WRONG += "slomo.predict('lpm', [], 'models', method='equlibrium')\n"
+WRONG += "from slomo.client import Client\nClient('').predict('lpm', coverge=0.9)\n"
 
 
 def checked(program: str, folder: Path) -> tuple[str, str]:
@@ -81,7 +85,7 @@ def test_the_documented_calls_type_check(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_wrong_calls_do_not_type_check(tmp_path: Path) -> None:
-    """A number for an id, and a number for a model, are type errors: the types are no `Any`."""
+    """A number for an id or a model, a misspelt method or option of the client: the types are no `Any`."""
     printed, _ = checked(WRONG, tmp_path)
 
-    assert printed.count("error:") == 2, printed
+    assert printed.count("error:") == 4, printed

@@ -83,6 +83,8 @@ _requests = click.argument("requests", type=click.Path())
 def command() -> None:
     """Place network functions on a cluster so that they keep their SLOs.
 
+    `slomo place CLUSTER REQUESTS` is `slomo place batch`: its options are listed by `slomo place batch --help`.
+
     Example: slomo place cluster.yaml requests.yaml --policy predicted --check
     """
 

@@ -134,7 +134,8 @@ def command(
 
     Example: slomo profile lpm stats --runs 120 --out profile.parquet
     """
-    from slomo.errors import UsageError
+    from slomo.errors import UnknownNameError, UsageError
+    from slomo.workflow.campaign import PLANS
 
     if bool(named_mixes) == bool(options["network_functions"]):
         raise UsageError(
@@ -145,6 +146,8 @@ def command(
         raise UsageError("--mix names the mixes to run; --mixes or --plan ask for others", hint="leave them out")
     if named_mixes:
         options |= {"plan": "mixes", "mixes": named_mixes}
+    if options["plan"] not in (every_plan := (*PLANS, *_OVER_PARTITIONS)):
+        raise UnknownNameError("plan", options["plan"], every_plan)
     if options["plan"] in _OVER_PARTITIONS:
         if dry_run:
             raise UsageError(

@@ -29,7 +29,7 @@ from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_ca
 from slomo.placement.problem.request import Request
 from slomo.prediction.batch import Places, predict_places
 from slomo.prediction.options import PredictionOptions
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, method_named
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Method, method_named
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.vector import Floats
@@ -67,7 +67,7 @@ class ThroughputEstimates:
         model: str = DEFAULT_MODEL,
         confidence: float = 0.95,
         profiles: Sequence[PartitionProfile] = (),
-        method: str = DEFAULT_METHOD,
+        method: Method = DEFAULT_METHOD,
         slo_grid: float = 0.0,
         reference_machine: str | None = None,
     ) -> None:

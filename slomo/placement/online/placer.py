@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import InvalidValueError
+from slomo.errors import InvalidValueError, SlomoError
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.online.admission import LARGE_BATCH, Admission
@@ -26,7 +26,7 @@ from slomo.placement.policies.registry import make_policy, policy_class
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request, check_request, require_placed, unique_requests
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Method
 from slomo.vocabulary.display import html_table
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Placer:
         confidence: float = 0.95,
         profiles: "Sequence[PartitionProfile]" = (),
         fallback: Fallback = "refuse",
-        method: str = DEFAULT_METHOD,
+        method: Method = DEFAULT_METHOD,
         observe: Observe | None = None,
         slo_grid: float = 0.01,
         reference_machine: str | None = None,
@@ -392,9 +392,10 @@ def _room(core: Admission, request: Request, piece: int) -> int | None:
     return None if spot is None else spot[0]
 
 
-def _unknown(core: Admission, name: str, error: Exception) -> Decision:
+def _unknown(core: Admission, name: str, error: SlomoError) -> Decision:
     """Return the refusal of a request whose network function has no model or profile."""
     machines = ", ".join(core.state.cluster.machines)
     workload = getattr(error, "name", "") or "its network function"
     refused = Refusal(name, workload, machines, "model")
-    return Decision(name, False, core.policy.name, "", (), (str(error),), refused)
+    reason = error.message if error.hint is None else f"{error.message}; {error.hint}"
+    return Decision(name, False, core.policy.name, "", (), (reason,), refused)

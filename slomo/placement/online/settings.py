@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from slomo.errors import InvalidValueError
 from slomo.models.partition_profile import PartitionProfile
-from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Method
 
 Fallback = Literal["refuse", "alone", "worst-case"]
 #: Returns the throughput of every request [Mpps], given the placer.
@@ -19,7 +19,7 @@ class DecisionOptions(TypedDict, total=False):
     model: str
     confidence: float
     fallback: Fallback
-    method: str
+    method: Method
     slo_grid: float
     reference_machine: str | None
 
@@ -35,7 +35,7 @@ class PlacerSettings:
     confidence: float = 0.95
     profiles: Sequence[PartitionProfile] = ()
     fallback: Fallback = "refuse"
-    method: str = DEFAULT_METHOD
+    method: Method = DEFAULT_METHOD
     observe: Observe | None = None
     slo_grid: float = 0.01
     reference_machine: str | None = None

@@ -16,6 +16,8 @@ from slomo.placement.problem.checks import RESOURCES
 from slomo.vocabulary.display import Result, html_table
 
 SCHEMA_VERSION = 1
+#: A promise that many times what is possible is taken for another unit.
+_UNLIKELY = 1e3
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,13 @@ class Refusal:
         best = "" if self.possible is None else f", at best {self.possible:.4g}"
         short = ""
         if self.what == "throughput" and self.needed and self.possible is not None and self.possible < self.needed:
-            short = f", {100.0 * (1.0 - self.possible / self.needed):.2g} % short"
+            lacking = 100.0 * (1.0 - self.possible / self.needed)
+            short = f", {lacking:.0f} % short" if lacking >= 10.0 else f", {lacking:.2g} % short"
+            if self.needed > _UNLIKELY * self.possible:
+                short += f"; is that pps? {self.needed:.4g} pps are {self.needed / 1e6:g} Mpps"
+        if self.what.startswith("profile"):
+            measure = f"slomo profile '{self.workload}' --machine {self.machine} --plan ways --out ways.json"
+            short = f"; run {measure}, then give --profiles ways.json"
         return f"{subject}{numbers}{best}{units.get(self.what, '') if numbers else ''}{short}"
 
 

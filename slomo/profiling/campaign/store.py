@@ -99,7 +99,8 @@ class CampaignStore:
             raise IncompatibleMeasurementsError(
                 f"campaign store '{self.name}' belongs to another campaign (there | asked for):"
                 + "".join(f"\n  {line}" for line in lines),
-                hint="give this campaign a store of its own, or repeat the command the store was made with",
+                hint=f"give this campaign another store (--store FILE), delete '{self.name}' to measure all again, or "
+                "repeat the command the store was made with",
             )
 
     def settings(self) -> dict[str, Any]:

@@ -63,6 +63,8 @@ async def predict_many(service: "Service", call: Call) -> Answer:
         if _corrects(service):
             factors = {name: service.outcomes.factor(columns["machine"], name) for name in set(questions.targets)}
             columns = corrected_columns(columns, [factors[name] for name in questions.targets])
+        pairs = zip(columns["throughput_mpps"], columns["solo_mpps"], strict=True)
+        columns["slowdown"] = [None if mpps is None else 1.0 - mpps / solo for mpps, solo in pairs]
         return msgspec.json.encode(columns)
 
     return Answer(await service.aside(run))

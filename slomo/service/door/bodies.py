@@ -176,6 +176,7 @@ class PredictionColumns(Struct):
     throughput_mpps: list[float | None]
     low_mpps: list[float | None]
     high_mpps: list[float | None]
+    slowdown: list[float | None]
     verdict: list[str | None]
     fingerprint: str
 

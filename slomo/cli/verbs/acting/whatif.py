@@ -88,7 +88,7 @@ def command(
     from slomo.workflow.acting.whatif import require_possible, what_if
     from slomo.workflow.names import host_of
 
-    values = {_FIELDS[name]: _numbers(text, 0) for name, text in options.items()}
+    values = {_FIELDS[name]: _numbers(name, text) for name, text in options.items()}
     setting = ServerSetting(**values, port_gbps=port_gbps)
     chosen = settings(coverage=coverage).coverage
     if service is not None:
@@ -218,7 +218,10 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
         try:
             promises[int(place)] = float(share)
         except ValueError:
-            raise UsageError(f"--slo '{text}' is not understood", hint="write 0=0.9") from None
+            raise UsageError(
+                f"--slo '{text}' is not understood, needed a tenant's place, counted from 0, and a share of its solo",
+                hint="write 0=0.9: the first tenant, 90 % of solo",
+            ) from None
         if not 0 <= int(place) < tenants or not 0.0 < promises[int(place)] <= 1.0:
             percent = promises[int(place)]
             slip = f"{percent / 100:g} for {percent:g} %" if percent > 1.0 else "0=0.9 for the first tenant"
@@ -229,14 +232,17 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
     return promises
 
 
-def _numbers(texts: str | None, base: int) -> list[int] | None:
-    return None if texts is None else [_number(text, base) for text in texts.split(",")]
+def _numbers(option: str, texts: str | None) -> list[int] | None:
+    return None if texts is None else [_number(option, text) for text in texts.split(",")]
 
 
-def _number(text: str, base: int) -> int:
+def _number(option: str, text: str) -> int:
     from slomo.errors import UsageError
 
     try:
-        return int(text.strip(), base)
+        return int(text.strip(), 0)
     except ValueError:
-        raise UsageError(f"'{text}' is no number", hint="--ways 0x3,0x3fc --mba 100,50") from None
+        example = {"ways": "0x3,0x3fc: masks", "mba": "100,50: percent of memory bandwidth"}.get(option, "0,1")
+        raise UsageError(
+            f"--{option}: '{text}' is no whole number, needed one for each tenant", hint=f"write --{option} {example}"
+        ) from None
