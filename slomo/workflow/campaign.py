@@ -117,11 +117,6 @@ class RunSettings:
             path_of("store", self.store)
         if self.jobs is not None:
             whole_number("jobs", self.jobs)
-        for function in self.own:
-            if not isinstance(function, NetworkFunction):
-                raise InvalidValueError(
-                    f"own: {function!r} is no NetworkFunction", hint="load_network_function('mirror.yaml') reads one"
-                )
         if whole_number("reduced_mixes", self.reduced_mixes) < 0:
             raise InvalidValueError(
                 f"{self.reduced_mixes} mixes at reduced load were asked for, needed 0 or more", hint="60 do"

@@ -16,7 +16,7 @@ from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import compat_named
 from slomo.vocabulary.network_function import network_function_names, stage_names
-from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, modelled
+from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, modelled, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
 
@@ -45,7 +45,7 @@ def evaluate(
     coverage: float = 0.9,
     compat: "Compat | None" = None,
     testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction]" = (),
+    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
     store: str | Path | None = None,
     jobs: int | None = None,
     progress: "Progress | bool | None" = None,
@@ -90,7 +90,7 @@ def evaluate(
         targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
         for name in models or ():
             opened_library.find(targets[0], host.name).model(name)
-        own = tuple(own)
+        own = own_functions(own)
         if testbed == "simulated":
             _require_descriptions(targets, own)
         dataset = profile(

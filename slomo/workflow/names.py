@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.records.dataset import ProfileDataset
     from slomo.vocabulary.machine import Machine
+    from slomo.vocabulary.network_function import NetworkFunction
 
 
 def sequence_of(items: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
@@ -70,6 +71,19 @@ def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
             workload, count = parse_instances(text_of(item))
             tenants += [workload.nf if "(" not in item and "@" not in item else workload] * count
     return tenants
+
+
+def own_functions(own: "Iterable[NetworkFunction] | NetworkFunction") -> "tuple[NetworkFunction, ...]":
+    """Return additional network functions, given as one or several; raise InvalidValueError for anything else."""
+    from slomo.vocabulary.network_function import NetworkFunction  # reads YAML, which predicting does without
+
+    functions = tuple(own) if isinstance(own, Iterable) and not isinstance(own, str) else (own,)
+    for function in functions:
+        if not isinstance(function, NetworkFunction):
+            raise InvalidValueError(
+                f"own: {function!r} is no NetworkFunction", hint="load_network_function('mirror.yaml') reads one"
+            )
+    return functions
 
 
 def workloads_of(workloads: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:

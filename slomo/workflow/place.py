@@ -22,6 +22,7 @@ from slomo.placement.problem.documents import read_cluster, read_requests
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL, method_hint
 from slomo.vocabulary.machine import load_machine
+from slomo.workflow.names import own_functions
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -151,7 +152,7 @@ def place_at_price(
 
 def make_judge(
     testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction]" = (),
+    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
     *,
     machines: "Iterable[Machine]" = (),
     seed: int = 0,
@@ -164,7 +165,7 @@ def make_judge(
     ----------
     testbed : str or Testbed
         Where mixes run.
-    own : iterable of NetworkFunction
+    own : NetworkFunction or iterable of them
         Additional network functions.
     machines : iterable of Machine
         Additional machine types; those of a cluster are `cluster.machine_types.values()`.
@@ -180,7 +181,7 @@ def make_judge(
     >>> make_judge().mixes_run
     0
     """
-    run = _MixRunner(testbed, tuple(machines), tuple(own), seed)
+    run = _MixRunner(testbed, tuple(machines), own_functions(own), seed)
     each = partial(spread, jobs=jobs, scheduler=scheduler)
     return Judge(run, fingerprint=lambda name: run.machine(name).fingerprint, each=each)
 

@@ -24,7 +24,7 @@ from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.campaign import ADAPTIVE, LINK, PlanSettings, RunSettings
-from slomo.workflow.names import machine_named, workloads_of
+from slomo.workflow.names import machine_named, own_functions, workloads_of
 from slomo.workflow.progress import listening
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def profile(
     seed: int = 0,
     target_error: float | None = None,
     testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction]" = (),
+    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
     store: str | Path | None = None,
     jobs: int | None = None,
     progress: "Progress | bool | None" = None,
@@ -134,7 +134,7 @@ def profile(
         Held-out error at which ``adaptive`` stops, as a share of solo throughput.
     testbed : str or Testbed
         Where the experiments run; the simulator by default.
-    own : iterable of NetworkFunction
+    own : NetworkFunction or iterable of them
         Additional network functions, for the simulator.
     store : path, optional
         File that keeps every finished run; the same call again goes on where the last one ended.
@@ -172,7 +172,7 @@ def profile(
     """
     settings = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
     listener = listening(progress, "measuring")
-    running = RunSettings(testbed, own, store, jobs, listener, report, latency, reduced_mixes)
+    running = RunSettings(testbed, own_functions(own), store, jobs, listener, report, latency, reduced_mixes)
     running.check(settings.plan)
     if settings.design == LINK and (latency is not False or reduced_mixes):
         raise InvalidValueError(

@@ -20,6 +20,7 @@ from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.packet_buffers import MOST_BUFFERS, buffers_per_nf
 from slomo.vocabulary.workload_text import parse_workload
+from slomo.workflow.names import own_functions
 
 if TYPE_CHECKING:
     from slomo.records.run import RunRecord
@@ -43,7 +44,7 @@ def profile_ways(
     machine: "str | Machine",
     *,
     testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction]" = (),
+    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
     cores: int | None = None,
     latency: bool = True,
     seed: int = 0,
@@ -65,7 +66,7 @@ def profile_ways(
         Machine type.
     testbed : str or Testbed
         Where to measure.
-    own : iterable of NetworkFunction
+    own : NetworkFunction or iterable of them
         Additional network functions.
     cores : int, optional
         Cores of a socket for network functions, which decides how many packet buffers each may have; all by default.
@@ -75,7 +76,7 @@ def profile_ways(
         Of the first run of each point; repeats count on from it.
     """
     host = load_machine(machine) if isinstance(machine, str) else machine
-    bed = make_testbed(testbed, host, own)
+    bed = make_testbed(testbed, host, own_functions(own))
     subjects = [parse_workload(item) if isinstance(item, str) else item for item in network_functions]
     made: dict[str, PartitionResponse] = {}
     for workload in subjects:

@@ -56,6 +56,7 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "jobs": (lambda _: slomo.profile("lpm", plan="solo", jobs="x"), "jobs is 'x'"),  # type: ignore[arg-type]
     "design": (lambda _: slomo.profile("lpm", design=3), "needed a name or points"),  # type: ignore[arg-type]
     "loads": (lambda _: slomo.profile("lpm", plan="solo", latency="x"), "loads are 'x'"),  # type: ignore[arg-type]
+    "own one": (lambda _: slomo.profile("lpm", plan="solo", own="a.yaml"), "'a.yaml' is no NetworkFunction"),  # type: ignore[arg-type]
     "own": (lambda _: slomo.profile("lpm", plan="solo", own=["a.yaml"]), "'a.yaml' is no NetworkFunction"),  # type: ignore[list-item]
     "store": (lambda _: slomo.profile("lpm", plan="solo", store=3), "store is 3"),  # type: ignore[arg-type]
     "target-error": (lambda _: slomo.profile("lpm", target_error="x"), "target_error is 'x'"),  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """The verbs as a library user calls them: names, paths or values in; the same answers out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.network_function import load_network_function
 from slomo.workflow.campaign import PlanSettings
 from slomo.workflow.drift import check_drift
+from slomo.workflow.names import own_functions
 from slomo.workflow.place import check_model, compare, make_judge, place
 from slomo.workflow.profile import plan_experiments, profile
 from tests.faulty_testbeds import FailingTestbed
@@ -52,6 +55,16 @@ def test_profile_refuses_before_it_measures(options: dict, told: str) -> None:
     """What cannot follow a plan is said at once: the testbed is never asked."""
     with pytest.raises(InvalidValueError, match=told):
         profile("lpm", testbed=FailingTestbed(SimulatedTestbed(MACHINE), every=1), **options)
+
+
+def test_one_own_function_needs_no_list() -> None:
+    """`own` takes one network function or several; anything else is told."""
+    own = replace(load_network_function("l2fwd"), name="mirror")
+    testbed = SimulatedTestbed(MACHINE, [own], accesses=20_000)
+    assert len(profile("mirror", plan="solo", own=own, testbed=testbed, jobs=1)) > 0
+    assert own_functions(own) == own_functions([own]) == (own,)
+    with pytest.raises(InvalidValueError, match=r"'mirror\.yaml' is no NetworkFunction"):
+        make_judge(own="mirror.yaml")  # type: ignore[arg-type]
 
 
 def test_a_library_is_opened_wherever_a_path_is_given(models: Path, toy_library: ModelLibrary) -> None:
