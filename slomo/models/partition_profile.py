@@ -14,14 +14,14 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
-from slomo.errors import UnsupportedPredictionError
+from slomo.errors import ConfigurationError, UnsupportedPredictionError
 from slomo.files.documents import read
 from slomo.files.durable import write_durably
 from slomo.files.ranges import Count, Name
 from slomo.files.stored import stored
 from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
-from slomo.models.library import ModelLibrary
+from slomo.models.library import ModelLibrary, load_library
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse
 from slomo.vocabulary.identity import require_same
@@ -101,8 +101,22 @@ def save_profiles(profiles: Iterable[PartitionProfile], path: str | Path) -> Pat
 
 
 def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
-    """Read profiles. Raises ConfigurationError for an invalid file or another schema version."""
-    return read(path, ProfilesFile, hint=_HINT).profiles
+    """Read profiles from their file, or from a folder of models that learned partitions.
+
+    Raises ConfigurationError for an invalid file or another schema version, and for models that learned none.
+    """
+    if not Path(path).is_dir():
+        return read(path, ProfilesFile, hint=_HINT).profiles
+    learned = [(model, model.allocation) for model in load_library(path).values() if model.allocation is not None]
+    if not learned:
+        raise ConfigurationError(f"no model in '{path}' was profiled over partitions", hint=_HINT)
+    return tuple(
+        PartitionProfile(
+            model.machine, {model.workload.key: known.response}, known.memory, model.machine_fingerprint,
+            known.errors, known.shared_errors,
+        )
+        for model, known in learned
+    )  # fmt: skip
 
 
 def library_of(

@@ -1,12 +1,14 @@
 """A saved profile over partitions: what was written is read, what is none is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError, UsageError
+from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, library_of, load_profiles, save_profiles
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
@@ -17,18 +19,32 @@ MACHINE = load_machine("e5-2620v4")
 @pytest.fixture
 def profile() -> PartitionProfile:
     """Return the profile of one workload."""
-    response = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
+    response = PartitionResponse("lpm@64B,100000f", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     memory = MemoryTraffic((80.0, 120.0), (0.0, 40.0))
-    return PartitionProfile("e5-2620v4", {"lpm": response}, memory, "", (0.01, -0.02), (0.03,), 9)
+    return PartitionProfile("e5-2620v4", {response.workload: response}, memory, "", (0.01, -0.02), (0.03,), 9)
 
 
 def test_what_is_saved_is_read_again(profile: PartitionProfile, tmp_path: Path) -> None:
     (again,) = load_profiles(save_profiles([profile], tmp_path / "p.json"))
 
     assert again == profile
-    model = again.models(MACHINE)["lpm"]
+    model = again.models(MACHINE)["lpm@64B,100000f"]
     assert model.half_width(0.5) == 0.02
     assert model.excess(0.9) == 0.01
+
+
+def test_models_that_learned_partitions_are_profiles_too(profile: PartitionProfile, tmp_path: Path) -> None:
+    """A folder of models gives the same responses as the file; models that learned none are refused."""
+    library_of([profile], MACHINE).save(tmp_path / "models")
+    (known,) = load_profiles(tmp_path / "models")
+
+    assert (known.machine, known.errors, known.fingerprint) == (MACHINE.name, profile.errors, MACHINE.fingerprint)
+    assert {**known.responses} == {**profile.responses}
+    assert library_of([known], MACHINE).keys() == library_of([profile], MACHINE).keys()
+    (model,) = library_of([profile], MACHINE).values()
+    ModelLibrary([replace(model, allocation=None)]).save(tmp_path / "none")
+    with pytest.raises(ConfigurationError, match="was profiled over partitions"):
+        load_profiles(tmp_path / "none")
 
 
 def test_profiles_over_ways_alone_answer_no_question_about_partitions() -> None:

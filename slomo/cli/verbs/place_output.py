@@ -30,12 +30,10 @@ confidence_option = click.option(
 
 
 profiles_option = click.option(
-    "--profiles",
-    "--resource-table",
-    metavar="FILE",
-    type=click.Path(),
-    help="What NFs do with cache ways and throttles, from `slomo profile --plan ways` or `partitions`.",
-)
+    "--profiles", "--resource-table", metavar="FILE|DIR", type=click.Path(),
+    help="What NFs do with cache ways and throttles: a file of `slomo profile --plan ways` or `partitions`, or "
+    "models that learned it.",
+)  # fmt: skip
 price_option = click.option(
     "--price-per-broken", type=AMOUNT, metavar="SERVERS",
     help="What a server that breaks a promise costs, in servers: chooses the confidence at which servers and expected "
