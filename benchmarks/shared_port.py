@@ -38,11 +38,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=60, help="of each NF beside the competitor")
     parser.add_argument("--mixes", type=int, default=40, help="behind each port")
     parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--scale", type=int, default=4, help="of the simulator; coarser ones leak packets")
     chosen = parser.parse_args()
     functions = [Workload(name, {}, Traffic(packet_size_b=chosen.packet_size)) for name in NETWORK_FUNCTIONS]
     named = load_machine(chosen.machine)
     machine = replace(named, name=f"{named.name}-wide", nic_gbps=max(chosen.ports) / (named.nic_ports or 1))
-    testbed = SimulatedTestbed(machine)
+    testbed = SimulatedTestbed(machine, scale=chosen.scale)
     runs = {"runs": chosen.runs, "mixes": 60, "seed": chosen.seed}
     library = train(profile(functions, machine=machine, testbed=testbed, **runs))
     generator = np.random.default_rng(chosen.seed)

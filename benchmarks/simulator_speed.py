@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.hardware.cache import count_misses
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
-from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload import Traffic, Workload
 
 MACHINE = load_machine("e5-2620v4")
 
 
-def seats(*names: str) -> list[Tenant]:
-    return [Tenant(Workload(name), load_network_function(name), core) for core, name in enumerate(names)]
+def seats(*names: str, packet_size_b: int = 64) -> list[Tenant]:
+    traffic = Traffic(packet_size_b)
+    return [Tenant(Workload(name, {}, traffic), load_network_function(name), core) for core, name in enumerate(names)]
 
 
 HOG = Workload("synthetic", {"data_size_mib": 20, "reads_per_packet": 1000})
@@ -40,7 +42,12 @@ MIXES = {
         *seats("ip-router"),
         *(Tenant(HOG, load_network_function("synthetic"), core) for core in range(1, 8)),
     ],
+    "7 NFs at 1500 B, 160 Gbit/s": seats(
+        "ip-router", "ip-router", "flowstats", "mazunat", "stateless-firewall", "lpm", "stats", packet_size_b=1500
+    ),
 }
+#: Line rate of a port for all, where it is not the machine's [Gbit/s].
+PORTS = {"7 NFs at 1500 B, 160 Gbit/s": 160.0}
 
 
 def timed(work: Callable[[], Any], rounds: int = 5) -> tuple[float, Any]:
@@ -131,20 +138,21 @@ def play_rounds() -> None:
 def errors() -> None:
     """Print how far scaled-down sizes and coarser interleaving are from scale 1 and from the finest interleaving."""
     for name, tenants in MIXES.items():
-        used = simulate(MACHINE, tenants, seed=1).sockets[0]
+        played = partial(simulate, MACHINE, tenants, seed=1, port_gbps=PORTS.get(name))
+        used = played().sockets[0]
         share = (used["READ"] + used["WRITE"]) / MACHINE.usable_memory_gb_s
         print(f"{name:32} memory channels {100 * share:.0f} % used")
-        exact = simulate(MACHINE, tenants, seed=1, scale=1, accesses=20_000_000)
+        exact = played(scale=1, accesses=20_000_000)
         for scale in (4, 8, 16, 32):
-            ours = simulate(MACHINE, tenants, seed=1, scale=scale, accesses=2_000_000)
+            ours = played(scale=scale, accesses=2_000_000)
             off = [
                 100 * abs(a.throughput_mpps / b.throughput_mpps - 1)
                 for a, b in zip(ours.tenants, exact.tenants, strict=True)
             ]
             print(f"{name:32} scale {scale:2}: throughput off by {np.mean(off):.2f} % mean, {max(off):.2f} % most")
-        fine = simulate(MACHINE, tenants, seed=1, slack_ns=0.0, accesses=2_000_000)
+        fine = played(slack_ns=0.0, accesses=2_000_000)
         for slack in (50.0, 100.0, 400.0):
-            ours = simulate(MACHINE, tenants, seed=1, slack_ns=slack, accesses=2_000_000)
+            ours = played(slack_ns=slack, accesses=2_000_000)
             off = [
                 100 * abs(a.throughput_mpps / b.throughput_mpps - 1)
                 for a, b in zip(ours.tenants, fine.tenants, strict=True)

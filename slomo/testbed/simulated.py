@@ -27,7 +27,7 @@ from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 #: Raised whenever the simulator's numbers change, so that measurements from before and after are never merged.
-SIMULATOR_VERSION = 3
+SIMULATOR_VERSION = 4
 #: Wall time of one phase on one core of a 2020s server: fixed part, and part per million measured accesses [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 

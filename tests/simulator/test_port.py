@@ -65,18 +65,15 @@ def test_tenants_share_the_ports_of_their_machine() -> None:
 
 
 def test_a_card_waits_for_a_full_memory_channel() -> None:
-    """Eight firewalls at 1500 B lose throughput to a channel that is full, instead of moving more than it can."""
-    machine = load_machine(MACHINE)
-    tenants = [
-        Tenant(Workload("stateless-firewall", {}, Traffic(1500)), load_network_function("stateless-firewall"), core)
-        for core in range(8)
-    ]
+    """Eight `stats` at 1500 B lose throughput to a channel that is full, instead of moving more than it can."""
+    machine, stats = load_machine(MACHINE), Workload("stats", {}, Traffic(1500))
+    tenants = [Tenant(stats, load_network_function("stats"), core) for core in range(8)]
 
     played = simulate(machine, tenants, seed=1, port_gbps=160.0)
 
     moved = played.sockets[0]["READ"] + played.sockets[0]["WRITE"]
     assert moved == pytest.approx(machine.usable_memory_gb_s, rel=0.005)
-    assert sum(each.throughput_mpps for each in played.tenants) * 8e-3 * 1520 < 130.0
+    assert sum(each.throughput_mpps for each in played.tenants) * 8e-3 * 1520 < 150.0
 
 
 def test_a_fault_that_moves_too_much_is_told() -> None:

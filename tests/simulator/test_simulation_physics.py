@@ -221,3 +221,17 @@ def test_more_ways_than_are_simulated_are_refused(field):
     """A cache of 33 ways names the field and the range."""
     with pytest.raises(InvalidValueError, match=f"'{field}': got 33, .*\n.* to 32 ways"):
         dataclasses.replace(BROADWELL, **{field: 33})
+
+
+def test_large_packets_do_not_leak_more_at_a_coarser_scale():
+    """A burst is as large a part of a scaled ring as of the whole one, so that packets stay in the cache as long."""
+    names = ("lpm", "stats", *["stateless-firewall"] * 4, "ip-router", "ip-router")
+    large = [tenant(name, core, traffic=Traffic(1500)) for core, name in enumerate(names)]
+
+    coarse, fine = (
+        simulate(BROADWELL, large, seed=1, scale=scale, accesses=200_000, port_gbps=160.0) for scale in (16, 4)
+    )
+
+    assert [each.throughput_mpps for each in coarse.tenants] == pytest.approx(
+        [each.throughput_mpps for each in fine.tenants], rel=0.01
+    )

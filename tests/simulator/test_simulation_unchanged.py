@@ -14,20 +14,20 @@ CASES: dict[str, tuple[str, list[tuple[str, int, dict[str, Any]]], str, str]] = 
     "inclusive": (
         "e5-2620v4",
         [("ip-router", 0, {}), ("snort", 1, {}), ("synthetic(data_size_mib=8)", 2, {})],
-        "0x1.a2730673f6382p+1",
-        "0a6e5fb5b1cc9439",
+        "0x1.a2aa69f8d3428p+1",
+        "8214e679bdefc844",
     ),
     "victim": (
         "silver-4110",
         [("stats@1500B,1000f", 0, {}), ("mazunat@64B,1000f,0.5Mpps", 1, {}), ("flow-monitor-regex", 2, {})],
-        "0x1.08ef13293c455p+2",
-        "082cb56b7c395402",
+        "0x1.08eef20de11efp+2",
+        "0b229b0d125f11ef",
     ),
     "remote": (
         "e5-2620v4",
         [("lpm", 8, {"memory_socket": 0, "mba_percent": 50.0}), ("vpn", 0, {"llc_way_mask": 0xF})],
-        "0x1.d9bd66bfc8c6dp+1",
-        "a2a9b725c9d16f25",
+        "0x1.d9e52bbfcdee6p+1",
+        "2defdc97c125c67f",
     ),
 }
 

@@ -162,8 +162,10 @@ def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
         row[s.T_SLOTS] = max(4, round(program.packet_buffers / scale))
         row[s.T_DATA_LINES], row[s.T_TOUCHED_LINES] = program.data_lines, program.touched_lines
         row[s.T_WRITTEN_LINES] = program.written_lines
-        row[s.T_BURST] = max(1, min(program.burst, int(row[s.T_SLOTS]) // 4))
         row[s.T_SATURATED] = program.offered_mpps is None
+        # a burst is as large a part of the scaled ring as of the whole one; at given loads its delay is not scaled
+        burst = round(program.burst / scale) if row[s.T_SATURATED] else program.burst
+        row[s.T_BURST] = max(1, min(burst, int(row[s.T_SLOTS]) // 4))
         row[s.T_QUEUE_LIMIT] = program.packet_buffers
         row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
         row[s.T_ACCELERATOR] = -1
