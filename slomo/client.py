@@ -115,8 +115,8 @@ def _predict(target: str, competitors: Names, options: Mapping[str, Any]) -> _Ca
     return _Call("/v1/predict", {"target": target, "competitors": _texts(competitors), **_stated(options)})
 
 
-def _predict_batch(targets: Sequence[str], mixes: Sequence[Sequence[str]], options: Mapping[str, Any]) -> _Call:
-    return _Call("/v1/predict/batch", {"targets": list(targets), "mixes": [list(mix) for mix in mixes], **options})
+def _predict_batch(targets: Sequence[str], mixes: Sequence[Names], options: Mapping[str, Any]) -> _Call:
+    return _Call("/v1/predict/batch", {"targets": list(targets), "mixes": [_texts(mix) for mix in mixes], **options})
 
 
 def _whatif(tenants: Names, machine: str | None, options: Mapping[str, Any]) -> _Call:
@@ -264,7 +264,7 @@ class Client(_Connection):
         return _prediction(self._send(_predict(target, competitors, options)))
 
     def predict_batch(
-        self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Unpack[AnswerOptions]
+        self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[AnswerOptions]
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return columns."""
         columns: dict[str, list[Any]] = self._send(_predict_batch(targets, mixes, options))
@@ -335,7 +335,7 @@ class AsyncClient(_Connection):
         return _prediction(await self._send(_predict(target, competitors, options)))
 
     async def predict_batch(
-        self, targets: Sequence[str], mixes: Sequence[Sequence[str]], **options: Unpack[AnswerOptions]
+        self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[AnswerOptions]
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return columns."""
         columns: dict[str, list[Any]] = await self._send(_predict_batch(targets, mixes, options))

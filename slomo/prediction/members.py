@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
-from slomo.prediction.tenants import Named, TenantModel
+from slomo.prediction.tenants import Named, TenantModel, listed
 from slomo.vocabulary.workload_text import each_instance
 
 Indices = NDArray[np.int64]
@@ -76,6 +76,8 @@ def from_names(
     """
     if len(targets) != len(mixes):
         raise InvalidValueError(f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix")
+    if any(isinstance(mix, (str, dict)) for mix in mixes):
+        mixes = [each_instance(listed(mix)) for mix in mixes]
     named = [*targets, *chain.from_iterable(mixes)]
     # hashing a workload builds its key; identity is cheaper, and safe while the list above keeps the object alive
     handles = [name if isinstance(name, str) else id(name) for name in named]

@@ -5,7 +5,7 @@ Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every p
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -86,14 +86,16 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     )
 
 
-def each_instance(mix: Sequence[Workload | str]) -> Sequence[Workload | str]:
-    """Return a mix with one entry per instance: a text with a count is repeated without it.
+def each_instance(mix: Sequence[Workload | str] | Mapping[str, int]) -> Sequence[Workload | str]:
+    """Return a mix with one entry per instance: a text with a count, or a name with one, is repeated without it.
 
     Examples
     --------
-    >>> each_instance(["snort:2", "lpm"])
-    ['snort', 'snort', 'lpm']
+    >>> each_instance(["snort:2", "lpm"]), each_instance({"snort": 2})
+    (['snort', 'snort', 'lpm'], ['snort', 'snort'])
     """
+    if isinstance(mix, Mapping):
+        mix = [f"{name}:{count}" for name, count in mix.items() if count != 0]
     if not any(isinstance(name, str) and ":" in name for name in mix):
         return mix
     spelled: list[Workload | str] = []

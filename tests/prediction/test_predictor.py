@@ -211,6 +211,10 @@ def test_counts_stand_for_that_many_competitors(predictor):
     twice = predictor.predict_batch(["lpm"], [["nat", "snort", "snort"]]).throughput_mpps
     np.testing.assert_array_equal(predictor.predict_batch(["lpm"], [["nat", "snort:2"]]).throughput_mpps, twice)
     assert predictor.predict("lpm", ["nat", "snort:2"]).throughput_mpps == pytest.approx(twice[0])
+    np.testing.assert_array_equal(predictor.predict_batch(["lpm"], [{"nat": 1, "snort": 2}]).throughput_mpps, twice)
+    assert predictor.predict("lpm", {"nat": 1, "snort": 2}).throughput_mpps == pytest.approx(twice[0])
+    with pytest.raises(InvalidValueError, match="the text 'snort'"):
+        predictor.predict_batch(["lpm"], ["snort"])
     with pytest.raises(UnknownNameError, match="lpm:2"):
         predictor.predict_batch(["lpm:2"], [["snort:2"]])
 
