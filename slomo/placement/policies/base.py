@@ -79,7 +79,7 @@ class Policy:
     picks : {"first", "best"}
         Rule by which a socket is chosen.
     predicts : bool
-        Judge mixes by predicted throughput.
+        Judge mixes by predicted throughput; otherwise cores are counted, and no SLO is checked.
     sorts : bool
         Place the most demanding pieces of a batch first.
     model : str or None
