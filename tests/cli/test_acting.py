@@ -133,7 +133,7 @@ def test_whatif_takes_the_only_machine_of_the_models(
         (["--node", "0,2"], "node 2, but"),
         (["--weights", "0,1"], "CPU weight 0"),
         (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),
-        (["--mba", "few,100"], "'few' is no number"),
+        (["--mba", "few,100"], "'few' is no whole number"),
         (["--slo", "2=0.9"], "for 2 tenants"),
     ],
 )
