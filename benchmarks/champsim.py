@@ -5,6 +5,7 @@ three and four functions are predicted and compared with what ChampSim says (doc
 built). Interval widths come from the profile alone; the mixes calibrate nothing.
 
     python benchmarks/champsim.py                      from the shipped dataset: minutes, it trains three times
+    python benchmarks/champsim.py --runs 3 --mixes 20  from the first settings and mixes of the shipped dataset
     python benchmarks/champsim.py --make FOLDER        play everything first (hours; goes on where it was killed)
     python benchmarks/champsim.py --make FOLDER --variant prefetch --runs 12 --mixes 12
 """
@@ -236,7 +237,9 @@ def main() -> int:
     given = parser.parse_args()
     if given.make is None:
         name = NAME if given.variant == "base" else f"{NAME}-{given.variant}"
-        report(find_dataset(name, Path(__file__).parents[1] / "datasets"))
+        dataset = find_dataset(name, Path(__file__).parents[1] / "datasets")
+        plans = (profile_plan(given.runs), mixes_plan(given.mixes))
+        report(part_of(dataset, [colocation.key for plan in plans for colocation in plan.colocations]))
         return 0
     dataset = make(given.make, given.variant, given.runs, given.mixes, given.jobs)
     if given.out is not None:

@@ -1,4 +1,4 @@
-"""Solve all tenants of a partitioned socket: their parts of shared ways, and the memory latency that they cause.
+"""Find, for all tenants of a partitioned socket, their parts of shared ways and the memory latency they cause.
 
 The latency is where the tenants' demand equals the memory's traffic at that latency, for each memory node. It is found
 by bisection: demand falls with latency, traffic rises. Tenants with equal masks keep lines for the same age under LRU:
@@ -187,7 +187,7 @@ class _Board:
         self.is_crowded = np.array([bool(groups) for groups in self.groups])
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
-        """Interpolate every tenant's table at its number of ways.
+        """Return every tenant's costs, interpolated in its table over cache ways at the ways it has.
 
         A tenant with a share of a core needs its time per packet divided by that share.
         """

@@ -1,4 +1,4 @@
-"""Resources that network functions share beside memory: the machine's ports, and accelerators."""
+"""Resources other than cache and memory that network functions share: the machine's ports, and accelerators."""
 
 import math
 from collections.abc import Sequence

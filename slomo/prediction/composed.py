@@ -173,7 +173,7 @@ def _evidence(case: Case, mpps: float, seen: Mapping[str, float]) -> Evidence:
 
 @lru_cache(maxsize=4096)
 def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
-    """Return why answers of a family beside others cannot be judged (`slomo.models.evidence`); None if they can."""
+    """Return why the evidence is too little to judge a family's predictions beside neighbours; None if it is enough."""
     return doubt(subject, family, calibration_of(subject, family), coverage)
 
 

@@ -132,7 +132,7 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
 
 
 def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
-    """Return the rows of raw runs: replicates are summarised, and a mix yields one row with each tenant as target.
+    """Return the rows of raw runs: replicates are summarised, and a mix yields one row per tenant, its target.
 
     `records`: runs of one co-location are its replicates. `limit`: dispersion above which replicates count as unstable.
     """
@@ -174,7 +174,7 @@ def _group_rows(group: _Group) -> list[Row]:
 
 
 def rotate(record: RunRecord, slot: int) -> RunRecord:
-    """Return a run with tenant `slot` as target; only the first tenant's competition was measured alone.
+    """Return a run with tenant `slot` as target, without the run of its competitors alone if `slot` is not 0.
 
     Examples
     --------

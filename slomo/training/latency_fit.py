@@ -45,7 +45,10 @@ _LEAST_ERROR = 0.005
 
 @dataclass(frozen=True, eq=False)
 class LatencyRows:
-    """Runs at reduced load, as arrays ``(n,)``: utilisation, packets per busy time [Mpps], latencies [us], setting."""
+    """Runs at reduced load, as arrays ``(n,)``.
+
+    Utilisation, packets per unit of busy time [Mpps], latencies [us], and the number of the pressure setting.
+    """
 
     busy: Floats
     mpps: Floats

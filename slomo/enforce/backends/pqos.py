@@ -1,4 +1,7 @@
-"""Set cache ways and memory bandwidth through Intel's ``pqos``, in unused classes, for hosts without resctrl."""
+"""Set cache ways and memory bandwidth through Intel's ``pqos``, in classes of service that nobody uses.
+
+For hosts without resctrl.
+"""
 
 from collections.abc import Sequence
 

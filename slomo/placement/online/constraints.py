@@ -321,7 +321,7 @@ def eligible_domains(request: Request, label: str, state: Placed) -> set[str]:
 
 
 def _skew(counts: Counter[str], domain: str | None, more: int) -> float:
-    """Return by how much a domain would exceed the emptiest one after adding some instances."""
+    """Return by how many instances a topology domain would exceed the emptiest one if `more` were added to it."""
     if domain is None:
         return float("inf")
     others = [count for name, count in counts.items() if name != domain]

@@ -287,7 +287,7 @@ def _capacity(request: Request, rates: Sequence[float]) -> float:
 
 
 def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment) -> float | None:
-    """Return the load up to which a latency is promised without a throughput SLO [Mpps]; None for the traffic's own."""
+    """Return up to which load a request with a latency SLO alone keeps it [Mpps]; None: the load its traffic states."""
     profile = placer.estimates.profile(machine, item.workload)
     if profile is None or parse_workload(item.workload).traffic.offered_mpps is not None:
         return None

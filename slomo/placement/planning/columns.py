@@ -49,7 +49,7 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True)
 class Either:
-    """Prices several sorts of mixes; a socket holds a mix of one sort.
+    """Looks for improving mixes by several pricing methods, one per sort of mix (shared cache, own ways, ...).
 
     Attributes
     ----------

@@ -179,7 +179,7 @@ class _Kind:
         return value
 
     def _several(self, prices: Floats, left: Counts) -> Floats:
-        """Solve for requests of several tenants: one knapsack per level."""
+        """Find the most valuable requests where one may need several tenants: one knapsack per level of the rates."""
         value = np.full((len(self.takes), self.cores + 1), -np.inf)
         value[:, 0] = 0.0
         self._choice = []

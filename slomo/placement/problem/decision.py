@@ -188,7 +188,7 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
         return {name: [row[i] for row in listed] for i, name in enumerate((*names, "high_mpps"))}
 
     def row_labels(self) -> list[str]:
-        """Return workload and server of each entry."""
+        """Return workload and server of each placed instance, as labels of table rows."""
         columns = self.columns()
         return [
             f"{w} on {s}" if s else f"{w}: refused" for w, s in zip(columns["workload"], columns["server"], strict=True)

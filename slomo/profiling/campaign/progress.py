@@ -23,7 +23,7 @@ class Progress(Protocol):
         ...
 
     def finish(self) -> None:
-        """Note that the campaign has ended, for whatever reason."""
+        """Record that the campaign has ended, whatever the reason."""
         ...
 
 

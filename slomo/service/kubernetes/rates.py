@@ -1,4 +1,4 @@
-"""Read a pod's packet counters, by the scheme of its annotation ``slomo.io/rate``.
+"""Read a pod's packet counters; the URL scheme in its annotation ``slomo.io/rate`` says how.
 
 ``http://:9100/metrics?served=rx_total&dropped=drops_total`` names two counters of a Prometheus endpoint, on the pod's
 own address, whatever host the annotation names. ``dpdk://PREFIX/0,1`` asks the telemetry socket of a DPDK process with

@@ -47,7 +47,7 @@ def prefill(state: s.State) -> None:
 
 
 def _touched(state: s.State, group: s.Ints) -> s.Ints:
-    """Return first line, number of lines, position from the tenant's end, and owner of each structure of a group."""
+    """Return the first cache line of each structure of some tenants, its lines, how many follow it, and its owner."""
     capacity = int(state.machine[s.M_LLC_SETS] * state.machine[s.M_LLC_WAYS])
     rows = []
     for tenant in group:
