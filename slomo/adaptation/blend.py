@@ -13,7 +13,7 @@ from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import pressure_basis, pressures_up_to
 from slomo.models.functions.regression import ridge
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.server_response import ServerResponse
+from slomo.models.responses.server_response import NO_HOLDING, ServerResponse
 from slomo.vocabulary.workload import Workload
 
 
@@ -112,4 +112,10 @@ def _response(profiled: Sequence[ServerResponse | None], way: InterpolationPath)
         sensitivity=Blended(tuple(response.sensitivity for response in responses), way),
         calibration=one.calibration.or_wider(other.calibration),
         part_load=None,
+        holding=_blended(one.holding, other.holding, way.share),
     )
+
+
+def _blended(one: Floats, other: Floats, share: float) -> Floats:
+    """Return what is held by age between two profiles; unknown where one of them does not tell."""
+    return (1.0 - share) * one + share * other if len(one) == len(other) else NO_HOLDING

@@ -14,6 +14,7 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.nf_model import NFModel
+from slomo.models.responses.server_response import NO_HOLDING
 from slomo.vocabulary.metrics import METRICS, Kind
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -38,6 +39,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
             response,
             profile=_shifted_profile(response.profile, ratio, extra),
             part_load=None,
+            holding=NO_HOLDING,
             speed=response.speed + np.eye(1, len(response.speed))[0] * solo_difference_mpps,
             fastest_mpps=response.fastest_mpps + max(solo_difference_mpps, 0.0),
             sensitivity=moved,

@@ -9,17 +9,21 @@ magnitude smaller.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from slomo.equilibrium.rounds import TINY, Servers, answer, within_capacities
 from slomo.models.base import Floats
+from slomo.models.responses.server_response import packets_of_age
 
 #: Size of the box, in multiples of the first estimate of the distance; the proof then needs q of at most one half.
 _BOX = 2.0
 #: Replaces an infinite radius, as infinity times 0 is NaN.
 _HOPELESS = 1e9
+#: Newton steps of an age that is nearly known, and what rounding may leave of its logarithm.
+_AGE_STEPS, _AGE_ROUNDING = 8, 1e-9
 
 
 class _Slopes(NamedTuple):
@@ -34,7 +38,7 @@ class _Slopes(NamedTuple):
     most: Floats
 
 
-def proven_bound(servers: Servers, vector: Floats) -> Floats:
+def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
     """Return a bound on the distance to the fixed point, as a share of `Servers.reference`; infinite if unproven.
 
     Parameters
@@ -43,6 +47,8 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
         Saturated ones.
     vector : ndarray, shape (servers, places, pressures)
         Vectors at which the rounds ended.
+    age : ndarray, shape (servers,)
+        Ages of the caches there.
 
     Returns
     -------
@@ -51,13 +57,15 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
         memory channel may be full: how long requests wait is then one more unknown.
     """
     reference = servers.reference
-    here, _ = _derivatives(servers, vector, reference, np.zeros(len(vector)))
+    here, _ = _derivatives(servers, vector, age, reference, np.zeros(len(vector)))
     inverse = np.asarray(np.linalg.inv(np.eye(here.shape[1]) - here), dtype=np.float64)
     # a Newton step leads so close that slopes hardly vary around it
-    nearer = vector + _left(servers, vector, reference, inverse) * reference
-    left = np.abs(_left(servers, nearer, reference, inverse)).max(axis=(1, 2))
+    step, age = _left(servers, vector, age, reference, inverse)
+    nearer = vector + step * reference
+    step, age = _left(servers, nearer, age, reference, inverse)
+    left = np.abs(step).max(axis=(1, 2))
     radius = _BOX * np.maximum(left, TINY)
-    middle, spread = _derivatives(servers, nearer, reference, radius)
+    middle, spread = _derivatives(servers, nearer, age, reference, radius)
     varying = (np.abs(middle - here) + spread).sum(axis=2, keepdims=True)
     contraction = np.matmul(np.abs(inverse), varying)[:, :, 0].max(axis=1)
     bound = left / np.maximum(1.0 - contraction, TINY)
@@ -66,42 +74,116 @@ def proven_bound(servers: Servers, vector: Floats) -> Floats:
     return np.where(fits, stepped + bound, np.inf)
 
 
-def _left(servers: Servers, vector: Floats, reference: Floats, inverse: Floats) -> Floats:
-    """Return C (F(x) - x), the Newton step from `vector`, in units of `reference`.
+def _left(servers: Servers, vector: Floats, age: Floats, reference: Floats, inverse: Floats) -> tuple[Floats, Floats]:
+    """Return C (F(x) - x), the Newton step from `vector`, in units of `reference`, and the ages there.
 
     C, F and x are those of the module's docstring.
     """
-    following = answer(servers, vector, np.ones(len(vector)))
+    waiting = np.ones(len(vector))
+    following, age = answer(servers, vector, waiting, age)
+    for _ in range(0 if servers.aged is None else _AGE_STEPS):
+        following, age = answer(servers, vector, waiting, age)
     within_capacities(servers, following)
     rest = ((following - vector) / reference).reshape(len(vector), -1, 1)
     left: Floats = np.matmul(inverse, rest).reshape(vector.shape)
-    return left
+    return left, age
 
 
-def _derivatives(servers: Servers, vector: Floats, reference: Floats, radius: Floats) -> tuple[Floats, Floats]:
+def _derivatives(
+    servers: Servers, vector: Floats, age: Floats, reference: Floats, radius: Floats
+) -> tuple[Floats, Floats]:
     """Return centre and radius of J, the slopes of the joint map, over a box around `vector`.
 
     The unknowns are pairs (place, pressure), in units of `reference`.
     """
     count, places, pressures = vector.shape
-    slopes = _slopes(servers, vector, reference * radius[:, None, None])
-    ratio = reference[:, :, :, None] / reference[:, :, None, :]
+    slopes, speeds = _slopes(servers, vector, reference * radius[:, None, None])
+    units = reference[:, :, :, None]
     apart = (1.0 - np.eye(places))[None, :, None, :, None]
 
     def over_all(slope: Floats) -> Floats:
         """Arrange slopes (place, pressure, answer) as a matrix (place, answer) x (other place, pressure)."""
-        turned = (slope * ratio).transpose(0, 1, 3, 2)[:, :, :, None, :]
-        whole: Floats = (turned * apart).reshape(count, places * pressures, places * pressures)
+        turned = (slope * units).transpose(0, 1, 3, 2)[:, :, :, None, :]
+        whole: Floats = (turned * apart).reshape(count, -1, places * pressures)
         return whole
 
-    middle, spread = over_all(0.5 * (slopes.low + slopes.high)), over_all(0.5 * (slopes.high - slopes.low))
+    ratio = 1.0 / reference[:, :, None, :]
+    sides = [(side.high + side.low, side.high - side.low) for side in (slopes, speeds)]
+    middle, spread = (over_all(0.5 * side * ratio) for side in sides[0])
+    by_speed = [over_all(0.5 * side) for side in sides[1]]
     for column in np.flatnonzero(np.isfinite(servers.socket.caps) | servers.least.any(axis=(0, 1))).tolist():
         rows = np.arange(places) * pressures + column
+        whole = middle[:, rows].sum(axis=1, keepdims=True), spread[:, rows].sum(axis=1, keepdims=True)
         share, wide = _shares(servers, slopes, column)
         least = np.abs(middle[:, rows]) + spread[:, rows]
         spread[:, rows] = np.matmul(np.abs(share), spread[:, rows]) + np.matmul(wide, least)
         middle[:, rows] = np.matmul(share, middle[:, rows])
+        if column == servers.socket.held and servers.aged is not None:
+            unit = reference[:, :, column, None]
+            aged = _by_age(servers, (slopes, speeds, age), (whole, by_speed), unit)
+            for side, changed in zip((middle, spread), aged, strict=True):
+                side[:, rows] = np.where(servers.aged[:, None, None], changed, side[:, rows])
     return middle, spread
+
+
+def _by_age(
+    servers: Servers,
+    at: tuple[_Slopes, _Slopes, Floats],
+    by: tuple[tuple[Floats, Floats], Sequence[Floats]],
+    unit: Floats,
+) -> tuple[Floats, Floats]:
+    """Return centre and radius of the slopes of occupancies where the cache is divided by age.
+
+    Occupancy i is O_i(T s_i), s the speeds and T the age at which all together are F, what is held. With e_i the slope
+    of O_i by log T and e the sum of these, dO_i = e_i dlog(s_i) + e_i / e (dF - sum_j e_j dlog(s_j)).
+
+    Parameters
+    ----------
+    at : slopes of answers, of log speeds, and ages
+    by : slopes of what all ask for, and of log speeds, each centre and radius, as rows over all unknowns
+    unit : ndarray, shape (servers, 1, 1)
+        The reference of occupancies.
+    """
+    (slopes, speeds, age), (asked, by_speed) = at, by
+    column = servers.socket.held
+    low, high = (side[:, :, column].sum(axis=1) for side in (slopes.least, slopes.most))
+    ends = [
+        np.minimum(np.maximum(each, servers.least[:, 0, column]), servers.socket.caps[column]) for each in (low, high)
+    ]
+    follows, full = (ends[0] == low) & (ends[1] == high), ends[0] == ends[1]
+    slower, faster = speeds.least[:, :, 0], speeds.most[:, :, 0]
+    weight = servers.weight[:, :, :, slopes.least.shape[2] + 1]
+    held = weight[:, :, 0].sum(axis=1)
+
+    def parts(packets: Floats) -> tuple[Floats, Floats]:
+        share = packets[:, :, None] / (packets[:, :, None] + packets_of_age(weight.shape[2]))
+        return share, held + (weight[:, :, 1:] * share).sum(axis=(1, 2))
+
+    share, _ = parts(age[:, None] * slower)
+    slope = np.maximum((weight[:, :, 1:] * share * (1.0 - share)).sum(axis=(1, 2)), TINY)
+    wide = np.log(np.maximum(faster, TINY) / np.maximum(slower, TINY)).max(axis=1) + (ends[1] - ends[0]) / slope
+    reach = 2.0 * wide + _AGE_ROUNDING
+    first, last = age * np.exp(-reach), age * np.exp(reach)
+    least, most = parts(first[:, None] * slower)[0], parts(last[:, None] * faster)[0]
+    certain = (parts(first[:, None] * faster)[1] <= ends[0]) & (parts(last[:, None] * slower)[1] >= ends[1])
+    flat = np.minimum(least * (1.0 - least), most * (1.0 - most))
+    steep = np.where((least <= 0.5) & (most >= 0.5), 0.25, np.maximum(least * (1.0 - least), most * (1.0 - most)))
+    small, big = ((weight[:, :, 1:] * side).sum(axis=2) for side in (flat, steep))
+    all_small, all_big = (np.maximum(side.sum(axis=1, keepdims=True), TINY) for side in (small, big))
+    same = np.eye(small.shape[1], dtype=bool)
+    to_all = small / np.maximum(small + all_big - big, TINY), big / np.maximum(big + all_small - small, TINY)
+    others = all_small - small, all_big - big
+    own = [side * other / np.maximum(side + other, TINY) for side, other in zip((small, big), others, strict=True)]
+    cross = -big[:, :, None] * big[:, None] / all_small[:, None], -small[:, :, None] * small[:, None] / all_big[:, None]
+    low_m, high_m = (np.where(same, mine[:, :, None], side) for mine, side in zip(own, cross, strict=True))
+    turn, vary = 0.5 * (low_m + high_m) / unit, 0.5 * (high_m - low_m) / unit
+    part, loose = (0.5 * (to_all[1] + to_all[0]))[:, :, None], (0.5 * (to_all[1] - to_all[0]))[:, :, None]
+    grows, grown = (np.where(follows[:, None, None], side, 0.0) for side in asked)
+    middle = np.matmul(turn, by_speed[0]) + part * grows
+    spread = np.matmul(np.abs(turn), by_speed[1]) + np.matmul(vary, np.abs(by_speed[0]) + by_speed[1])
+    spread += part * grown + loose * (np.abs(grows) + grown)
+    hopeless = ~(certain & (follows | full))
+    return middle, np.where(hopeless[:, None, None], _HOPELESS, spread)
 
 
 def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Floats]:
@@ -142,8 +224,11 @@ def _bilinear(weight: Floats) -> Floats:
     return table
 
 
-def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
-    """Enclose the derivatives over vectors at most `reach` away; clipped answers have slope 0."""
+def _slopes(servers: Servers, vector: Floats, reach: Floats) -> tuple[_Slopes, _Slopes]:
+    """Enclose the derivatives, and those of log speeds, over vectors at most `reach` away.
+
+    Clipped answers have slope 0.
+    """
     size = vector.shape[2]
     pressure = vector.sum(axis=1, keepdims=True) - vector
     beside = np.maximum((servers.start.any(axis=2)).sum(axis=1) - 1, 0)[:, None, None] * reach
@@ -172,8 +257,11 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> _Slopes:
     return _of_rates(servers, _Slopes(lowest, highest, *ends))
 
 
-def _of_rates(servers: Servers, packet: _Slopes) -> _Slopes:
-    """Return slopes and answers of rates: per-packet amounts times the speed, the last of `packet`'s answers."""
+def _of_rates(servers: Servers, packet: _Slopes) -> tuple[_Slopes, _Slopes]:
+    """Return slopes and answers of rates, and of log speed; speed is the last of `packet`'s answers.
+
+    Rates are per-packet amounts times speed.
+    """
     rates, pace = servers.socket.rates, servers.pace[:, :, None]
     slower, faster = packet.least[..., -1:] * pace, packet.most[..., -1:] * pace
     falling, rising = packet.low[..., -1:] * pace[..., None], packet.high[..., -1:] * pace[..., None]
@@ -196,4 +284,6 @@ def _of_rates(servers: Servers, packet: _Slopes) -> _Slopes:
             slopes[..., channel] *= (
                 servers.burden if slopes.ndim == servers.burden.ndim + 1 else servers.burden[..., None]
             )
-    return moved
+    inverse = 1.0 / np.maximum(faster, TINY), 1.0 / np.maximum(slower, TINY)
+    logarithm = times((falling, rising), (inverse[0][:, :, None], inverse[1][:, :, None]))
+    return moved, _Slopes(*logarithm, slower, faster)

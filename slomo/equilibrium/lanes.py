@@ -190,13 +190,27 @@ def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ig
 
 
 def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
-    rows, members, offered, reduced, pace, socket, tolerance, full_kib, tries, vectors, status, waiting, speeds
+    rows,
+    members,
+    offered,
+    reduced,
+    pace,
+    socket,
+    tolerance,
+    full_kib,
+    tries,
+    ages,
+    vectors,
+    status,
+    waiting,
+    age,
+    speeds,
 ):
-    """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` as in `settling`.
+    """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` and `ages` as in `settling`.
 
     Empty places come last. `reduced` means that some NF is offered less than it could serve. `vectors`, shape (2,
-    servers, places, pressures), and `waiting` hold the start, and afterwards the result and the pressure on each NF;
-    `speeds` is set to the smooth speed under that pressure.
+    servers, places, pressures), `waiting` and `age` hold the start, and afterwards the result and the pressure on each
+    NF; `speeds` is set to the smooth speed under that pressure.
     `status`, shape (servers, 4), is set to: converged, rounds, ratio of the last two steps, last step. For an NF at
     part load two answers are read: at full load, and (`table` 1) at part load. Without a part-load profile the second
     is at full load beside faster neighbours.
@@ -222,6 +236,21 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     served, full, stretch = np.zeros(lanes), np.zeros(lanes), np.ones(lanes)
     wait, most_wait, added = np.ones(lanes), np.ones(lanes), np.zeros(lanes)
     damping, step, moved, wanted = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    holding_at, by_age = weights + pressures + 1, 0
+    for who in range(rows.shape[0] if held >= 0 else 0):
+        for t in range(terms):
+            if rows[who, holding_at + t * width] > 0.0:
+                by_age = 1
+    least_age, most_age, older = ages[0], ages[1], ages[2]
+    holding = np.zeros((by_age * places, terms, lanes))
+    holds, asked = np.zeros((by_age * places, lanes)), np.zeros((by_age * places, lanes))
+    aged, age_us, held_sum, slope, kept_one = (
+        np.zeros(lanes),
+        np.ones(lanes),
+        np.zeros(lanes),
+        np.zeros(lanes),
+        np.zeros(lanes),
+    )
     server_of, number = np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
     attempt, taken = np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
     counts = np.zeros(members.shape[0], dtype=np.int64)
@@ -247,6 +276,10 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     attempt[lane], taken[lane] = attempt[active], taken[active]
                     damping[lane], step[lane], server_of[active] = damping[active], step[active], -1
                     wait[lane], most_wait[lane] = wait[active], most_wait[active]
+                    aged[lane], age_us[lane] = aged[active], age_us[active]
+                    for i in range(by_age * count):
+                        for t in range(terms):
+                            holding[i, t, lane] = holding[i, t, active]
                     for k in range(pressures):
                         least[k, lane], reference[k, lane] = least[k, active], reference[k, active]
                         for i in range(count):
@@ -284,7 +317,14 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     share = min(max(everything, least[k, lane]), caps[k]) / max(everything, tiny)
                     for i in range(count):
                         vector[i, k, lane] *= share
-                furthest = 0.0
+                furthest, aged[lane], age_us[lane] = 0.0, by_age, age[server]
+                for i in range(by_age * count):
+                    known_one = 0.0
+                    for t in range(terms):
+                        holding[i, t, lane] = rows[members[server, i], holding_at + t * width]
+                        known_one = max(known_one, holding[i, t, lane])
+                    if known_one == 0.0:
+                        aged[lane] = 0.0
                 for i in range(count):
                     who = members[server, i]
                     paces[i, lane], loads[i, lane] = pace[server, i], offered[server, i]
@@ -386,8 +426,38 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     if rates[k] > 0.0:
                         for lane in range(active):
                             answer[lane] *= served[lane]
+                    if by_age and k == held:
+                        for lane in range(active):
+                            asked[i, lane] = answer[lane]
                     for lane in range(active):
                         new[lane] = one[lane] + damping[lane] * (answer[lane] - one[lane])
+                if by_age:
+                    one = holds[i]
+                    for lane in range(active):
+                        one[lane], kept_one[lane] = holding[i, 0, lane], 0.0
+                    for t in range(1, terms):
+                        factor, packets = holding[i, t], ages[2 + t]
+                        for lane in range(active):
+                            kept = age_us[lane] * served[lane] / (age_us[lane] * served[lane] + packets)
+                            one[lane] += kept * factor[lane]
+                            kept_one[lane] += kept * (1.0 - kept) * factor[lane]
+                    for lane in range(active):
+                        held_sum[lane] = one[lane] if i == 0 else held_sum[lane] + one[lane]
+                        slope[lane] = kept_one[lane] if i == 0 else slope[lane] + kept_one[lane]
+                        wanted[lane] = asked[i, lane] if i == 0 else wanted[lane] + asked[i, lane]
+            if by_age:
+                for i in range(count):
+                    for lane in range(active):
+                        if aged[lane] > 0.0:
+                            share = holds[i, lane] * (wanted[lane] / max(held_sum[lane], tiny))
+                            following[i, held, lane] = vector[i, held, lane] + damping[lane] * (
+                                share - vector[i, held, lane]
+                            )
+                for lane in range(active):
+                    if aged[lane] > 0.0:
+                        room = min(max(wanted[lane], least[held, lane]), caps[held])
+                        share = min(max(1.0 + (room - held_sum[lane]) / max(slope[lane], tiny), 1.0 / older), older)
+                        age_us[lane] = min(max(age_us[lane] * share, least_age), most_age)
             for lane in range(active):
                 moved[lane] = 0.0
             for k in range(pressures):
@@ -426,7 +496,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     damping[lane] = tries[attempt[lane], 0]
                     continue
                 status[server, 0], status[server, 1], status[server, 3] = done, taken[lane], step[lane]
-                waiting[server], server_of[lane] = wait[lane], -1
+                waiting[server], age[server], server_of[lane] = wait[lane], age_us[lane], -1
                 for k in range(pressures):
                     everything = vector[0, k, lane]
                     for i in range(1, count):

@@ -8,6 +8,7 @@ that of solving it alone.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.tables import SharedSocket, Tables
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
+from slomo.models.responses.server_response import packets_of_age
 
 #: Convergence criterion: no value moves by more than this share of the largest :attr:`Tables.reference` beside it.
 TOLERANCE = 1e-3
@@ -24,11 +26,13 @@ TINY = 1e-12
 #: Utilisation above which queues grow and an NF's vector approaches that of a saturated one, linearly.
 BUSY = 0.9
 _UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
+#: Age before the first round, its range [us], and the largest factor by which one round changes it.
+FIRST_AGE, LEAST_AGE, MOST_AGE, OLDER = 1e4, 1.0, 1e9, 3.0
 #: Pace, burden, speed and throughput before the first round.
 _BEFORE = np.array([1.0, 1.0, 0.0, np.nan]).reshape(4, 1, 1)
 #: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
-_PER_SERVER = ("status", "pace", "burden", "waiting", "speed", "mpps")
+_PER_SERVER = ("status", "pace", "burden", "waiting", "age", "speed", "mpps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,15 @@ class Servers:
     reference: Floats
     part_load: PartLoad | None = None
 
+    @cached_property
+    def aged(self) -> NDArray[np.bool_] | None:
+        """Servers whose cache is divided by age: all their NFs know what they hold by age; None if there is none."""
+        if self.socket.held is None or not self.start.shape[1]:
+            return None
+        weight = self.weight[:, :, :, self.start.shape[2] + 1]
+        known: NDArray[np.bool_] = np.logical_and.reduce(weight.any(axis=2) | ~np.any(self.weight, axis=(2, 3)), axis=1)
+        return known if known.any() else None
+
     def only(self, rows: NDArray[np.int64]) -> "Servers":
         """Return the servers `rows`."""
         part, whole = self.part_load, ("part_load", "socket")
@@ -113,6 +126,9 @@ class Rest:
     burden: Floats
     #: How many times that of a channel just full the memory's latency is; 1 where it is not full, shape (servers,).
     waiting: Floats
+    #: Time after which an unused line leaves the cache [us]; divides the caches of :attr:`Servers.aged`, shape
+    #: (servers,).
+    age: Floats
     #: Smooth speed under that pressure [Mpps]; 0 at an empty place, shape (servers, places).
     speed: Floats
     #: Throughput that the models give under that pressure [Mpps]; NaN where they have not been asked, shape (servers,
@@ -126,13 +142,18 @@ class Rest:
         `begin` has shape (servers, places, pressures).
         """
         servers, places, _ = begin.shape
-        vectors, status, waiting = np.zeros((2, *begin.shape)), np.empty((servers, len(_UNTOUCHED))), np.empty(servers)
+        vectors, status, (waiting, age) = (
+            np.zeros((2, *begin.shape)),
+            np.empty((servers, len(_UNTOUCHED))),
+            np.empty((2, servers)),
+        )
         vectors[0], status[:] = begin, _UNTOUCHED
         waiting.fill(1.0)
+        age.fill(FIRST_AGE)
         per_place = np.empty((4, servers, places))
         per_place[:] = _BEFORE
         ones, burden, speed, mpps = per_place
-        return cls(vectors, status, ones if pace is None else pace, burden, waiting, speed, mpps)
+        return cls(vectors, status, ones if pace is None else pace, burden, waiting, age, speed, mpps)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
         """Return the results of the given servers."""
@@ -289,10 +310,11 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
     """Run one try on the servers `active`, write results into `rest`, and return the servers that did not converge."""
     damping, rounds, tolerance = how
     part = servers if len(active) == len(servers.start) else servers.only(active)
-    vector, step, waiting = rest.vector[active], rest.step[active], rest.waiting[active]
+    vector, step, waiting, age = rest.vector[active], rest.step[active], rest.waiting[active], rest.age[active]
     still, before = np.ones(len(active), dtype=bool), rest.rounds[active]
     for number in range(1, rounds + 1):
-        following = vector + damping * (answer(part, vector, waiting) - vector)
+        answered, older = answer(part, vector, waiting, age)
+        following = vector + damping * (answered - vector)
         longer = within_capacities(part, following, waiting)
         moved = np.maximum((np.abs(following - vector) / part.reference).max(axis=(1, 2)), np.abs(longer - waiting))
         done = still & (moved <= tolerance * damping)
@@ -301,7 +323,7 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
             for leaving, converged in ((done, True), (still & ~done, False)) if last else ((done, True),):
                 at = active[leaving]
                 ratio = np.minimum(moved[leaving] / np.maximum(step[leaving], TINY), 1e9)
-                rest.vector[at], rest.waiting[at] = following[leaving], longer[leaving]
+                rest.vector[at], rest.waiting[at], rest.age[at] = following[leaving], longer[leaving], older[leaving]
                 rest.status[at, 0] = converged
                 rest.status[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
             still = still & ~done
@@ -311,7 +333,8 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
                 live = np.flatnonzero(still)
                 part, active, before = part.only(live), active[live], before[live]
                 following, moved, still, longer = following[live], moved[live], still[live], longer[live]
-        vector, step, waiting = following, moved, longer
+                older = older[live]
+        vector, step, waiting, age = following, moved, longer, older
     return active[still]
 
 
@@ -341,24 +364,55 @@ def waited(socket: SharedSocket, waiting: Floats) -> Floats:
     return added
 
 
-def answer(servers: Servers, vector: Floats, waiting: Floats) -> Floats:
-    """Return every NF's vector under the pressure of the others: amounts per packet times packets served."""
+def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tuple[Floats, Floats]:
+    """Return every NF's vector under the pressure of the others, and the next age of the cache.
+
+    Rates are amounts per packet times packets served.
+    """
     size = vector.shape[2]
     beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
     answers, rates = _under(servers, beside + added), servers.socket.rates
     possible = answers[:, :, size] * servers.pace
     if not np.isfinite(servers.offered).any():
-        return _burdened(servers, answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0))
+        moved = answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0)
+        return _burdened(servers, moved), _by_age(servers, moved, possible, age)
     load = load_of(servers.offered, possible)[:, :, None]
     served = load * possible[:, :, None]
     faster = _under(servers, beside * np.where(rates, 1.0 / load, 1.0) + added)
-    moved: Floats = faster[:, :, :size]
+    moved = faster[:, :, :size]
     if servers.part_load is not None:
         part = served_part(served, servers.high[:, :, [size]])
         idle = _under(servers.part_load, beside * np.where(rates, 1.0 / part, 1.0) + added)[:, :, :size]
         busy = busy_part(load)
         moved = np.where(servers.part_load.known, busy * answers[:, :, :size] + (1.0 - busy) * idle, moved)
-    return _burdened(servers, moved * np.where(rates, served, 1.0))
+    moved = moved * np.where(rates, served, 1.0)
+    return _burdened(servers, moved), _by_age(servers, moved, served[:, :, 0], age)
+
+
+def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -> Floats:
+    """Divide caches among their NFs in place by a common age, and return the next age.
+
+    An LRU cache evicts every line unused for the same time, whoever owns it (Che et al., IEEE JSAC 20, 2002).
+    The total is that of the NFs' answers; the next age is a Newton step towards it.
+    """
+    if servers.aged is None:
+        return age
+    held, column = servers.socket.held, moved.shape[2] + 1
+    assert held is not None
+    weight, packets = servers.weight[:, :, :, column], (age[:, None] * served_mpps)[:, :, None]
+    kept = packets / (packets + packets_of_age(weight.shape[2]))
+    parts = np.zeros((*weight.shape, 2))
+    parts[:, :, 0, 0] = weight[:, :, 0]
+    parts[:, :, 1:, 0] = kept * weight[:, :, 1:]
+    parts[:, :, 1:, 1] = kept * (1.0 - kept) * weight[:, :, 1:]
+    holds = np.add.reduce(parts, axis=2)
+    (total, slope), whole = in_order(holds)[:, 0].T, in_order(moved[:, :, [held]])[:, 0, 0]
+    room = np.minimum(np.maximum(whole, servers.least[:, 0, held]), servers.socket.caps[held])
+    divided = holds[:, :, 0] * (whole / np.maximum(total, TINY))[:, None]
+    moved[:, :, held] = np.where(servers.aged[:, None], divided, moved[:, :, held])
+    factor = np.minimum(np.maximum(1.0 + (room - total) / np.maximum(slope, TINY), 1.0 / OLDER), OLDER)
+    older: Floats = np.where(servers.aged, np.minimum(np.maximum(age * factor, LEAST_AGE), MOST_AGE), age)
+    return older
 
 
 def _burdened(servers: Servers, moved: Floats) -> Floats:

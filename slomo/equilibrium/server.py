@@ -241,12 +241,15 @@ def joint_vectors(
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
     result = np.where(present, result, 0.0)
     if "LMB" in names and nfs.socket.channel is not None and nfs.corrects_traffic:
-        # where the channel is loaded the rounds know an NF's traffic better: all that is moved less what others move
-        others = beside[0][:, :, nfs.socket.channel] * here
-        moved_by_all = others.sum(axis=1, keepdims=True) / np.maximum(count[:, :, 0] - 1.0, 1.0)
-        known = here & (count[:, :, 0] > 1) & nfs.loads(moved_by_all)
-        column = result[:, :, names.index("LMB")]
-        column[known] = np.maximum(moved_by_all - others, 0.0)[known]
+        # where the channel is loaded the rounds know an NF's traffic better
+        own, by_all = _own_and_all(beside[0][:, :, nfs.socket.channel], here)
+        known = here & (count[:, :, 0] > 1) & nfs.loads(by_all)
+        result[:, :, names.index("LMB")][known] = own[known]
+    if "L3OCC" in names and nfs.socket.held is not None:
+        # where a cache is divided by age, the rounds know what an NF holds
+        own, _ = _own_and_all(beside[0][:, :, nfs.socket.held], here)
+        known = here & (count[:, :, 0] > 1) & (nfs.knows_age[who] | ~here).all(axis=1, keepdims=True)
+        result[:, :, names.index("L3OCC")][known] = own[known]
     total = np.nansum(result, axis=1)
     saturated, _ = saturate(total, names, nfs.socket.capacities)
     if "L3OCC" in names:
@@ -256,6 +259,13 @@ def joint_vectors(
     adds_up = np.array([METRICS[name].rule is Rule.SUM for name in names], dtype=bool)
     result *= np.where(adds_up, saturated / np.maximum(total, TINY), 1.0)[:, None, :]
     return np.where(polled & (load < 1.0) & (who >= 0)[:, :, None], np.nan, result)
+
+
+def _own_and_all(others: Floats, here: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return each NF's amount and, with one column, that of all NFs; `others` is what the others have of it."""
+    others = others * here
+    by_all = others.sum(axis=1, keepdims=True) / np.maximum(here.sum(axis=1, keepdims=True) - 1.0, 1.0)
+    return np.maximum(by_all - others, 0.0), by_all
 
 
 def _under(
@@ -315,7 +325,7 @@ def bounds(
         servers = laid_out(
             nfs.table, here, offered[rows], nfs.socket, nfs.full_kib(here), rest.pace[rows], rest.burden[rows]
         )
-        certain[rows] = proven_bound(servers, rest.vector[rows])
+        certain[rows] = proven_bound(servers, rest.vector[rows], rest.age[rows])
     return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
 
 

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from slomo.equilibrium.lanes import code_for, features_of_one, left_of_one, loop_for, settle_side_by_side, weigh_one
 from slomo.equilibrium.rounds import (
     BUSY,
+    LEAST_AGE,
     LEAST_LOAD,
+    MOST_AGE,
+    OLDER,
     TINY,
     TOLERANCE,
     Rest,
@@ -26,10 +29,11 @@ from slomo.equilibrium.rounds import (
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
+from slomo.models.contentiousness import basis_size
 from slomo.models.error_shape import ErrorShape
 from slomo.models.functions.monotone import rows_of
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.server_response import ServerResponse
+from slomo.models.responses.server_response import ServerResponse, packets_of_age
 
 #: Damping factor and limit of rounds: a first try (0.5 takes half as many rounds again), and two for servers that
 #: oscillate around their fixed point.
@@ -208,6 +212,11 @@ class ResponseTable:
         return rest
 
     @cached_property
+    def knows_age(self) -> NDArray[np.bool_]:
+        """Which NFs know what they hold by age."""
+        return np.array([len(response.holding) > 0 for response in self.responses], dtype=bool)
+
+    @cached_property
     def corrects_traffic(self) -> bool:
         """Whether any NF learned its packets' memory traffic from mixes."""
         return any(response.traffic is not None for response in self.responses)
@@ -338,8 +347,8 @@ def _run(
 ) -> None:
     """Run the compiled rounds as :func:`settled` does."""
     tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
-    how = tolerance, group.full_kib, _as_array(tuple(tries))
-    loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.speed)
+    how = tolerance, group.full_kib, _as_array(tuple(tries)), _ages(table.pressures)
+    loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
 
 
 @lru_cache(maxsize=256)
@@ -347,6 +356,12 @@ def _numbers(socket: SharedSocket) -> Floats:
     """Return the constants of the socket and of the rounds in the form that the compiled loop reads."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
+
+
+@lru_cache(maxsize=16)
+def _ages(pressures: int) -> Floats:
+    """Return the limits of ages and of their steps, followed by the numbers of packets of the terms of holdings."""
+    return np.array([LEAST_AGE, MOST_AGE, OLDER, *packets_of_age(basis_size(pressures))])
 
 
 @lru_cache(maxsize=16)

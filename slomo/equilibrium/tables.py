@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
 from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide
-from slomo.models.responses.server_response import ServerResponse
+from slomo.models.responses.server_response import NO_HOLDING, ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -35,10 +35,11 @@ class Tables:
     ----------
     rows : ndarray, shape (NFs, numbers)
         Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
-        answers, term by term of `slomo.models.contentiousness.pressure_basis`. Then the same for part load, with 1 for
+        answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next column, as many weights of
+        what the NF holds by age (`ServerResponse.holding`). Then the same for part load, with 1 for
         an NF profiled there, else 0, in place of the start.
     pressures : int
-        Number of pressures; of answers there are one more, and columns of 0 after them.
+        Number of pressures; of answers there are one more, then holdings by age, and columns of 0 after them.
     """
 
     rows: Floats
@@ -103,7 +104,7 @@ def width_of(pressures: int) -> int:
     >>> width_of(4), width_of(8)
     (8, 16)
     """
-    return -(-(pressures + 1) // _WIDTH) * _WIDTH
+    return -(-(pressures + 2) // _WIDTH) * _WIDTH
 
 
 def tables(responses: Sequence[ServerResponse]) -> Tables:
@@ -116,7 +117,7 @@ def tables(responses: Sequence[ServerResponse]) -> Tables:
 def _row(response: ServerResponse) -> Floats:
     profile, part, names = response.profile, response.part_load, response.pressure_names
     speed = response.speed, response.slowest_mpps, response.fastest_mpps
-    whole = _half(profile, names, profile.solo.to_array(names), speed)
+    whole = _half(profile, names, profile.solo.to_array(names), speed, response.holding)
     if part is None:
         return _without_part_load(whole, len(names))
     return np.concatenate([whole, _half(part, names, np.ones(len(names)), (np.zeros(len(response.speed)), 0.0, 0.0))])
@@ -141,7 +142,11 @@ def _without_part_load(whole: Floats, pressures: int) -> Floats:
 
 
 def _half(
-    profile: ContentiousnessProfile, names: tuple[str, ...], start: Floats, speed: tuple[Floats, float, float]
+    profile: ContentiousnessProfile,
+    names: tuple[str, ...],
+    start: Floats,
+    speed: tuple[Floats, float, float],
+    holding: Floats = NO_HOLDING,
 ) -> Floats:
     """Return half of a row: start and pressures, followed by the answers and speed (weights, low, high)."""
     weights, lowest, highest = (np.nan_to_num(each) for each in columns(profile, names, len(names)))
@@ -149,6 +154,7 @@ def _half(
     limit = profile.limit if profile.pressure_names else np.zeros(len(names))
     spare = np.zeros(width_of(len(names)) - len(names) - 1)
     weight = np.column_stack([weights, speed[0], np.zeros((len(weights), len(spare)))])
+    weight[: len(holding), len(names) + 1] = holding
     low, high = np.concatenate([lowest, [speed[1]], spare]), np.concatenate([highest, [speed[2]], spare])
     return np.concatenate([start, scale, limit, low, high, weight.ravel()])
 

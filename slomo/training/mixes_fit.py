@@ -20,6 +20,7 @@ from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import ENOUGH_IN_ALL
 from slomo.training.cross_validation import folds
 from slomo.training.features import PartLoadRows, Subject, limited_in_mixes
+from slomo.training.holding_fit import fit_holdings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +73,8 @@ def learned_from_mixes(
                 for key, mine in of_target.items()
             }
         )
-        return [learned.get(model.workload.key, model) for model in models]
+        holdings = fit_holdings({key: subjects[key] for key in of_target}, frame[seen])
+        return [_holding(learned.get(model.workload.key, model), holdings) for model in models]
 
     places = np.append(np.cumsum([model.response is not None for model in models]) - 1, -1)
     for left_out in np.unique(fold):
@@ -80,6 +82,14 @@ def learned_from_mixes(
         part = [model for model in fitted(fold[number] != left_out) if model.response is not None]
         predicted[here] = solve_joint(part, places[members[here]], first_only=True).throughput_mpps[:, 0]
     return fitted(np.ones(len(frame), dtype=bool)), predicted
+
+
+def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
+    """Return a model that knows what it holds by age."""
+    holding = holdings.get(model.workload.key)
+    if holding is None or model.response is None:
+        return model
+    return replace(model, response=replace(model.response, holding=holding))
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":

@@ -30,8 +30,10 @@ def servers(models):
 
 def settled(servers, vector):
     """Go on for thousands of small rounds, far beyond the tolerance."""
+    age = np.full(len(vector), 1e4)
     for _ in range(5000):
-        vector = vector + 0.2 * (answer(servers, vector, np.ones(len(vector))) - vector)
+        following, age = answer(servers, vector, np.ones(len(vector)), age)
+        vector = vector + 0.2 * (following - vector)
         within_capacities(servers, vector)
     return vector
 
@@ -39,7 +41,7 @@ def settled(servers, vector):
 def test_the_fixed_point_is_within_the_bound(servers):
     """Where the bound is proven, the fixed point is at most as far away as it says, and it says something useful."""
     rest = come_to_rest(servers, TRIES)
-    bound = proven_bound(servers, rest.vector)
+    bound = proven_bound(servers, rest.vector, rest.age)
     reference = servers.start.max(axis=1)[:, None, :]
     distance = (np.abs(settled(servers, rest.vector) - rest.vector) / reference).max(axis=(1, 2))
     assert np.isfinite(bound).sum() >= 3
@@ -49,7 +51,7 @@ def test_the_fixed_point_is_within_the_bound(servers):
 
 def test_far_from_a_fixed_point_nothing_near_is_claimed(servers):
     """From the solo vectors, no bound is smaller than the distance to the fixed point."""
-    bound = proven_bound(servers, servers.start)
+    bound = proven_bound(servers, servers.start, np.ones(len(servers.start)))
     reference = servers.start.max(axis=1)[:, None, :]
     distance = (np.abs(settled(servers, servers.start) - servers.start) / reference).max(axis=(1, 2))
     assert (distance <= bound + 1e-12).all()
@@ -63,9 +65,27 @@ def test_full_caches_are_proven_too(servers):
     small = replace(servers.socket, caps=np.where(occupancy, 0.7 * held.min(), np.inf))
     for full in (replace(servers, socket=small), replace(servers, least=0.95 * held[:, :, None] * occupancy)):
         rest = come_to_rest(full, TRIES)
-        bound = proven_bound(full, rest.vector)
+        bound = proven_bound(full, rest.vector, rest.age)
         reference = full.start.max(axis=1)[:, None, :]
         distance = (np.abs(settled(full, rest.vector) - rest.vector) / reference).max(axis=(1, 2))
+        assert np.isfinite(bound).sum() >= 3
+        assert (distance <= bound + 1e-12).all()
+
+
+def test_caches_divided_by_age_are_proven_too(models, servers):
+    """Where a cache is divided by age, full or not, the bound still holds the fixed point."""
+    terms, held = servers.weight.shape[2], servers.start[:, :, servers.socket.held]
+    weight = servers.weight.copy()
+    for nf in range(len(models)):
+        weight[:, :, 1 + nf, servers.start.shape[2] + 1] = np.where(nf == MIXES, 2.0 * held, 0.0)
+    assert terms > len(models)
+    occupancy = np.arange(servers.start.shape[2]) == servers.socket.held
+    small = replace(servers.socket, caps=np.where(occupancy, 0.7 * held.sum(axis=1).min(), np.inf))
+    for aged in (replace(servers, weight=weight), replace(servers, weight=weight, socket=small)):
+        rest = come_to_rest(aged, TRIES)
+        bound = proven_bound(aged, rest.vector, rest.age)
+        reference = aged.start.max(axis=1)[:, None, :]
+        distance = (np.abs(settled(aged, rest.vector) - rest.vector) / reference).max(axis=(1, 2))
         assert np.isfinite(bound).sum() >= 3
         assert (distance <= bound + 1e-12).all()
 
@@ -76,7 +96,7 @@ def test_a_box_of_full_and_other_caches_is_not_proven(servers):
     held = float(settled(servers, rest.vector)[0, :, servers.socket.held].sum())
     caps = np.where(np.arange(servers.start.shape[2]) == servers.socket.held, held, np.inf)
     edge = replace(servers, socket=replace(servers.socket, caps=caps))
-    assert np.isinf(proven_bound(edge, rest.vector)[0])
+    assert np.isinf(proven_bound(edge, rest.vector, rest.age)[0])
 
 
 def test_solving_says_whether_the_bound_is_proven(models):

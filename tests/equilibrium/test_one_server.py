@@ -15,7 +15,7 @@ from slomo.equilibrium.settling import response_table
 from slomo.models.error_shape import ErrorShape, shapes_at
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
-from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
+from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse, packets_of_age
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS
 
@@ -86,7 +86,42 @@ def test_on_a_loaded_channel_packets_move_what_was_learned_from_mixes(crowded, m
     np.testing.assert_array_equal(solve_joint(calm, pair).throughput_mpps, solve_joint(plain, pair).throughput_mpps)
 
 
-@pytest.mark.parametrize("kind", ["models", "crowded", "mixed"])
+@pytest.fixture(scope="module")
+def aged(models):
+    """Return the models with what they hold by age, which differs most in how fast it grows, in a small cache."""
+    held, made = models[0].response.pressure_names.index("L3OCC"), []
+    for number, model in enumerate(models):
+        holding = np.zeros(len(model.response.speed))
+        holding[[0, number + 1]] = 10.0, float(model.response.profile.high[held])
+        made.append(replace(model, response=replace(model.response, holding=holding, full_kib=1e4)))
+    return made
+
+
+def test_a_full_cache_is_divided_by_one_age(aged, models):
+    """What each NF holds is what it holds at the same age as the others, and all is held; vectors tell the same."""
+    members = np.array([[0, 0, 1, 1, 2, 2], [0, 1, -1, -1, -1, -1]])
+    table = response_table(tuple(aged))
+    rest = table.settle(table.group(members))
+    held, speeds = table.socket.held, rest.pace * rest.speed
+    halves = packets_of_age(len(aged[0].response.speed))
+    for row, who in enumerate(members):
+        here = who >= 0
+        packets = rest.age[row] * speeds[row, here]
+        shares = packets[:, None] / (packets[:, None] + halves)
+        holds = [aged[nf].response.holding @ [1.0, *share] for nf, share in zip(who[here], shares, strict=True)]
+        own = rest.vector[row, here, held]
+        np.testing.assert_allclose(own, np.array(holds) * own.sum() / np.sum(holds), rtol=0.01)
+    told = joint_vectors(aged, members, solve_joint(aged, members), ("L3OCC",))[0, :, 0]
+    np.testing.assert_allclose(told, rest.vector[0, :, held], rtol=0.01)
+    before, now = (solve_joint(each, members).throughput_mpps[0] for each in (models, aged))
+    assert np.abs(now / before - 1.0).max() > 1e-3
+    some = [aged[0], *models[1:]]  # where one of them does not know, the cache is divided as before
+    np.testing.assert_array_equal(
+        solve_joint(some, members).throughput_mpps, solve_joint(models, members).throughput_mpps
+    )
+
+
+@pytest.mark.parametrize("kind", ["models", "crowded", "mixed", "aged"])
 def test_the_loop_and_the_arrays_give_the_same_bits(kind, request):
     """Full and reduced load, full servers and empty ones, full memory channels and others."""
     models = request.getfixturevalue(kind)
@@ -99,7 +134,7 @@ def test_the_loop_and_the_arrays_give_the_same_bits(kind, request):
         for name in Joint.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
         assert loop.converged.mean() >= (0.99 if kind != "models" else 1.0)  # full channels: not all
-        assert (loop.waiting > 1.0).any() == (kind != "models")
+        assert (loop.waiting > 1.0).any() == (kind not in ("models", "aged"))
         for row in range(60):  # one by one, as compiled code for a single server solves them
             here = np.flatnonzero(members[row] >= 0)
             one = by("loop", models, members[[row]][:, here], None if offered is None else offered[[row]][:, here])

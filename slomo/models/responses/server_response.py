@@ -7,7 +7,7 @@ the target's core); `slomo.equilibrium.server` solves them for all NFs of a serv
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,24 @@ from slomo.models.responses.sensitivity import sensitivity_from_dict
 
 #: Feature beside the pressures: one neighbour has fewer accesses in flight than several with the same total pressure.
 NEIGHBOURS = "neighbours"
+
+
+#: Ends of :func:`packets_of_age`, as decimal logarithms.
+_FEWEST_PACKETS, _MOST_PACKETS = 1.5, 7.0
+#: What an NF holds by age is unknown.
+NO_HOLDING = np.zeros(0)
+
+
+@cache
+def packets_of_age(terms: int) -> Floats:
+    """Return the numbers of packets at which the terms of `ServerResponse.holding` but the first reach one half.
+
+    Examples
+    --------
+    >>> packets_of_age(3).round().tolist()
+    [32.0, 10000000.0]
+    """
+    return np.logspace(_FEWEST_PACKETS, _MOST_PACKETS, terms - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +79,9 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     traffic : SmoothSensitivity or None
         Memory traffic of a packet [MiB/s per Mpps], over the inputs of `sensitivity`; exact where the channel is
         loaded. None where too few mixes load it.
+    holding : ndarray, shape (terms of the profile's basis,)
+        What the NF holds in a shared cache that evicts lines unused for n of its packets: ``holding[0] + sum(holding[k]
+        * n / (n + packets_of_age[k - 1]))`` [KiB]. Empty where it was not learned from mixes.
     """
 
     profile: ContentiousnessProfile
@@ -76,6 +97,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     part_load: ContentiousnessProfile | None = None
     full_channel_ns: float = 0.0
     traffic: SmoothSensitivity | None = None
+    holding: Floats = field(default_factory=lambda: NO_HOLDING)
 
     @property
     def knows_waiting(self) -> bool:
@@ -119,6 +141,10 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         if not fits or made.speed.shape != (len(made.profile.weights),):
             raise ConfigurationError(
                 "a server response whose parts read different pressures", hint="train the model again"
+            )
+        if len(made.holding) not in (0, len(made.speed)) or (made.holding < 0.0).any():
+            raise ConfigurationError(
+                "holdings by age must be as many as terms, 0 or more", hint="train the model again"
             )
         arrivals = made.arrivals
         if arrivals.ndim != 1 or (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
