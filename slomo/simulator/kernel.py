@@ -8,72 +8,27 @@ choice.
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner, kernel
 from slomo.simulator.hardware.dma import buffer_line
 from slomo.simulator.hardware.hierarchy import access, expect
 from slomo.simulator.hardware.lanes import natural
 from slomo.simulator.programs.traffic import begin_packet, end_packet
 from slomo.simulator.random_numbers import next_bits
-from slomo.simulator.state import (
-    C_L2_HIT,
-    C_L2_MISS,
-    C_PACKETS,
-    C_RX_HIT,
-    C_TX_MISS,
-    D_ACCESS_CREDIT,
-    D_ACCESSES,
-    D_MLP,
-    D_WRITE_CREDIT,
-    D_WRITES,
-    F_GAP,
-    F_PACKET_MLP,
-    F_SLOTS,
-    F_SLOTS_SHARE,
-    F_SLOTS_SINCE,
-    F_SLOTS_USED,
-    F_THROTTLE,
-    H_BUSY_TOTAL,
-    LATENCY_SAMPLES,
-    M_DDIO_MASK,
-    M_LLC_SHIFT,
-    S_BASE,
-    S_CURSOR,
-    S_LINES,
-    S_PATTERN,
-    S_ZIPF,
-    SEQUENTIAL,
-    T_FIRST_STRUCTURE,
-    T_HEAD,
-    T_LAST_STRUCTURE,
-    T_OPERATION,
-    T_PENDING,
-    T_REMAINING,
-    T_SAMPLES,
-    T_SIBLING,
-    T_TOUCHED_LINES,
-    T_WRITES_LEFT,
-    T_WRITTEN_LINES,
-    X_SLACK,
-    X_WINDOW,
-    ZIPF,
-    ZIPF_PIECES,
-    Batches,
-    Floats,
-    State,
-)
+from slomo.simulator.state import Batches, Floats, State
 
 
 @compiled
 def next_line(state: State, tenant: int, structure: int, pattern: int, lines: int) -> int:
     """Choose the next line of a data structure to access."""
-    if pattern == SEQUENTIAL:
-        cursor = state.structures[structure, S_CURSOR]
-        state.structures[structure, S_CURSOR] = cursor + 1 if cursor + 1 < lines else 0
+    if pattern == s.SEQUENTIAL:
+        cursor = state.structures[structure, s.S_CURSOR]
+        state.structures[structure, s.S_CURSOR] = cursor + 1 if cursor + 1 < lines else 0
         return cursor
     bits = next_bits(state.random, tenant)
-    if pattern == ZIPF:
-        table = state.zipf[natural(state.structures[structure, S_ZIPF])]
-        piece = bits & (ZIPF_PIECES - 1)
+    if pattern == s.ZIPF:
+        table = state.zipf[natural(state.structures[structure, s.S_ZIPF])]
+        piece = bits & (s.ZIPF_PIECES - 1)
         low, high = table[piece], table[piece + 1]
         return low + ((bits >> 10) * (high - low) >> 21) if high > low else low
     return (bits * lines) >> 31
@@ -85,34 +40,34 @@ def issue_delay(state: State, tenant: int, steps: int) -> float:
 
     Both share the core's issue slots. A thread gets the slots that its sibling recently left free, at least half.
     """
-    row, other = state.rates[tenant], state.rates[state.tenants[tenant, T_SIBLING]]
-    elapsed = state.clock[tenant] - row[F_SLOTS_SINCE]
-    if elapsed >= state.timing[X_WINDOW]:
-        row[F_SLOTS_SHARE] = 0.5 * (row[F_SLOTS_SHARE] + min(1.0, row[F_SLOTS_USED] / elapsed))
-        row[F_SLOTS_SINCE], row[F_SLOTS_USED] = state.clock[tenant], 0.0
-    row[F_SLOTS_USED] += steps * row[F_GAP] * row[F_SLOTS]
-    return max(1.0, row[F_SLOTS] / max(0.5, 1.0 - other[F_SLOTS_SHARE]))
+    row, other = state.rates[tenant], state.rates[state.tenants[tenant, s.T_SIBLING]]
+    elapsed = state.clock[tenant] - row[s.F_SLOTS_SINCE]
+    if elapsed >= state.timing[s.X_WINDOW]:
+        row[s.F_SLOTS_SHARE] = 0.5 * (row[s.F_SLOTS_SHARE] + min(1.0, row[s.F_SLOTS_USED] / elapsed))
+        row[s.F_SLOTS_SINCE], row[s.F_SLOTS_USED] = state.clock[tenant], 0.0
+    row[s.F_SLOTS_USED] += steps * row[s.F_GAP] * row[s.F_SLOTS]
+    return max(1.0, row[s.F_SLOTS] / max(0.5, 1.0 - other[s.F_SLOTS_SHARE]))
 
 
 @compiled
 def work(state: State, tenant: int, structure: int, until: float) -> None:
     """Continue the core's packet (structure -1) or one of its data structures, up to time `until`."""
     row = state.tenants[tenant]
-    gap = state.rates[tenant, F_GAP]
-    throttle = state.rates[tenant, F_THROTTLE]
-    remaining, writes = row[T_REMAINING], row[T_WRITES_LEFT]
-    parallel, base, lines, pattern = state.rates[tenant, F_PACKET_MLP], 0, 0, 0
+    gap = state.rates[tenant, s.F_GAP]
+    throttle = state.rates[tenant, s.F_THROTTLE]
+    remaining, writes = row[s.T_REMAINING], row[s.T_WRITES_LEFT]
+    parallel, base, lines, pattern = state.rates[tenant, s.F_PACKET_MLP], 0, 0, 0
     if structure >= 0:
         structure = natural(structure)
-        parallel = state.demand[structure, D_MLP]
-        base = state.structures[structure, S_BASE]
-        lines = state.structures[structure, S_LINES]
-        pattern = state.structures[structure, S_PATTERN]
+        parallel = state.demand[structure, s.D_MLP]
+        base = state.structures[structure, s.S_BASE]
+        lines = state.structures[structure, s.S_LINES]
+        pattern = state.structures[structure, s.S_PATTERN]
     else:
-        base = buffer_line(state, tenant, row[T_HEAD], 0)
-    if row[T_SIBLING] >= 0:
+        base = buffer_line(state, tenant, row[s.T_HEAD], 0)
+    if row[s.T_SIBLING] >= 0:
         gap *= issue_delay(state, tenant, 0)
-    pending = row[T_PENDING]
+    pending = row[s.T_PENDING]
     before, now = remaining, state.clock[tenant]
     while remaining > 0 and now <= until:
         if structure >= 0:
@@ -123,15 +78,15 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
                 expect(state, tenant, pending)
             dirty = 1 if remaining <= writes else 0
         else:  # metadata first, then the packet's bytes; the first of them are written
-            part = row[T_TOUCHED_LINES] + 1 - remaining
+            part = row[s.T_TOUCHED_LINES] + 1 - remaining
             line = natural(base + part)
-            dirty = 1 if part <= row[T_WRITTEN_LINES] else 0
+            dirty = 1 if part <= row[s.T_WRITTEN_LINES] else 0
         now += gap + access(state, tenant, line, dirty, now, throttle) / parallel
         remaining -= 1
-    row[T_REMAINING] = remaining
-    row[T_PENDING] = pending
+    row[s.T_REMAINING] = remaining
+    row[s.T_PENDING] = pending
     state.clock[tenant] = now
-    if row[T_SIBLING] >= 0:
+    if row[s.T_SIBLING] >= 0:
         issue_delay(state, tenant, before - remaining)
 
 
@@ -139,19 +94,19 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
 def next_structure(state: State, tenant: int) -> bool:
     """Go on to the next data structure, False after the last; fractions of accesses are carried over."""
     row = state.tenants[tenant]
-    structure = row[T_FIRST_STRUCTURE] + row[T_OPERATION]
-    if structure >= row[T_LAST_STRUCTURE]:
+    structure = row[s.T_FIRST_STRUCTURE] + row[s.T_OPERATION]
+    if structure >= row[s.T_LAST_STRUCTURE]:
         return False
     demand = state.demand[structure]
-    demand[D_ACCESS_CREDIT] += demand[D_ACCESSES]
-    demand[D_WRITE_CREDIT] += demand[D_WRITES]
-    count = int(demand[D_ACCESS_CREDIT])
-    writes = min(count, int(demand[D_WRITE_CREDIT]))
-    demand[D_ACCESS_CREDIT] -= count
-    demand[D_WRITE_CREDIT] -= writes
-    row[T_REMAINING] = count
-    row[T_WRITES_LEFT] = writes
-    row[T_OPERATION] += 1
+    demand[s.D_ACCESS_CREDIT] += demand[s.D_ACCESSES]
+    demand[s.D_WRITE_CREDIT] += demand[s.D_WRITES]
+    count = int(demand[s.D_ACCESS_CREDIT])
+    writes = min(count, int(demand[s.D_WRITE_CREDIT]))
+    demand[s.D_ACCESS_CREDIT] -= count
+    demand[s.D_WRITE_CREDIT] -= writes
+    row[s.T_REMAINING] = count
+    row[s.T_WRITES_LEFT] = writes
+    row[s.T_OPERATION] += 1
     return True
 
 
@@ -160,21 +115,21 @@ def advance(state: State, tenant: int, until: float) -> None:
     """Run one core until its clock passes `until`."""
     row = state.tenants[tenant]
     while state.clock[tenant] <= until:
-        operation = row[T_OPERATION]
+        operation = row[s.T_OPERATION]
         if operation < 0:
             begin_packet(state, tenant)
-        elif row[T_REMAINING] == 0:
+        elif row[s.T_REMAINING] == 0:
             if not next_structure(state, tenant):
                 end_packet(state, tenant)
         else:
-            work(state, tenant, row[T_FIRST_STRUCTURE] + operation - 1 if operation > 0 else -1, until)
+            work(state, tenant, row[s.T_FIRST_STRUCTURE] + operation - 1 if operation > 0 else -1, until)
 
 
 @inner
 def run_until(state: State, end: float) -> None:
     """Run all cores, earliest first, until every clock has reached `end` [ns]."""
     clock = state.clock
-    slack = state.timing[X_SLACK]
+    slack = state.timing[s.X_SLACK]
     while True:
         tenant = 0
         earliest = clock[0]
@@ -193,25 +148,25 @@ def run_until(state: State, end: float) -> None:
 @compiled
 def packets_done(state: State, tenant: int) -> float:
     """Return a tenant's processed packets, with the finished share of the current one."""
-    row, done = state.tenants[tenant], state.counters[tenant, C_PACKETS]
-    total, finished = row[T_TOUCHED_LINES] + 1.0, 0.0
-    if row[T_OPERATION] < 0:
+    row, done = state.tenants[tenant], state.counters[tenant, s.C_PACKETS]
+    total, finished = row[s.T_TOUCHED_LINES] + 1.0, 0.0
+    if row[s.T_OPERATION] < 0:
         return done + 0.0
     finished = total
-    for structure in range(row[T_FIRST_STRUCTURE], row[T_LAST_STRUCTURE]):
-        total += state.demand[structure, D_ACCESSES]
-        if structure < row[T_FIRST_STRUCTURE] + row[T_OPERATION]:
+    for structure in range(row[s.T_FIRST_STRUCTURE], row[s.T_LAST_STRUCTURE]):
+        total += state.demand[structure, s.D_ACCESSES]
+        if structure < row[s.T_FIRST_STRUCTURE] + row[s.T_OPERATION]:
             finished = total
-    return done + min(1.0, max(0.0, (finished - row[T_REMAINING]) / total))
+    return done + min(1.0, max(0.0, (finished - row[s.T_REMAINING]) / total))
 
 
 @inner
 def count_ddio_lines(state: State, lines: Floats) -> None:
     """Count each tenant's packet-buffer lines in the DDIO ways."""
     lines[:] = 0.0
-    ways = 1 << state.machine[M_LLC_SHIFT]
+    ways = 1 << state.machine[s.M_LLC_SHIFT]
     for way in range(ways):
-        if (state.machine[M_DDIO_MASK] >> way) & 1:
+        if (state.machine[s.M_DDIO_MASK] >> way) & 1:
             for slot in range(way, state.llc_owner.size, ways):
                 owner = state.llc_owner[slot] >> 1
                 if owner >= 0 and owner & 1 == 0:
@@ -228,24 +183,26 @@ def note(state: State, batches: Batches, row: int) -> None:
             counted = now - batches.counters[-1, tenant, column]
             batches.counters[-1, tenant, column] = now
             batches.counters[row, tenant, column] = counted
-            if C_L2_HIT <= column <= C_L2_MISS or C_RX_HIT <= column <= C_TX_MISS:
+            if s.C_L2_HIT <= column <= s.C_L2_MISS or s.C_RX_HIT <= column <= s.C_TX_MISS:
                 batches.accesses[row] += counted
         for column in range(state.sums.shape[1]):
             batches.sums[row, tenant, column] = state.sums[tenant, column] - batches.sums[-1, tenant, column]
             batches.sums[-1, tenant, column] = state.sums[tenant, column]
-        packets, clock, samples = packets_done(state, tenant), state.clock[tenant], state.tenants[tenant, T_SAMPLES]
+        packets, clock, samples = packets_done(state, tenant), state.clock[tenant], state.tenants[tenant, s.T_SAMPLES]
         batches.packets[row, tenant] = packets - batches.packets[-1, tenant]
         batches.own_ns[row, tenant] = clock - batches.own_ns[-1, tenant]
-        fresh = min(samples - batches.samples[-1, tenant], LATENCY_SAMPLES)
+        fresh = min(samples - batches.samples[-1, tenant], s.LATENCY_SAMPLES)
         batches.packets[-1, tenant], batches.own_ns[-1, tenant], batches.samples[-1, tenant] = packets, clock, samples
         batches.samples[row, tenant] = fresh
         for place in range(fresh):
-            batches.latency_ns[row, tenant, place] = state.latency[tenant, (samples - fresh + place) % LATENCY_SAMPLES]
+            batches.latency_ns[row, tenant, place] = state.latency[
+                tenant, (samples - fresh + place) % s.LATENCY_SAMPLES
+            ]
         for kind in range(2):
             batches.held[row, 2 * tenant + kind] = state.occupancy[2 * tenant + kind]
     for channel in range(len(state.channels)):
-        batches.busy_ns[row, channel] = state.channels[channel, H_BUSY_TOTAL] - batches.busy_ns[-1, channel]
-        batches.busy_ns[-1, channel] = state.channels[channel, H_BUSY_TOTAL]
+        batches.busy_ns[row, channel] = state.channels[channel, s.H_BUSY_TOTAL] - batches.busy_ns[-1, channel]
+        batches.busy_ns[-1, channel] = state.channels[channel, s.H_BUSY_TOTAL]
     count_ddio_lines(state, batches.in_ddio[row])
 
 

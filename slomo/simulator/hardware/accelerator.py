@@ -9,21 +9,9 @@ catch up, but only to the clock of its slowest user, which may still submit a re
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
-from slomo.simulator.state import (
-    ACCELERATOR_SLOTS,
-    F_ACCELERATOR,
-    F_REQUEST_CREDIT,
-    F_REQUESTS,
-    H_BUSY_TOTAL,
-    H_FREE,
-    H_TURN,
-    T_ACCELERATOR,
-    T_HEAD,
-    T_RETIRED,
-    T_SERVED,
-    State,
-)
+from slomo.simulator.state import State
 
 #: Polling interval of a waiting core [ns].
 POLL_NS = 10.0
@@ -32,11 +20,11 @@ POLL_NS = 10.0
 @compiled
 def submit(state: State, tenant: int, now: float) -> None:
     """Queue the packet that the core has just finished; fractions of requests are carried to the next packet."""
-    slot = state.tenants[tenant, T_HEAD] % ACCELERATOR_SLOTS
+    slot = state.tenants[tenant, s.T_HEAD] % s.ACCELERATOR_SLOTS
     rates = state.rates[tenant]
-    rates[F_REQUEST_CREDIT] += rates[F_REQUESTS]
-    count = int(rates[F_REQUEST_CREDIT])
-    rates[F_REQUEST_CREDIT] -= count
+    rates[s.F_REQUEST_CREDIT] += rates[s.F_REQUESTS]
+    count = int(rates[s.F_REQUEST_CREDIT])
+    rates[s.F_REQUEST_CREDIT] -= count
     state.requests[tenant, slot] = count
     state.queued[tenant, slot] = now
 
@@ -45,14 +33,14 @@ def submit(state: State, tenant: int, now: float) -> None:
 def pass_empty(state: State, tenant: int) -> None:
     """Pass packets without a request through, in order."""
     row = state.tenants[tenant]
-    while row[T_SERVED] < row[T_HEAD]:
-        slot = row[T_SERVED] % ACCELERATOR_SLOTS
+    while row[s.T_SERVED] < row[s.T_HEAD]:
+        slot = row[s.T_SERVED] % s.ACCELERATOR_SLOTS
         if state.requests[tenant, slot] > 0:
             return
-        if row[T_SERVED] > 0:
-            before = state.queued[tenant, (row[T_SERVED] - 1) % ACCELERATOR_SLOTS]
+        if row[s.T_SERVED] > 0:
+            before = state.queued[tenant, (row[s.T_SERVED] - 1) % s.ACCELERATOR_SLOTS]
             state.queued[tenant, slot] = max(state.queued[tenant, slot], before)
-        row[T_SERVED] += 1
+        row[s.T_SERVED] += 1
 
 
 @inner
@@ -61,10 +49,10 @@ def earliest_request(state: State, accelerator: int) -> float:
     soonest = float("inf")
     for tenant in range(state.clock.size):
         row = state.tenants[tenant]
-        if row[T_ACCELERATOR] == accelerator:
+        if row[s.T_ACCELERATOR] == accelerator:
             pass_empty(state, tenant)
-            if row[T_SERVED] < row[T_HEAD]:
-                soonest = min(soonest, state.queued[tenant, row[T_SERVED] % ACCELERATOR_SLOTS])
+            if row[s.T_SERVED] < row[s.T_HEAD]:
+                soonest = min(soonest, state.queued[tenant, row[s.T_SERVED] % s.ACCELERATOR_SLOTS])
     return soonest
 
 
@@ -75,38 +63,38 @@ def serve(state: State, accelerator: int) -> None:
     users = state.clock.size
     now = float("inf")
     for tenant in range(users):
-        if state.tenants[tenant, T_ACCELERATOR] == accelerator:
+        if state.tenants[tenant, s.T_ACCELERATOR] == accelerator:
             now = min(now, state.clock[tenant])
     while True:
-        start = max(earliest_request(state, accelerator), channel[H_FREE])
+        start = max(earliest_request(state, accelerator), channel[s.H_FREE])
         if start > now:
             return
-        tenant = int(channel[H_TURN])
+        tenant = int(channel[s.H_TURN])
         for _ in range(users):
             tenant = tenant + 1 if tenant + 1 < users else 0
             row = state.tenants[tenant]
-            waiting = row[T_ACCELERATOR] == accelerator and row[T_SERVED] < row[T_HEAD]
-            if waiting and state.queued[tenant, row[T_SERVED] % ACCELERATOR_SLOTS] <= start:
+            waiting = row[s.T_ACCELERATOR] == accelerator and row[s.T_SERVED] < row[s.T_HEAD]
+            if waiting and state.queued[tenant, row[s.T_SERVED] % s.ACCELERATOR_SLOTS] <= start:
                 break
-        channel[H_TURN] = tenant
-        channel[H_FREE] = start + state.rates[tenant, F_ACCELERATOR]
-        channel[H_BUSY_TOTAL] += state.rates[tenant, F_ACCELERATOR]
+        channel[s.H_TURN] = tenant
+        channel[s.H_FREE] = start + state.rates[tenant, s.F_ACCELERATOR]
+        channel[s.H_BUSY_TOTAL] += state.rates[tenant, s.F_ACCELERATOR]
         row = state.tenants[tenant]
-        slot = row[T_SERVED] % ACCELERATOR_SLOTS
+        slot = row[s.T_SERVED] % s.ACCELERATOR_SLOTS
         state.requests[tenant, slot] -= 1
         if state.requests[tenant, slot] == 0:
-            state.queued[tenant, slot] = channel[H_FREE]
-            row[T_SERVED] += 1
+            state.queued[tenant, slot] = channel[s.H_FREE]
+            row[s.T_SERVED] += 1
 
 
 @compiled
 def retire(state: State, tenant: int, now: float) -> int:
     """Remove the packets finished by `now`; return how many are still at the accelerator."""
     row = state.tenants[tenant]
-    serve(state, row[T_ACCELERATOR])
-    while row[T_RETIRED] < row[T_SERVED] and state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS] <= now:
-        row[T_RETIRED] += 1
-    return row[T_HEAD] - row[T_RETIRED]
+    serve(state, row[s.T_ACCELERATOR])
+    while row[s.T_RETIRED] < row[s.T_SERVED] and state.queued[tenant, row[s.T_RETIRED] % s.ACCELERATOR_SLOTS] <= now:
+        row[s.T_RETIRED] += 1
+    return row[s.T_HEAD] - row[s.T_RETIRED]
 
 
 @compiled
@@ -116,6 +104,6 @@ def look_again(state: State, tenant: int) -> float:
     If that time has passed, other users' clocks are behind: poll a little later.
     """
     row = state.tenants[tenant]
-    if row[T_RETIRED] < row[T_SERVED]:
-        return state.queued[tenant, row[T_RETIRED] % ACCELERATOR_SLOTS]
-    return max(state.channels[row[T_ACCELERATOR], H_FREE], state.clock[tenant] + POLL_NS)
+    if row[s.T_RETIRED] < row[s.T_SERVED]:
+        return state.queued[tenant, row[s.T_RETIRED] % s.ACCELERATOR_SLOTS]
+    return max(state.channels[row[s.T_ACCELERATOR], s.H_FREE], state.clock[tenant] + POLL_NS)

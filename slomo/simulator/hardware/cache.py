@@ -16,23 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner, kernel
 from slomo.simulator.hardware.lanes import lowest, natural, oldest_16, oldest_32, ways_of_16, ways_of_32
-from slomo.simulator.state import (
-    LANES,
-    NARROW_SHIFT,
-    NEVER_OLDEST,
-    NO_LINE,
-    WAY_BITS,
-    WAY_MASK,
-    WIDE_SHIFT,
-    Ints,
-    Shorts,
-    Stamps,
-)
+from slomo.simulator.state import Ints, Shorts, Stamps
 
 #: The clock's largest value: stamps have 16 bits.
-_LATEST = (NEVER_OLDEST >> WAY_BITS) - 1
+_LATEST = (s.NEVER_OLDEST >> s.WAY_BITS) - 1
 
 
 @compiled
@@ -44,7 +34,7 @@ def set_of(line: int, sets: int) -> int:
 @compiled
 def find(cache: Shorts, first: int, shift: int, line: int) -> int:
     """Return the slot that holds `line` in the set of ``1 << shift`` slots from `first` on, or -1."""
-    ways = ways_of_32(cache, first, line) if shift == WIDE_SHIFT else ways_of_16(cache, first, line)
+    ways = ways_of_32(cache, first, line) if shift == s.WIDE_SHIFT else ways_of_16(cache, first, line)
     if ways == 0:
         return -1
     return natural(first + lowest(ways))
@@ -53,8 +43,8 @@ def find(cache: Shorts, first: int, shift: int, line: int) -> int:
 @compiled
 def victim(stamps: Stamps, first: int, shift: int, mask: int) -> int:
     """Return the least recently used slot of a set among the ways in `mask`."""
-    oldest = oldest_32(stamps, first, mask) if shift == WIDE_SHIFT else oldest_16(stamps, first, mask)
-    return natural(first + (oldest & WAY_MASK))
+    oldest = oldest_32(stamps, first, mask) if shift == s.WIDE_SHIFT else oldest_16(stamps, first, mask)
+    return natural(first + (oldest & s.WAY_MASK))
 
 
 @compiled
@@ -65,21 +55,21 @@ def touch(stamps: Stamps, clocks: Stamps, slot: int, shift: int) -> None:
     if now > _LATEST:
         now = restart(stamps, index << shift, 1 << shift)
     clocks[index] = now
-    stamps[slot] = (now << WAY_BITS) | (slot - (index << shift))
+    stamps[slot] = (now << s.WAY_BITS) | (slot - (index << shift))
 
 
 @inner
 def restart(stamps: Stamps, first: int, slots: int) -> int:
     """Renumber the stamps of a set in their order, as its clock is about to overflow; return the next time."""
-    last, used = WAY_MASK, 0
-    while last < NEVER_OLDEST:
-        oldest, place = NEVER_OLDEST, -1
+    last, used = s.WAY_MASK, 0
+    while last < s.NEVER_OLDEST:
+        oldest, place = s.NEVER_OLDEST, -1
         for slot in range(first, first + slots):
             if last < stamps[slot] < oldest:
                 oldest, place = stamps[slot], slot
         if place >= 0:
             used += 1
-            stamps[place] = (used << WAY_BITS) | (place - first)
+            stamps[place] = (used << s.WAY_BITS) | (place - first)
         last = oldest
     return used + 1
 
@@ -87,7 +77,7 @@ def restart(stamps: Stamps, first: int, slots: int) -> int:
 @compiled
 def empty(cache: Shorts, stamps: Stamps, slot: int, shift: int) -> None:
     """Remove the line in a slot, which is then filled next."""
-    cache[slot] = NO_LINE
+    cache[slot] = s.NO_LINE
     stamps[slot] = slot & ((1 << shift) - 1)
 
 
@@ -99,9 +89,9 @@ def shift_of(ways: int) -> int:
     >>> shift_of(8), shift_of(20)
     (4, 5)
     """
-    if not 1 <= ways <= LANES:
-        raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {LANES}")
-    return NARROW_SHIFT if ways <= 1 << NARROW_SHIFT else WIDE_SHIFT
+    if not 1 <= ways <= s.LANES:
+        raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {s.LANES}")
+    return s.NARROW_SHIFT if ways <= 1 << s.NARROW_SHIFT else s.WIDE_SHIFT
 
 
 def empty_cache(sets: int, ways: int) -> tuple[Shorts, Stamps, Stamps]:
@@ -113,8 +103,8 @@ def empty_cache(sets: int, ways: int) -> tuple[Shorts, Stamps, Stamps]:
     (32,)
     """
     lanes = np.arange(1 << shift_of(ways))
-    stamps = np.where(lanes < ways, lanes, NEVER_OLDEST).astype(np.uint16)
-    lines = np.full(sets * lanes.size, NO_LINE, dtype=np.int32)
+    stamps = np.where(lanes < ways, lanes, s.NEVER_OLDEST).astype(np.uint16)
+    lines = np.full(sets * lanes.size, s.NO_LINE, dtype=np.int32)
     return aligned(lines), aligned(np.tile(stamps, sets)), np.zeros(sets, dtype=np.uint16)
 
 

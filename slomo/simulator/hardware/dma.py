@@ -10,6 +10,7 @@ without DDIO, writes to memory.
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hardware.hierarchy import (
     drop_from_l2,
@@ -23,88 +24,70 @@ from slomo.simulator.hardware.hierarchy import (
 )
 from slomo.simulator.hardware.lanes import natural
 from slomo.simulator.hardware.memory import request
-from slomo.simulator.state import (
-    C_RX_HIT,
-    C_RX_MISS,
-    C_TX_HIT,
-    C_TX_MISS,
-    F_RECEIVE_LINES,
-    F_SEND_LINES,
-    H_BUSY_TOTAL,
-    H_SERVICE,
-    M_DDIO_MASK,
-    M_SOCKETS,
-    T_DATA_LINES,
-    T_FIRST_LINE,
-    T_L2,
-    T_MEMORY_SOCKET,
-    T_NIC_LOCAL,
-    T_SLOTS,
-    State,
-)
+from slomo.simulator.state import State
 
 
 @compiled
 def buffer_line(state: State, tenant: int, sequence: int, part: int) -> int:
     """Return the line of a packet's buffer: part 0 is its metadata, parts 1 and up its bytes."""
-    slot = sequence % state.tenants[tenant, T_SLOTS]
-    return natural(state.tenants[tenant, T_FIRST_LINE] + slot * (state.tenants[tenant, T_DATA_LINES] + 1) + part)
+    slot = sequence % state.tenants[tenant, s.T_SLOTS]
+    return natural(state.tenants[tenant, s.T_FIRST_LINE] + slot * (state.tenants[tenant, s.T_DATA_LINES] + 1) + part)
 
 
 @compiled
 def receive_line(state: State, tenant: int, line: int, now: float) -> None:
     """Write one line of an arriving packet, as the card does."""
-    drop_from_l2(state, state.tenants[tenant, T_L2], line)
+    drop_from_l2(state, state.tenants[tenant, s.T_L2], line)
     position = llc_lookup(state, tenant, line)
-    if state.tenants[tenant, T_NIC_LOCAL] and state.machine[M_DDIO_MASK]:
+    if state.tenants[tenant, s.T_NIC_LOCAL] and state.machine[s.M_DDIO_MASK]:
         if position >= 0:
-            state.counters[tenant, C_RX_HIT] += 1
+            state.counters[tenant, s.C_RX_HIT] += 1
             llc_touch(state, position, 1)
         else:
-            state.counters[tenant, C_RX_MISS] += 1
-            llc_insert(state, tenant, line, 1, state.machine[M_DDIO_MASK], now)
+            state.counters[tenant, s.C_RX_MISS] += 1
+            llc_insert(state, tenant, line, 1, state.machine[s.M_DDIO_MASK], now)
         return
     if position >= 0:
         llc_drop(state, position)
-    state.counters[tenant, C_RX_MISS] += 1
+    state.counters[tenant, s.C_RX_MISS] += 1
     memory_write(state, tenant, now)
-    if not state.tenants[tenant, T_NIC_LOCAL]:
-        request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
+    if not state.tenants[tenant, s.T_NIC_LOCAL]:
+        request(state.channels, state.machine[s.M_SOCKETS], now, 1.0, state.timing)
 
 
 @compiled
 def send_line(state: State, tenant: int, line: int, now: float) -> None:
     """Read one line of a departing packet for the card, from a cache if one has it, else from memory."""
-    if not state.tenants[tenant, T_NIC_LOCAL]:
-        request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
-    if llc_lookup(state, tenant, line) >= 0 or l2_lookup(state, state.tenants[tenant, T_L2], line) >= 0:
-        state.counters[tenant, C_TX_HIT] += 1
+    if not state.tenants[tenant, s.T_NIC_LOCAL]:
+        request(state.channels, state.machine[s.M_SOCKETS], now, 1.0, state.timing)
+    if llc_lookup(state, tenant, line) >= 0 or l2_lookup(state, state.tenants[tenant, s.T_L2], line) >= 0:
+        state.counters[tenant, s.C_TX_HIT] += 1
     else:
-        state.counters[tenant, C_TX_MISS] += 1
+        state.counters[tenant, s.C_TX_MISS] += 1
         memory_read(state, tenant, now)
 
 
 @compiled
 def memory_lines(state: State, tenant: int) -> float:
     """Return the lines moved by the resource that limits a tenant's card: its memory, or the link."""
-    local = state.tenants[tenant, T_NIC_LOCAL]
-    home = state.channels[state.tenants[tenant, T_MEMORY_SOCKET] if local else state.machine[M_SOCKETS]]
-    return home[H_BUSY_TOTAL] / home[H_SERVICE]
+    local = state.tenants[tenant, s.T_NIC_LOCAL]
+    home = state.channels[state.tenants[tenant, s.T_MEMORY_SOCKET] if local else state.machine[s.M_SOCKETS]]
+    return home[s.H_BUSY_TOTAL] / home[s.H_SERVICE]
 
 
 @compiled
 def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None:
     """Write a whole packet into its buffer as the card does; record how many lines went to memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
-    for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
+    for line in range(first, first + state.tenants[tenant, s.T_DATA_LINES]):
         receive_line(state, tenant, natural(line), now)
-    state.rates[tenant, F_RECEIVE_LINES] = memory_lines(state, tenant) - before
+    state.rates[tenant, s.F_RECEIVE_LINES] = memory_lines(state, tenant) - before
 
 
 @compiled
 def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
     """Read a whole packet from its buffer as the card does; record how many lines came from memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
-    for line in range(first, first + state.tenants[tenant, T_DATA_LINES]):
+    for line in range(first, first + state.tenants[tenant, s.T_DATA_LINES]):
         send_line(state, tenant, natural(line), now)
-    state.rates[tenant, F_SEND_LINES] = memory_lines(state, tenant) - before
+    state.rates[tenant, s.F_SEND_LINES] = memory_lines(state, tenant) - before

@@ -7,52 +7,13 @@ evictions from L2. A line has one owner, so occupancy is counted as lines are in
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import empty, find, set_of, touch, victim
 from slomo.simulator.hardware.lanes import fetch_ahead, natural
 from slomo.simulator.hardware.memory import request
 from slomo.simulator.hardware.prefetch import PER_LOOKUP, next_of_stream, wait_for
-from slomo.simulator.state import (
-    A_DRAM_LATENCY,
-    C_L2_HIT,
-    C_L2_MISS,
-    C_L3_HIT,
-    C_L3_MISS,
-    C_READ_LOCAL,
-    C_READ_REMOTE,
-    C_WRITE_LOCAL,
-    C_WRITE_REMOTE,
-    CHANGED,
-    H_FACTOR,
-    H_READS,
-    H_WRITES,
-    LANES,
-    M_ADAPTIVE,
-    M_DDIO_MASK,
-    M_INCLUSIVE,
-    M_L2_MASK,
-    M_L2_SETS,
-    M_L2_SHIFT,
-    M_LLC_SETS,
-    M_LLC_SHIFT,
-    M_MOVED_MASK,
-    M_PREFETCH,
-    M_SOCKETS,
-    NO_LINE,
-    PREFETCHED,
-    T_DATA_LINE,
-    T_DOMAIN,
-    T_L2,
-    T_MEMORY_SOCKET,
-    T_SOCKET,
-    T_WAY_MASK,
-    WIDE_SHIFT,
-    X_DRAM_LOCAL,
-    X_DRAM_REMOTE,
-    X_L2_HIT,
-    X_LLC_HIT,
-    State,
-)
+from slomo.simulator.state import State
 
 #: One set of this many leads for each insertion policy, and the largest lead in misses.
 DUELLISTS, MOST_AHEAD = 32, 512
@@ -61,49 +22,49 @@ DUELLISTS, MOST_AHEAD = 32, 512
 @compiled
 def memory_read(state: State, tenant: int, now: float) -> float:
     """Read one line from the tenant's memory; return the latency [ns]."""
-    return read_from(state, tenant, natural(state.tenants[tenant, T_MEMORY_SOCKET]), now)
+    return read_from(state, tenant, natural(state.tenants[tenant, s.T_MEMORY_SOCKET]), now)
 
 
 @compiled
 def read_from(state: State, tenant: int, home: int, now: float) -> float:
     """Read one line from the memory of socket `home` for a tenant; return the latency [ns]."""
-    state.channels[home, H_READS] += 1.0
+    state.channels[home, s.H_READS] += 1.0
     wait = request(state.channels, home, now, 1.0, state.timing)
-    factor = state.channels[home, H_FACTOR]
-    if home == state.tenants[tenant, T_SOCKET]:
-        state.counters[tenant, C_READ_LOCAL] += 1
-        return state.timing[X_DRAM_LOCAL] * factor + wait
-    link = state.machine[M_SOCKETS]
-    state.counters[tenant, C_READ_REMOTE] += 1
+    factor = state.channels[home, s.H_FACTOR]
+    if home == state.tenants[tenant, s.T_SOCKET]:
+        state.counters[tenant, s.C_READ_LOCAL] += 1
+        return state.timing[s.X_DRAM_LOCAL] * factor + wait
+    link = state.machine[s.M_SOCKETS]
+    state.counters[tenant, s.C_READ_REMOTE] += 1
     wait += request(state.channels, link, now, 1.0, state.timing)
-    distance = state.timing[X_DRAM_REMOTE] - state.timing[X_DRAM_LOCAL]
-    return state.timing[X_DRAM_LOCAL] * factor + distance * state.channels[link, H_FACTOR] + wait
+    distance = state.timing[s.X_DRAM_REMOTE] - state.timing[s.X_DRAM_LOCAL]
+    return state.timing[s.X_DRAM_LOCAL] * factor + distance * state.channels[link, s.H_FACTOR] + wait
 
 
 @compiled
 def memory_write(state: State, tenant: int, now: float) -> None:
     """Write one line back to the tenant's memory, without latency but with use of the channel."""
-    home = natural(state.tenants[tenant, T_MEMORY_SOCKET])
-    state.channels[home, H_WRITES] += 1.0
+    home = natural(state.tenants[tenant, s.T_MEMORY_SOCKET])
+    state.channels[home, s.H_WRITES] += 1.0
     request(state.channels, home, now, 1.0, state.timing)
-    if home == state.tenants[tenant, T_SOCKET]:
-        state.counters[tenant, C_WRITE_LOCAL] += 1
+    if home == state.tenants[tenant, s.T_SOCKET]:
+        state.counters[tenant, s.C_WRITE_LOCAL] += 1
         return
-    state.counters[tenant, C_WRITE_REMOTE] += 1
-    request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
+    state.counters[tenant, s.C_WRITE_REMOTE] += 1
+    request(state.channels, state.machine[s.M_SOCKETS], now, 1.0, state.timing)
 
 
 @compiled
 def l2_first(state: State, cache: int, line: int) -> int:
     """Return the first slot of the set in which a line belongs in one of the L2 caches."""
-    sets = state.machine[M_L2_SETS]
-    return natural(cache * sets + set_of(line, sets) << state.machine[M_L2_SHIFT])
+    sets = state.machine[s.M_L2_SETS]
+    return natural(cache * sets + set_of(line, sets) << state.machine[s.M_L2_SHIFT])
 
 
 @compiled
 def l2_lookup(state: State, cache: int, line: int) -> int:
     """Return the slot of a line in one of the L2 caches, or -1."""
-    return find(state.l2, l2_first(state, cache, line), state.machine[M_L2_SHIFT], line)
+    return find(state.l2, l2_first(state, cache, line), state.machine[s.M_L2_SHIFT], line)
 
 
 @compiled
@@ -112,39 +73,39 @@ def drop_from_l2(state: State, cache: int, line: int) -> int:
     slot = l2_lookup(state, cache, line)
     if slot < 0:
         return 0
-    empty(state.l2, state.l2_stamps, slot, state.machine[M_L2_SHIFT])
-    return state.l2_flags[slot] & CHANGED
+    empty(state.l2, state.l2_stamps, slot, state.machine[s.M_L2_SHIFT])
+    return state.l2_flags[slot] & s.CHANGED
 
 
 @compiled
 def llc_first(state: State, tenant: int, line: int) -> int:
     """Return the first slot of the set in which a line belongs in a tenant's LLC."""
-    sets = state.machine[M_LLC_SETS]
-    return natural(state.tenants[tenant, T_DOMAIN] * sets + set_of(line, sets) << state.machine[M_LLC_SHIFT])
+    sets = state.machine[s.M_LLC_SETS]
+    return natural(state.tenants[tenant, s.T_DOMAIN] * sets + set_of(line, sets) << state.machine[s.M_LLC_SHIFT])
 
 
 @compiled
 def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now: float) -> None:
     """Put a tenant's line into its LLC in a way that `mask` allows, evicting the least recently used line there."""
-    shift = state.machine[M_LLC_SHIFT]
+    shift = state.machine[s.M_LLC_SHIFT]
     slot = victim(state.llc_stamps, llc_first(state, tenant, line), shift, mask)
     gone, owner = state.llc[slot], state.llc_owner[slot]
     state.llc[slot] = line
-    if not state.machine[M_ADAPTIVE] or comes_first(
-        state, state.tenants[tenant, T_DOMAIN], (slot >> shift) % state.machine[M_LLC_SETS]
+    if not state.machine[s.M_ADAPTIVE] or comes_first(
+        state, state.tenants[tenant, s.T_DOMAIN], (slot >> shift) % state.machine[s.M_LLC_SETS]
     ):
         touch(state.llc_stamps, state.llc_clock, slot, shift)
-    mine = 2 * tenant + (1 if line >= state.tenants[tenant, T_DATA_LINE] else 0)
+    mine = 2 * tenant + (1 if line >= state.tenants[tenant, s.T_DATA_LINE] else 0)
     if line < state.line_owner.size:
         mine = natural(state.line_owner[line])
     state.llc_owner[slot] = 2 * mine + dirty
     state.occupancy[mine] += 1
-    if gone == NO_LINE:
+    if gone == s.NO_LINE:
         return
     changed, owner, gone = owner & 1, natural(owner >> 1), natural(gone)
     state.occupancy[owner] -= 1
-    if state.machine[M_INCLUSIVE]:
-        holder = state.line_holder[gone] if gone < state.line_holder.size else state.tenants[owner >> 1, T_L2]
+    if state.machine[s.M_INCLUSIVE]:
+        holder = state.line_holder[gone] if gone < state.line_holder.size else state.tenants[owner >> 1, s.T_L2]
         if holder >= 0:
             changed |= drop_from_l2(state, holder, gone)
     if changed:
@@ -175,13 +136,13 @@ def comes_first(state: State, domain: int, index: int) -> bool:
 @compiled
 def llc_lookup(state: State, tenant: int, line: int) -> int:
     """Return the slot of a line in the tenant's LLC, or -1."""
-    return find(state.llc, llc_first(state, tenant, line), state.machine[M_LLC_SHIFT], line)
+    return find(state.llc, llc_first(state, tenant, line), state.machine[s.M_LLC_SHIFT], line)
 
 
 @compiled
 def llc_touch(state: State, slot: int, dirty: int) -> None:
     """Make the line in a slot the most recently used of its set, and dirty if asked."""
-    touch(state.llc_stamps, state.llc_clock, slot, state.machine[M_LLC_SHIFT])
+    touch(state.llc_stamps, state.llc_clock, slot, state.machine[s.M_LLC_SHIFT])
     state.llc_owner[slot] |= dirty
 
 
@@ -191,28 +152,28 @@ def llc_drop(state: State, slot: int) -> int:
     owner = state.llc_owner[slot]
     state.occupancy[natural(owner >> 1)] -= 1
     state.llc_owner[slot] = -1
-    empty(state.llc, state.llc_stamps, slot, state.machine[M_LLC_SHIFT])
+    empty(state.llc, state.llc_stamps, slot, state.machine[s.M_LLC_SHIFT])
     return owner & 1
 
 
 @compiled
 def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int:
     """Put a line into the core's L2, return its slot; an evicted line goes to the LLC or, if changed, is marked."""
-    shift = state.machine[M_L2_SHIFT]
-    first = l2_first(state, state.tenants[tenant, T_L2], line)
-    slot = victim(state.l2_stamps, first, shift, state.machine[M_L2_MASK])
-    gone, changed = state.l2[slot], state.l2_flags[slot] & CHANGED
+    shift = state.machine[s.M_L2_SHIFT]
+    first = l2_first(state, state.tenants[tenant, s.T_L2], line)
+    slot = victim(state.l2_stamps, first, shift, state.machine[s.M_L2_MASK])
+    gone, changed = state.l2[slot], state.l2_flags[slot] & s.CHANGED
     state.l2[slot] = line
     state.l2_flags[slot] = flags
     touch(state.l2_stamps, state.l2_clock, slot, shift)
-    if gone == NO_LINE:
+    if gone == s.NO_LINE:
         return slot
-    if not state.machine[M_INCLUSIVE]:
-        moved = llc_lookup(state, tenant, gone) if state.machine[M_MOVED_MASK] else -1
+    if not state.machine[s.M_INCLUSIVE]:
+        moved = llc_lookup(state, tenant, gone) if state.machine[s.M_MOVED_MASK] else -1
         if moved >= 0:  # when the core read it
             llc_touch(state, moved, changed)
         else:
-            llc_insert(state, tenant, natural(gone), changed, state.tenants[tenant, T_WAY_MASK], now)
+            llc_insert(state, tenant, natural(gone), changed, state.tenants[tenant, s.T_WAY_MASK], now)
     elif changed:
         marked = llc_lookup(state, tenant, gone)
         if marked >= 0:
@@ -225,46 +186,46 @@ def fetch(state: State, tenant: int, line: int, now: float) -> float:
     """Fetch a line missing in L2 from the LLC or memory; return the latency [ns], negated for a dirty line."""
     slot = llc_lookup(state, tenant, line)
     if slot >= 0:
-        state.counters[tenant, C_L3_HIT] += 1
-        if state.machine[M_INCLUSIVE]:
+        state.counters[tenant, s.C_L3_HIT] += 1
+        if state.machine[s.M_INCLUSIVE]:
             llc_touch(state, slot, 0)
-            return state.timing[X_LLC_HIT]
+            return state.timing[s.X_LLC_HIT]
         changed = llc_drop(state, slot)
-        moved = state.machine[M_MOVED_MASK]
+        moved = state.machine[s.M_MOVED_MASK]
         if (
             moved
-            and (state.machine[M_DDIO_MASK] >> (slot & ((1 << state.machine[M_LLC_SHIFT]) - 1))) & 1
-            and line < state.tenants[tenant, T_DATA_LINE]
+            and (state.machine[s.M_DDIO_MASK] >> (slot & ((1 << state.machine[s.M_LLC_SHIFT]) - 1))) & 1
+            and line < state.tenants[tenant, s.T_DATA_LINE]
         ):
             llc_insert(state, tenant, line, changed, moved, now)
-            return state.timing[X_LLC_HIT]
-        return -state.timing[X_LLC_HIT] if changed else state.timing[X_LLC_HIT]
-    state.counters[tenant, C_L3_MISS] += 1
+            return state.timing[s.X_LLC_HIT]
+        return -state.timing[s.X_LLC_HIT] if changed else state.timing[s.X_LLC_HIT]
+    state.counters[tenant, s.C_L3_MISS] += 1
     latency = memory_read(state, tenant, now)
-    state.sums[tenant, A_DRAM_LATENCY] += latency
-    if state.machine[M_INCLUSIVE]:
-        llc_insert(state, tenant, line, 0, state.tenants[tenant, T_WAY_MASK], now)
+    state.sums[tenant, s.A_DRAM_LATENCY] += latency
+    if state.machine[s.M_INCLUSIVE]:
+        llc_insert(state, tenant, line, 0, state.tenants[tenant, s.T_WAY_MASK], now)
     return latency
 
 
 @compiled
 def access(state: State, tenant: int, line: int, dirty: int, now: float, throttle: float) -> float:
     """Read one line, or with ``dirty=1`` write it; return the latency [ns] before memory-level parallelism."""
-    slot = l2_lookup(state, state.tenants[tenant, T_L2], line)
+    slot = l2_lookup(state, state.tenants[tenant, s.T_L2], line)
     if slot >= 0:
-        state.counters[tenant, C_L2_HIT] += 1
-        touch(state.l2_stamps, state.l2_clock, slot, state.machine[M_L2_SHIFT])
+        state.counters[tenant, s.C_L2_HIT] += 1
+        touch(state.l2_stamps, state.l2_clock, slot, state.machine[s.M_L2_SHIFT])
         flags = state.l2_flags[slot]
-        state.l2_flags[slot] = flags & CHANGED | dirty
-        if flags & PREFETCHED:
+        state.l2_flags[slot] = flags & s.CHANGED | dirty
+        if flags & s.PREFETCHED:
             return first_use(state, tenant, line, slot, now, throttle)
-        return state.timing[X_L2_HIT]
-    state.counters[tenant, C_L2_MISS] += 1
+        return state.timing[s.X_L2_HIT]
+    state.counters[tenant, s.C_L2_MISS] += 1
     latency = fetch(state, tenant, line, now)
     if latency < 0.0:
         latency, dirty = -latency, 1
     fill_l2(state, tenant, line, dirty, now)
-    if state.machine[M_PREFETCH]:
+    if state.machine[s.M_PREFETCH]:
         wait_for(state, tenant, now + latency * throttle)
         prefetch(state, tenant, line, now, throttle)
     return latency * throttle
@@ -277,14 +238,14 @@ def expect(state: State, tenant: int, line: int) -> None:
     fetch_ahead(state.llc, first)
     fetch_ahead(state.llc_stamps, first)
     fetch_ahead(state.llc_owner, first)
-    if state.machine[M_LLC_SHIFT] == WIDE_SHIFT:
-        fetch_ahead(state.llc, first + LANES // 2)
+    if state.machine[s.M_LLC_SHIFT] == s.WIDE_SHIFT:
+        fetch_ahead(state.llc, first + s.LANES // 2)
 
 
 @inner
 def first_use(state: State, tenant: int, line: int, slot: int, now: float, throttle: float) -> float:
     """Handle the first use of a prefetched line, which triggers more; return its remaining latency [ns]."""
-    latency = max(state.timing[X_L2_HIT], state.l2_ready[slot] - now)
+    latency = max(state.timing[s.X_L2_HIT], state.l2_ready[slot] - now)
     prefetch(state, tenant, line, now, throttle)
     return latency
 
@@ -296,11 +257,11 @@ def prefetch(state: State, tenant: int, line: int, now: float, throttle: float) 
         following = next_of_stream(state, tenant, line, now)
         if following < 0:
             return
-        if l2_lookup(state, state.tenants[tenant, T_L2], following) >= 0:
+        if l2_lookup(state, state.tenants[tenant, s.T_L2], following) >= 0:
             continue
         latency, dirty = fetch(state, tenant, following, now), 0
         if latency < 0.0:
-            latency, dirty = -latency, CHANGED
-        slot = fill_l2(state, tenant, following, dirty | PREFETCHED, now)
+            latency, dirty = -latency, s.CHANGED
+        slot = fill_l2(state, tenant, following, dirty | s.PREFETCHED, now)
         state.l2_ready[slot] = now + latency * throttle
         wait_for(state, tenant, now + latency * throttle)

@@ -9,67 +9,53 @@ queues add no delay here, as the measured curve includes it.
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
-from slomo.simulator.state import (
-    H_BACKLOG,
-    H_BUSY_TOTAL,
-    H_FACTOR,
-    H_LAST,
-    H_SERVICE,
-    H_UTILISATION,
-    H_WINDOW_BUSY,
-    H_WINDOW_START,
-    X_BUFFERED,
-    X_KNEE,
-    X_SPEED_AT_KNEE,
-    X_SPEED_FULL,
-    X_WINDOW,
-    Floats,
-)
+from slomo.simulator.state import Floats
 
 
 @compiled
 def latency_factor(utilisation: float, timing: tuple[float, ...]) -> float:
     """Return how many times the unloaded latency an access takes at `utilisation` (0 to 1)."""
-    knee, at_knee = timing[X_KNEE], timing[X_SPEED_AT_KNEE]
+    knee, at_knee = timing[s.X_KNEE], timing[s.X_SPEED_AT_KNEE]
     if utilisation <= knee:
         return 1.0 / (1.0 - (1.0 - at_knee) * utilisation / knee)
     beyond = min(1.0, (utilisation - knee) / (1.0 - knee))
-    return 1.0 / (at_knee - (at_knee - timing[X_SPEED_FULL]) * beyond * beyond)
+    return 1.0 / (at_knee - (at_knee - timing[s.X_SPEED_FULL]) * beyond * beyond)
 
 
 @inner
 def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: tuple[float, ...]) -> None:
     """End a utilisation window and derive the next window's latency from it."""
-    fresh = min(1.0, channels[channel, H_WINDOW_BUSY] / elapsed)
-    utilisation = 0.5 * (channels[channel, H_UTILISATION] + fresh)
-    channels[channel, H_UTILISATION] = utilisation
-    channels[channel, H_FACTOR] = latency_factor(utilisation, timing)
-    channels[channel, H_WINDOW_START] = now
-    channels[channel, H_WINDOW_BUSY] = 0.0
+    fresh = min(1.0, channels[channel, s.H_WINDOW_BUSY] / elapsed)
+    utilisation = 0.5 * (channels[channel, s.H_UTILISATION] + fresh)
+    channels[channel, s.H_UTILISATION] = utilisation
+    channels[channel, s.H_FACTOR] = latency_factor(utilisation, timing)
+    channels[channel, s.H_WINDOW_START] = now
+    channels[channel, s.H_WINDOW_BUSY] = 0.0
 
 
 @inner
 def beyond(backlog: float, timing: tuple[float, ...]) -> float:
     """Return the part of a backlog that the queues do not hold [ns]."""
-    return backlog - timing[X_BUFFERED]
+    return backlog - timing[s.X_BUFFERED]
 
 
 @compiled
 def request(channels: Floats, channel: int, now: float, work: float, timing: tuple[float, ...]) -> float:
     """Request `work` units of service at time `now`; return the waiting time [ns] before service."""
-    window = now - channels[channel, H_WINDOW_START]
-    if window >= timing[X_WINDOW]:
+    window = now - channels[channel, s.H_WINDOW_START]
+    if window >= timing[s.X_WINDOW]:
         close_window(channels, channel, now, window, timing)
-    elapsed = now - channels[channel, H_LAST]
+    elapsed = now - channels[channel, s.H_LAST]
     if elapsed > 0.0:
-        channels[channel, H_BACKLOG] = max(0.0, channels[channel, H_BACKLOG] - elapsed)
-        channels[channel, H_LAST] = now
-    backlog = channels[channel, H_BACKLOG]
-    service = work * channels[channel, H_SERVICE]
-    channels[channel, H_BACKLOG] = backlog + service
-    channels[channel, H_WINDOW_BUSY] += service
-    channels[channel, H_BUSY_TOTAL] += service
-    if backlog <= timing[X_BUFFERED]:  # a branch, since the clocks need not wait for its outcome
+        channels[channel, s.H_BACKLOG] = max(0.0, channels[channel, s.H_BACKLOG] - elapsed)
+        channels[channel, s.H_LAST] = now
+    backlog = channels[channel, s.H_BACKLOG]
+    service = work * channels[channel, s.H_SERVICE]
+    channels[channel, s.H_BACKLOG] = backlog + service
+    channels[channel, s.H_WINDOW_BUSY] += service
+    channels[channel, s.H_BUSY_TOTAL] += service
+    if backlog <= timing[s.X_BUFFERED]:  # a branch, since the clocks need not wait for its outcome
         return 0.0
     return beyond(backlog, timing)

@@ -14,25 +14,9 @@ processor's I/O controller (IIO). Meanwhile it neither fills nor frees buffers.
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
-from slomo.simulator.state import (
-    F_CARD_FREE,
-    F_CARD_GRANTED,
-    F_WIRE_BITS,
-    F_WIRE_DUE,
-    H_BACKLOG,
-    H_BUSY_TOTAL,
-    H_GRANT,
-    H_LAST,
-    H_SERVICE,
-    H_VIRTUAL,
-    M_SOCKETS,
-    T_MEMORY_SOCKET,
-    T_NIC_LOCAL,
-    X_BUFFERED,
-    Floats,
-    State,
-)
+from slomo.simulator.state import Floats, State
 
 #: Largest number of frames by which the wire may be ahead of a tenant's share, and of frames that wait before it.
 AHEAD, WAITING = 4.0, 256.0
@@ -41,10 +25,10 @@ AHEAD, WAITING = 4.0, 256.0
 @inner
 def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
     """Advance the wire to time `now`; return how many queues it then serves."""
-    elapsed = max(0.0, now - wire[H_LAST])
-    wire[H_LAST] = max(now, wire[H_LAST])
+    elapsed = max(0.0, now - wire[s.H_LAST])
+    wire[s.H_LAST] = max(now, wire[s.H_LAST])
     while True:
-        virtual, first, active = wire[H_VIRTUAL], 1e300, 0
+        virtual, first, active = wire[s.H_VIRTUAL], 1e300, 0
         for tenant in range(due.size):
             if due[tenant] > virtual:
                 active += 1
@@ -52,18 +36,18 @@ def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
         if active == 0 or elapsed <= 0.0:
             return active
         # ns per bit, times the number of queues that share the wire
-        until_first = (first - virtual) * active * wire[H_SERVICE]
+        until_first = (first - virtual) * active * wire[s.H_SERVICE]
         if until_first > elapsed:
-            wire[H_VIRTUAL] = virtual + elapsed / (active * wire[H_SERVICE])
+            wire[s.H_VIRTUAL] = virtual + elapsed / (active * wire[s.H_SERVICE])
             return active
-        wire[H_VIRTUAL] = first
+        wire[s.H_VIRTUAL] = first
         elapsed -= until_first
 
 
 @compiled
 def carry(state: State, tenant: int, now: float, ahead: float) -> float:
     """Put a tenant's frame on the wire; return the waiting time until it may be put there [ns], 0 if it was."""
-    if state.channels[-1, H_SERVICE] == 0.0:  # wider than all tenants together can use
+    if state.channels[-1, s.H_SERVICE] == 0.0:  # wider than all tenants together can use
         return 0.0
     return carry_in_turn(state.channels[-1], state.rates, tenant, now, ahead)
 
@@ -71,14 +55,14 @@ def carry(state: State, tenant: int, now: float, ahead: float) -> float:
 @inner
 def carry_in_turn(wire: Floats, rates: Floats, tenant: int, now: float, ahead: float) -> float:
     """Put a tenant's frame on a wire that may be full, at most `ahead` frames before its turn."""
-    active = waiting_queues(wire, rates[:, F_WIRE_DUE], now)
-    bits = rates[tenant, F_WIRE_BITS]
-    begin = max(rates[tenant, F_WIRE_DUE], wire[H_VIRTUAL])
-    early = begin - wire[H_VIRTUAL] - (ahead - 1.0) * bits
+    active = waiting_queues(wire, rates[:, s.F_WIRE_DUE], now)
+    bits = rates[tenant, s.F_WIRE_BITS]
+    begin = max(rates[tenant, s.F_WIRE_DUE], wire[s.H_VIRTUAL])
+    early = begin - wire[s.H_VIRTUAL] - (ahead - 1.0) * bits
     if early > 1e-6 * bits:
-        return early * active * wire[H_SERVICE]
-    rates[tenant, F_WIRE_DUE] = begin + bits
-    wire[H_BUSY_TOTAL] += bits * wire[H_SERVICE]
+        return early * active * wire[s.H_SERVICE]
+    rates[tenant, s.F_WIRE_DUE] = begin + bits
+    wire[s.H_BUSY_TOTAL] += bits * wire[s.H_SERVICE]
     return 0.0
 
 
@@ -86,28 +70,28 @@ def carry_in_turn(wire: Floats, rates: Floats, tenant: int, now: float, ahead: f
 def held_back(state: State, tenant: int, lines: float, now: float) -> bool:
     """Return whether a tenant's card must wait before it moves a packet with this many lines to memory."""
     rates = state.rates[tenant]
-    if rates[F_CARD_FREE] > now:
+    if rates[s.F_CARD_FREE] > now:
         return True
-    if lines == 0.0 or rates[F_CARD_GRANTED] > 0.0:
-        rates[F_CARD_GRANTED] = 0.0
+    if lines == 0.0 or rates[s.F_CARD_GRANTED] > 0.0:
+        rates[s.F_CARD_GRANTED] = 0.0
         return False
-    buffered = state.timing[X_BUFFERED]
-    grant = turn_at(state.channels[state.tenants[tenant, T_MEMORY_SOCKET]], lines, now, buffered)
-    if not state.tenants[tenant, T_NIC_LOCAL]:
-        grant = max(grant, turn_at(state.channels[state.machine[M_SOCKETS]], lines, now, buffered))
+    buffered = state.timing[s.X_BUFFERED]
+    grant = turn_at(state.channels[state.tenants[tenant, s.T_MEMORY_SOCKET]], lines, now, buffered)
+    if not state.tenants[tenant, s.T_NIC_LOCAL]:
+        grant = max(grant, turn_at(state.channels[state.machine[s.M_SOCKETS]], lines, now, buffered))
     if grant <= now:
         return False
-    rates[F_CARD_FREE] = grant
-    rates[F_CARD_GRANTED] = 1.0
+    rates[s.F_CARD_FREE] = grant
+    rates[s.F_CARD_GRANTED] = 1.0
     return True
 
 
 @compiled
 def turn_at(channel: Floats, lines: float, now: float, buffered: float) -> float:
     """Return when a channel with a full queue accepts a card's lines [ns], in order of requests; 0 for immediately."""
-    excess = channel[H_BACKLOG] - max(0.0, now - channel[H_LAST]) - buffered
+    excess = channel[s.H_BACKLOG] - max(0.0, now - channel[s.H_LAST]) - buffered
     if excess <= 0.0:
         return 0.0
-    turn = max(now + excess, channel[H_GRANT])
-    channel[H_GRANT] = turn + lines * channel[H_SERVICE]
+    turn = max(now + excess, channel[s.H_GRANT])
+    channel[s.H_GRANT] = turn + lines * channel[s.H_SERVICE]
     return turn

@@ -10,43 +10,13 @@ packets arrive as a Poisson process and are lost if the wire cannot carry them o
 
 import math
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hardware.accelerator import look_again, retire, submit
 from slomo.simulator.hardware.dma import receive_packet, send_packet
 from slomo.simulator.hardware.port import AHEAD, WAITING, carry, held_back
 from slomo.simulator.random_numbers import next_bits
-from slomo.simulator.state import (
-    A_IDLE,
-    C_ARRIVED,
-    C_LOST,
-    C_PACKETS,
-    F_CARD_FREE,
-    F_INTERARRIVAL,
-    F_NEXT_ARRIVAL,
-    F_RECEIVE_LINES,
-    F_RING_FACTOR,
-    F_SEND_LINES,
-    F_SLOTS_USED,
-    LATENCY_SAMPLES,
-    T_ACCELERATOR,
-    T_ARRIVED,
-    T_BURST,
-    T_DEPTH,
-    T_FILLED,
-    T_HEAD,
-    T_OPERATION,
-    T_QUEUE_LIMIT,
-    T_REMAINING,
-    T_RETIRED,
-    T_SAMPLES,
-    T_SATURATED,
-    T_SENT,
-    T_SIBLING,
-    T_SLOTS,
-    T_TOUCHED_LINES,
-    X_POLL_SLOTS,
-    State,
-)
+from slomo.simulator.state import State
 
 
 @compiled
@@ -54,15 +24,15 @@ def admit(state: State, tenant: int, now: float) -> None:
     """Queue, or lose, every packet that arrived up to `now`."""
     row = state.tenants[tenant]
     rates = state.rates[tenant]
-    while rates[F_NEXT_ARRIVAL] <= now:
-        state.counters[tenant, C_ARRIVED] += 1
-        if row[T_ARRIVED] - row[T_HEAD] < row[T_QUEUE_LIMIT] and carry(state, tenant, now, WAITING) == 0.0:
-            state.arrivals[tenant, row[T_ARRIVED] % state.arrivals.shape[1]] = rates[F_NEXT_ARRIVAL]
-            row[T_ARRIVED] += 1
+    while rates[s.F_NEXT_ARRIVAL] <= now:
+        state.counters[tenant, s.C_ARRIVED] += 1
+        if row[s.T_ARRIVED] - row[s.T_HEAD] < row[s.T_QUEUE_LIMIT] and carry(state, tenant, now, WAITING) == 0.0:
+            state.arrivals[tenant, row[s.T_ARRIVED] % state.arrivals.shape[1]] = rates[s.F_NEXT_ARRIVAL]
+            row[s.T_ARRIVED] += 1
         else:
-            state.counters[tenant, C_LOST] += 1
+            state.counters[tenant, s.C_LOST] += 1
         uniform = (next_bits(state.random, tenant) + 1) / 2147483648.0
-        rates[F_NEXT_ARRIVAL] -= rates[F_INTERARRIVAL] * math.log(uniform)
+        rates[s.F_NEXT_ARRIVAL] -= rates[s.F_INTERARRIVAL] * math.log(uniform)
 
 
 @compiled
@@ -70,42 +40,44 @@ def refill(state: State, tenant: int, now: float) -> None:
     """Write waiting packets into free buffers as the card does, at saturation no faster than the wire."""
     row = state.tenants[tenant]
     rates = state.rates[tenant]
-    limit = row[T_SENT] + row[T_SLOTS]
-    if not row[T_SATURATED]:
-        limit = min(limit, row[T_ARRIVED])
-    while row[T_FILLED] < limit:
-        if held_back(state, tenant, rates[F_RECEIVE_LINES], now):
+    limit = row[s.T_SENT] + row[s.T_SLOTS]
+    if not row[s.T_SATURATED]:
+        limit = min(limit, row[s.T_ARRIVED])
+    while row[s.T_FILLED] < limit:
+        if held_back(state, tenant, rates[s.F_RECEIVE_LINES], now):
             return
-        if row[T_SATURATED]:
-            if rates[F_NEXT_ARRIVAL] > now:
+        if row[s.T_SATURATED]:
+            if rates[s.F_NEXT_ARRIVAL] > now:
                 return
             wait = carry(state, tenant, now, AHEAD)
             if wait > 0.0:
-                rates[F_NEXT_ARRIVAL] = now + wait
+                rates[s.F_NEXT_ARRIVAL] = now + wait
                 return
-            rates[F_NEXT_ARRIVAL] += rates[F_INTERARRIVAL]
-            state.arrivals[tenant, row[T_FILLED] % state.arrivals.shape[1]] = now
-        receive_packet(state, tenant, row[T_FILLED], now)
-        row[T_FILLED] += 1
-    if row[T_SATURATED]:  # what the wire brought while the ring was full is lost
-        rates[F_NEXT_ARRIVAL] = max(rates[F_NEXT_ARRIVAL], now)
+            rates[s.F_NEXT_ARRIVAL] += rates[s.F_INTERARRIVAL]
+            state.arrivals[tenant, row[s.T_FILLED] % state.arrivals.shape[1]] = now
+        receive_packet(state, tenant, row[s.T_FILLED], now)
+        row[s.T_FILLED] += 1
+    if row[s.T_SATURATED]:  # what the wire brought while the ring was full is lost
+        rates[s.F_NEXT_ARRIVAL] = max(rates[s.F_NEXT_ARRIVAL], now)
 
 
 @compiled
 def flush(state: State, tenant: int, lag: int, now: float) -> None:
     """Send the processed packets except the last `lag`, record latencies, and free their buffers."""
     row = state.tenants[tenant]
-    limit = row[T_HEAD] - lag
-    if row[T_ACCELERATOR] >= 0:
-        limit = min(limit, row[T_RETIRED])
-    while row[T_SENT] < limit:
-        if held_back(state, tenant, state.rates[tenant, F_SEND_LINES], now):
+    limit = row[s.T_HEAD] - lag
+    if row[s.T_ACCELERATOR] >= 0:
+        limit = min(limit, row[s.T_RETIRED])
+    while row[s.T_SENT] < limit:
+        if held_back(state, tenant, state.rates[tenant, s.F_SEND_LINES], now):
             return
-        send_packet(state, tenant, row[T_SENT], now)
-        arrived = state.arrivals[tenant, row[T_SENT] % state.arrivals.shape[1]]
-        state.latency[tenant, row[T_SAMPLES] % LATENCY_SAMPLES] = (now - arrived) * state.rates[tenant, F_RING_FACTOR]
-        row[T_SAMPLES] += 1
-        row[T_SENT] += 1
+        send_packet(state, tenant, row[s.T_SENT], now)
+        arrived = state.arrivals[tenant, row[s.T_SENT] % state.arrivals.shape[1]]
+        state.latency[tenant, row[s.T_SAMPLES] % s.LATENCY_SAMPLES] = (now - arrived) * state.rates[
+            tenant, s.F_RING_FACTOR
+        ]
+        row[s.T_SAMPLES] += 1
+        row[s.T_SENT] += 1
 
 
 @compiled
@@ -113,9 +85,9 @@ def idle_until(state: State, tenant: int, wake: float) -> None:
     """Advance a polling core until its next event."""
     now = state.clock[tenant]
     state.clock[tenant] = max(now, wake)
-    state.sums[tenant, A_IDLE] += state.clock[tenant] - now
-    if state.tenants[tenant, T_SIBLING] >= 0:  # a thread that polls issues
-        state.rates[tenant, F_SLOTS_USED] += (state.clock[tenant] - now) * state.timing[X_POLL_SLOTS]
+    state.sums[tenant, s.A_IDLE] += state.clock[tenant] - now
+    if state.tenants[tenant, s.T_SIBLING] >= 0:  # a thread that polls issues
+        state.rates[tenant, s.F_SLOTS_USED] += (state.clock[tenant] - now) * state.timing[s.X_POLL_SLOTS]
 
 
 @compiled
@@ -124,41 +96,41 @@ def begin_packet(state: State, tenant: int) -> None:
     row = state.tenants[tenant]
     now = state.clock[tenant]
     away = 0
-    if row[T_ACCELERATOR] >= 0:
+    if row[s.T_ACCELERATOR] >= 0:
         away = retire(state, tenant, now)
-        if away >= row[T_DEPTH]:
+        if away >= row[s.T_DEPTH]:
             idle_until(state, tenant, look_again(state, tenant))
             return
-    if row[T_SATURATED]:
+    if row[s.T_SATURATED]:
         waiting = True
     else:
         admit(state, tenant, now)
-        waiting = row[T_HEAD] < row[T_ARRIVED]
+        waiting = row[s.T_HEAD] < row[s.T_ARRIVED]
     # packets of a burst leave after processing, one at a time at wire speed; an idle core holds none back
-    flush(state, tenant, row[T_BURST] if waiting else 0, now)
+    flush(state, tenant, row[s.T_BURST] if waiting else 0, now)
     if not waiting:
-        wake = state.rates[tenant, F_NEXT_ARRIVAL]
+        wake = state.rates[tenant, s.F_NEXT_ARRIVAL]
         if away > 0:
             wake = min(wake, look_again(state, tenant))
-        if row[T_SENT] < row[T_HEAD] and state.rates[tenant, F_CARD_FREE] > now:
-            wake = min(wake, state.rates[tenant, F_CARD_FREE])
+        if row[s.T_SENT] < row[s.T_HEAD] and state.rates[tenant, s.F_CARD_FREE] > now:
+            wake = min(wake, state.rates[tenant, s.F_CARD_FREE])
         idle_until(state, tenant, wake)
         return
     refill(state, tenant, now)
-    if row[T_HEAD] == row[T_FILLED]:  # the wire or the card is slower than the core
-        card_free = state.rates[tenant, F_CARD_FREE]
-        idle_until(state, tenant, card_free if card_free > now else state.rates[tenant, F_NEXT_ARRIVAL])
+    if row[s.T_HEAD] == row[s.T_FILLED]:  # the wire or the card is slower than the core
+        card_free = state.rates[tenant, s.F_CARD_FREE]
+        idle_until(state, tenant, card_free if card_free > now else state.rates[tenant, s.F_NEXT_ARRIVAL])
         return
-    row[T_OPERATION] = 0
-    row[T_REMAINING] = row[T_TOUCHED_LINES] + 1
+    row[s.T_OPERATION] = 0
+    row[s.T_REMAINING] = row[s.T_TOUCHED_LINES] + 1
 
 
 @compiled
 def end_packet(state: State, tenant: int) -> None:
     """Count the packet, and pass it to the accelerator if the NF uses one."""
     row = state.tenants[tenant]
-    if row[T_ACCELERATOR] >= 0:
+    if row[s.T_ACCELERATOR] >= 0:
         submit(state, tenant, state.clock[tenant])
-    state.counters[tenant, C_PACKETS] += 1
-    row[T_HEAD] += 1
-    row[T_OPERATION] = -1
+    state.counters[tenant, s.C_PACKETS] += 1
+    row[s.T_HEAD] += 1
+    row[s.T_OPERATION] = -1

@@ -12,55 +12,9 @@ cost, refilling L2, is simulated, since NFs of a core share its L2.
 
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.hierarchy import access
+from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.eevdf import fall_asleep, next_due, pick, slice_over, wake
-from slomo.simulator.sharing.state import (
-    E_GRANULARITY,
-    E_KERNEL_LINES,
-    E_LATENCY,
-    E_SLICE,
-    E_SWITCH,
-    E_TICK,
-    E_WAKEUP,
-    EEVDF,
-    K_KERNEL,
-    K_KERNEL_LINE,
-    K_LAST,
-    K_POLICY,
-    K_READY,
-    K_RESCHEDULE,
-    K_RUNNING,
-    K_TURN,
-    L_CLOCK,
-    L_IDLE,
-    L_LEAST,
-    L_MARK,
-    L_NEXT_TICK,
-    L_PICKED,
-    L_SWITCHING,
-    L_TIMER,
-    NEVER,
-    NORMAL,
-    Q_BATCH,
-    Q_CORE,
-    Q_INVOLUNTARY,
-    Q_POLLS,
-    Q_STATE,
-    Q_STORAGE_B,
-    Q_TURN,
-    Q_VOLUNTARY,
-    R_CPU,
-    R_DEADLINE,
-    R_PROTECTED,
-    R_RUNTIME,
-    R_WAKE,
-    R_WEIGHT,
-    READY,
-    ROUND_ROBIN,
-    RUNNING,
-    UNIT_WEIGHT,
-    WRITING,
-    Sharing,
-)
+from slomo.simulator.sharing.state import Sharing
 from slomo.simulator.state import State
 
 #: Kernel lines in flight at once.
@@ -71,28 +25,28 @@ KERNEL_MLP = 4.0
 def account(sharing: Sharing, core: int) -> None:
     """Charge the running NF for the time since the last charge."""
     times = sharing.core_times[core]
-    stage = sharing.cores[core, K_RUNNING]
-    spent = times[L_CLOCK] - times[L_MARK]
-    times[L_MARK] = times[L_CLOCK]
+    stage = sharing.cores[core, h.K_RUNNING]
+    spent = times[h.L_CLOCK] - times[h.L_MARK]
+    times[h.L_MARK] = times[h.L_CLOCK]
     if stage < 0 or spent <= 0.0:
         return
     row = sharing.stage_times[stage]
-    row[R_CPU] += spent
-    row[R_RUNTIME] += spent * UNIT_WEIGHT / row[R_WEIGHT]
+    row[h.R_CPU] += spent
+    row[h.R_RUNTIME] += spent * h.UNIT_WEIGHT / row[h.R_WEIGHT]
 
 
 @compiled
 def next_of(sharing: Sharing, core: int) -> int:
     """Return the ready NF to run next on a core, or -1: first in turn, least virtual runtime, or earliest deadline."""
-    policy = sharing.cores[core, K_POLICY]
-    if policy >= EEVDF:
+    policy = sharing.cores[core, h.K_POLICY]
+    if policy >= h.EEVDF:
         return next_due(sharing, core, -1)
-    best, least = -1, NEVER
+    best, least = -1, h.NEVER
     for stage in range(sharing.stages.shape[0]):
-        if sharing.stages[stage, Q_CORE] == core and sharing.stages[stage, Q_STATE] == READY:
-            rank = float(sharing.stages[stage, Q_TURN])
-            if policy != ROUND_ROBIN:
-                rank = sharing.stage_times[stage, R_RUNTIME]
+        if sharing.stages[stage, h.Q_CORE] == core and sharing.stages[stage, h.Q_STATE] == h.READY:
+            rank = float(sharing.stages[stage, h.Q_TURN])
+            if policy != h.ROUND_ROBIN:
+                rank = sharing.stage_times[stage, h.R_RUNTIME]
             if rank < least:
                 best, least = stage, rank
     return best
@@ -101,72 +55,72 @@ def next_of(sharing: Sharing, core: int) -> int:
 @compiled
 def raise_least(sharing: Sharing, core: int) -> None:
     """Raise the core's minimum virtual runtime to the smallest one of its active NFs; never lower it."""
-    least = NEVER
+    least = h.NEVER
     for stage in range(sharing.stages.shape[0]):
-        if sharing.stages[stage, Q_CORE] == core and (
-            sharing.stages[stage, Q_STATE] == READY or sharing.stages[stage, Q_STATE] == RUNNING
+        if sharing.stages[stage, h.Q_CORE] == core and (
+            sharing.stages[stage, h.Q_STATE] == h.READY or sharing.stages[stage, h.Q_STATE] == h.RUNNING
         ):
-            least = min(least, sharing.stage_times[stage, R_RUNTIME])
-    if least < NEVER:
-        sharing.core_times[core, L_LEAST] = max(sharing.core_times[core, L_LEAST], least)
+            least = min(least, sharing.stage_times[stage, h.R_RUNTIME])
+    if least < h.NEVER:
+        sharing.core_times[core, h.L_LEAST] = max(sharing.core_times[core, h.L_LEAST], least)
 
 
 @compiled
 def look_at_slice(sharing: Sharing, core: int) -> None:
     """Apply EEVDF's tick: a task whose slice is over yields if others wait."""
     account(sharing, core)
-    running = sharing.cores[core, K_RUNNING]
+    running = sharing.cores[core, h.K_RUNNING]
     if running >= 0:
         over = slice_over(sharing, running)
         row = sharing.stage_times[running]
-        if (over or row[R_RUNTIME] >= row[R_PROTECTED]) and sharing.cores[core, K_READY] > 0:
-            sharing.cores[core, K_RESCHEDULE] = 1
+        if (over or row[h.R_RUNTIME] >= row[h.R_PROTECTED]) and sharing.cores[core, h.K_READY] > 0:
+            sharing.cores[core, h.K_RESCHEDULE] = 1
 
 
 @inner
 def make_ready(sharing: Sharing, stage: int, now: float) -> None:
     """Wake an NF: at the end of the queue, or with a sleeper's credit; an idle core starts it at once."""
-    core = sharing.stages[stage, Q_CORE]
+    core = sharing.stages[stage, h.Q_CORE]
     times, row = sharing.core_times[core], sharing.stage_times[stage]
-    running, policy = sharing.cores[core, K_RUNNING], sharing.cores[core, K_POLICY]
-    idle = running < 0 and sharing.cores[core, K_READY] == 0
-    if policy >= EEVDF:
+    running, policy = sharing.cores[core, h.K_RUNNING], sharing.cores[core, h.K_POLICY]
+    idle = running < 0 and sharing.cores[core, h.K_READY] == 0
+    if policy >= h.EEVDF:
         look_at_slice(sharing, core)
         wake(sharing, core, stage)
-    sharing.stages[stage, Q_STATE] = READY
-    sharing.cores[core, K_READY] += 1
-    sharing.cores[core, K_TURN] += 1
-    sharing.stages[stage, Q_TURN] = sharing.cores[core, K_TURN]
+    sharing.stages[stage, h.Q_STATE] = h.READY
+    sharing.cores[core, h.K_READY] += 1
+    sharing.cores[core, h.K_TURN] += 1
+    sharing.stages[stage, h.Q_TURN] = sharing.cores[core, h.K_TURN]
     account(sharing, core)
-    if policy < EEVDF:
+    if policy < h.EEVDF:
         raise_least(sharing, core)
-        row[R_RUNTIME] = max(row[R_RUNTIME], times[L_LEAST] - 0.5 * sharing.settings[E_LATENCY])
+        row[h.R_RUNTIME] = max(row[h.R_RUNTIME], times[h.L_LEAST] - 0.5 * sharing.settings[h.E_LATENCY])
     if idle:
-        times[L_IDLE] += max(0.0, now - times[L_CLOCK])
-        times[L_CLOCK] = max(times[L_CLOCK], now)
-        times[L_MARK] = times[L_CLOCK]
-    elif running >= 0 and policy == EEVDF:
+        times[h.L_IDLE] += max(0.0, now - times[h.L_CLOCK])
+        times[h.L_CLOCK] = max(times[h.L_CLOCK], now)
+        times[h.L_MARK] = times[h.L_CLOCK]
+    elif running >= 0 and policy == h.EEVDF:
         if pick(sharing, core, running) == stage:
-            sharing.cores[core, K_RESCHEDULE] = 1
-    elif running >= 0 and policy == NORMAL:
-        ahead = sharing.stage_times[running, R_RUNTIME] - row[R_RUNTIME]
-        if ahead > sharing.settings[E_WAKEUP] * UNIT_WEIGHT / row[R_WEIGHT]:
-            sharing.cores[core, K_RESCHEDULE] = 1
+            sharing.cores[core, h.K_RESCHEDULE] = 1
+    elif running >= 0 and policy == h.NORMAL:
+        ahead = sharing.stage_times[running, h.R_RUNTIME] - row[h.R_RUNTIME]
+        if ahead > sharing.settings[h.E_WAKEUP] * h.UNIT_WEIGHT / row[h.R_WEIGHT]:
+            sharing.cores[core, h.K_RESCHEDULE] = 1
 
 
 @compiled
 def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
     """Switch to an NF: the kernel's path and its lines through the core's L2 come first, unless the NF polls."""
     times, row = sharing.core_times[core], sharing.cores[core]
-    if sharing.stages[stage, Q_POLLS] and row[K_LAST] == stage and sharing.stages[stage, Q_STORAGE_B] == 0:
+    if sharing.stages[stage, h.Q_POLLS] and row[h.K_LAST] == stage and sharing.stages[stage, h.Q_STORAGE_B] == 0:
         start(sharing, core, stage)
         return
-    begun = times[L_CLOCK]
-    now = begun + sharing.settings[E_SWITCH]
-    for part in range(int(sharing.settings[E_KERNEL_LINES])):
-        now += access(state, row[K_KERNEL], row[K_KERNEL_LINE] + part, 1, now, 1.0) / KERNEL_MLP
-    times[L_CLOCK] = now
-    times[L_SWITCHING] += now - begun
+    begun = times[h.L_CLOCK]
+    now = begun + sharing.settings[h.E_SWITCH]
+    for part in range(int(sharing.settings[h.E_KERNEL_LINES])):
+        now += access(state, row[h.K_KERNEL], row[h.K_KERNEL_LINE] + part, 1, now, 1.0) / KERNEL_MLP
+    times[h.L_CLOCK] = now
+    times[h.L_SWITCHING] += now - begun
     start(sharing, core, stage)
 
 
@@ -174,28 +128,28 @@ def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
 def start(sharing: Sharing, core: int, stage: int) -> None:
     """Let an NF run from now on."""
     times, row = sharing.core_times[core], sharing.cores[core]
-    times[L_MARK] = times[L_CLOCK]
-    times[L_PICKED] = times[L_CLOCK]
-    if row[K_RUNNING] != stage:  # who goes on is protected no longer than before
-        sharing.stage_times[stage, R_PROTECTED] = sharing.stage_times[stage, R_DEADLINE]
-    row[K_RUNNING] = stage
-    row[K_LAST] = stage
-    row[K_RESCHEDULE] = 0
-    row[K_READY] -= 1
-    sharing.stages[stage, Q_STATE] = RUNNING
+    times[h.L_MARK] = times[h.L_CLOCK]
+    times[h.L_PICKED] = times[h.L_CLOCK]
+    if row[h.K_RUNNING] != stage:  # who goes on is protected no longer than before
+        sharing.stage_times[stage, h.R_PROTECTED] = sharing.stage_times[stage, h.R_DEADLINE]
+    row[h.K_RUNNING] = stage
+    row[h.K_LAST] = stage
+    row[h.K_RESCHEDULE] = 0
+    row[h.K_READY] -= 1
+    sharing.stages[stage, h.Q_STATE] = h.RUNNING
 
 
 @compiled
 def leave(sharing: Sharing, core: int, becomes: int) -> None:
     """Take the running NF off its core voluntarily: it sleeps, yields or waits."""
     account(sharing, core)
-    stage = sharing.cores[core, K_RUNNING]
-    if sharing.cores[core, K_POLICY] >= EEVDF:
+    stage = sharing.cores[core, h.K_RUNNING]
+    if sharing.cores[core, h.K_POLICY] >= h.EEVDF:
         fall_asleep(sharing, core, stage)
-    sharing.stages[stage, Q_STATE] = becomes
-    sharing.stages[stage, Q_VOLUNTARY] += 1
-    sharing.stages[stage, Q_BATCH] = 0
-    sharing.cores[core, K_RUNNING] = -1
+    sharing.stages[stage, h.Q_STATE] = becomes
+    sharing.stages[stage, h.Q_VOLUNTARY] += 1
+    sharing.stages[stage, h.Q_BATCH] = 0
+    sharing.cores[core, h.K_RUNNING] = -1
 
 
 @compiled
@@ -203,48 +157,48 @@ def period_share(sharing: Sharing, core: int, stage: int) -> float:
     """Return CFS's slice [ns]: a part of the period (longer with many NFs), in proportion to weight."""
     count, total = 0, 0.0
     for other in range(sharing.stages.shape[0]):
-        ready = sharing.stages[other, Q_STATE] == READY or sharing.stages[other, Q_STATE] == RUNNING
-        if sharing.stages[other, Q_CORE] == core and ready:
+        ready = sharing.stages[other, h.Q_STATE] == h.READY or sharing.stages[other, h.Q_STATE] == h.RUNNING
+        if sharing.stages[other, h.Q_CORE] == core and ready:
             count += 1
-            total += sharing.stage_times[other, R_WEIGHT]
-    period = max(sharing.settings[E_LATENCY], count * sharing.settings[E_GRANULARITY])
-    return period * sharing.stage_times[stage, R_WEIGHT] / total
+            total += sharing.stage_times[other, h.R_WEIGHT]
+    period = max(sharing.settings[h.E_LATENCY], count * sharing.settings[h.E_GRANULARITY])
+    return period * sharing.stage_times[stage, h.R_WEIGHT] / total
 
 
 @inner
 def tick(sharing: Sharing, core: int) -> None:
     """Apply the scheduler's tick: check whether the running NF has used its slice or quantum."""
-    times, stage = sharing.core_times[core], sharing.cores[core, K_RUNNING]
-    while times[L_NEXT_TICK] <= times[L_CLOCK]:
-        times[L_NEXT_TICK] += sharing.settings[E_TICK]
-    if sharing.cores[core, K_POLICY] >= EEVDF:
+    times, stage = sharing.core_times[core], sharing.cores[core, h.K_RUNNING]
+    while times[h.L_NEXT_TICK] <= times[h.L_CLOCK]:
+        times[h.L_NEXT_TICK] += sharing.settings[h.E_TICK]
+    if sharing.cores[core, h.K_POLICY] >= h.EEVDF:
         look_at_slice(sharing, core)
         return
     account(sharing, core)
     other = next_of(sharing, core)
     if other < 0:
         return
-    ran = times[L_CLOCK] - times[L_PICKED]
-    if sharing.cores[core, K_POLICY] == ROUND_ROBIN:
-        due = ran > sharing.settings[E_SLICE] - 0.5 * sharing.settings[E_TICK]  # a quantum is a number of ticks
+    ran = times[h.L_CLOCK] - times[h.L_PICKED]
+    if sharing.cores[core, h.K_POLICY] == h.ROUND_ROBIN:
+        due = ran > sharing.settings[h.E_SLICE] - 0.5 * sharing.settings[h.E_TICK]  # a quantum is a number of ticks
     else:
         ideal = period_share(sharing, core, stage)
-        ahead = sharing.stage_times[stage, R_RUNTIME] - sharing.stage_times[other, R_RUNTIME]
-        due = ran > ideal or (ran >= sharing.settings[E_GRANULARITY] and ahead > ideal)
+        ahead = sharing.stage_times[stage, h.R_RUNTIME] - sharing.stage_times[other, h.R_RUNTIME]
+        due = ran > ideal or (ran >= sharing.settings[h.E_GRANULARITY] and ahead > ideal)
     if due:
-        sharing.cores[core, K_RESCHEDULE] = 1
+        sharing.cores[core, h.K_RESCHEDULE] = 1
 
 
 @inner
 def preempt(sharing: Sharing, core: int) -> None:
     """Requeue the running NF; if it is chosen again, nothing is switched."""
     account(sharing, core)
-    stage = sharing.cores[core, K_RUNNING]
-    sharing.cores[core, K_TURN] += 1
-    sharing.cores[core, K_READY] += 1
-    sharing.stages[stage, Q_STATE] = READY
-    sharing.stages[stage, Q_TURN] = sharing.cores[core, K_TURN]
-    if sharing.cores[core, K_POLICY] >= EEVDF:
+    stage = sharing.cores[core, h.K_RUNNING]
+    sharing.cores[core, h.K_TURN] += 1
+    sharing.cores[core, h.K_READY] += 1
+    sharing.stages[stage, h.Q_STATE] = h.READY
+    sharing.stages[stage, h.Q_TURN] = sharing.cores[core, h.K_TURN]
+    if sharing.cores[core, h.K_POLICY] >= h.EEVDF:
         due = next_due(sharing, core, stage)
     else:
         raise_least(sharing, core)
@@ -252,21 +206,23 @@ def preempt(sharing: Sharing, core: int) -> None:
     if due == stage:
         start(sharing, core, stage)
         return
-    sharing.stages[stage, Q_INVOLUNTARY] += 1
-    sharing.cores[core, K_RUNNING] = -1
+    sharing.stages[stage, h.Q_INVOLUNTARY] += 1
+    sharing.cores[core, h.K_RUNNING] = -1
 
 
 @inner
 def timers(sharing: Sharing, core: int) -> None:
     """Wake the NFs of a core whose write to storage has finished."""
-    now, soonest = sharing.core_times[core, L_CLOCK], NEVER
-    if sharing.cores[core, K_RUNNING] < 0 and sharing.cores[core, K_READY] == 0:  # an idle core sleeps until the first
-        now = max(now, sharing.core_times[core, L_TIMER])
+    now, soonest = sharing.core_times[core, h.L_CLOCK], h.NEVER
+    if (
+        sharing.cores[core, h.K_RUNNING] < 0 and sharing.cores[core, h.K_READY] == 0
+    ):  # an idle core sleeps until the first
+        now = max(now, sharing.core_times[core, h.L_TIMER])
     for stage in range(sharing.stages.shape[0]):
-        if sharing.stages[stage, Q_CORE] == core and sharing.stages[stage, Q_STATE] == WRITING:
-            wake = sharing.stage_times[stage, R_WAKE]
+        if sharing.stages[stage, h.Q_CORE] == core and sharing.stages[stage, h.Q_STATE] == h.WRITING:
+            wake = sharing.stage_times[stage, h.R_WAKE]
             if wake <= now:
                 make_ready(sharing, stage, wake)
             else:
                 soonest = min(soonest, wake)
-    sharing.core_times[core, L_TIMER] = soonest
+    sharing.core_times[core, h.L_TIMER] = soonest

@@ -10,25 +10,8 @@ the simulator shares no code with it.
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled
-from slomo.simulator.sharing.state import (
-    E_BASE_SLICE,
-    E_TICK,
-    K_RUNNING,
-    L_LEAST,
-    NEVER,
-    Q_CORE,
-    Q_DELAYED,
-    Q_STATE,
-    R_DEADLINE,
-    R_LAG,
-    R_PROTECTED,
-    R_RUNTIME,
-    R_WEIGHT,
-    READY,
-    RUNNING,
-    UNIT_WEIGHT,
-    Sharing,
-)
+from slomo.simulator.sharing import state as h
+from slomo.simulator.sharing.state import Sharing
 
 #: Rounding tolerance of virtual times [ns], which are sums of many terms.
 _ROUNDING = 1e-3
@@ -37,38 +20,38 @@ _ROUNDING = 1e-3
 @compiled
 def queued(sharing: Sharing, stage: int) -> bool:
     """Return whether an NF competes for its core: ready, running, or asleep while it owes time."""
-    state = sharing.stages[stage, Q_STATE]
-    return state in (READY, RUNNING) or sharing.stages[stage, Q_DELAYED] == 1
+    state = sharing.stages[stage, h.Q_STATE]
+    return state in (h.READY, h.RUNNING) or sharing.stages[stage, h.Q_DELAYED] == 1
 
 
 @compiled
 def mean_runtime(sharing: Sharing, core: int) -> float:
     """Return the weighted mean of the competing NFs' virtual runtimes; the last mean if there are none."""
     weight, total = 0.0, 0.0
-    base = sharing.core_times[core, L_LEAST]
+    base = sharing.core_times[core, h.L_LEAST]
     for stage in range(sharing.stages.shape[0]):
-        if sharing.stages[stage, Q_CORE] == core and queued(sharing, stage):
+        if sharing.stages[stage, h.Q_CORE] == core and queued(sharing, stage):
             row = sharing.stage_times[stage]
-            weight += row[R_WEIGHT]
-            total += row[R_WEIGHT] * (row[R_RUNTIME] - base)
+            weight += row[h.R_WEIGHT]
+            total += row[h.R_WEIGHT] * (row[h.R_RUNTIME] - base)
     if weight > 0.0:
-        sharing.core_times[core, L_LEAST] = base + total / weight
-    return sharing.core_times[core, L_LEAST]
+        sharing.core_times[core, h.L_LEAST] = base + total / weight
+    return sharing.core_times[core, h.L_LEAST]
 
 
 @compiled
 def slice_of(sharing: Sharing, stage: int) -> float:
     """Return an NF's slice in virtual time [ns]."""
-    return sharing.settings[E_BASE_SLICE] * UNIT_WEIGHT / sharing.stage_times[stage, R_WEIGHT]
+    return sharing.settings[h.E_BASE_SLICE] * h.UNIT_WEIGHT / sharing.stage_times[stage, h.R_WEIGHT]
 
 
 @compiled
 def slice_over(sharing: Sharing, stage: int) -> bool:
     """Return whether an NF has used its slice, and set its next deadline."""
     row = sharing.stage_times[stage]
-    if row[R_RUNTIME] < row[R_DEADLINE]:
+    if row[h.R_RUNTIME] < row[h.R_DEADLINE]:
         return False
-    row[R_DEADLINE] = row[R_RUNTIME] + slice_of(sharing, stage)
+    row[h.R_DEADLINE] = row[h.R_RUNTIME] + slice_of(sharing, stage)
     return True
 
 
@@ -76,8 +59,8 @@ def slice_over(sharing: Sharing, stage: int) -> bool:
 def keep_lag(sharing: Sharing, core: int, stage: int) -> None:
     """Store the time owed to an NF that leaves, at most two slices or a tick (`entity_lag`)."""
     row = sharing.stage_times[stage]
-    most = max(2.0 * sharing.settings[E_BASE_SLICE], sharing.settings[E_TICK]) * UNIT_WEIGHT / row[R_WEIGHT]
-    row[R_LAG] = min(max(mean_runtime(sharing, core) - row[R_RUNTIME], -most), most)
+    most = max(2.0 * sharing.settings[h.E_BASE_SLICE], sharing.settings[h.E_TICK]) * h.UNIT_WEIGHT / row[h.R_WEIGHT]
+    row[h.R_LAG] = min(max(mean_runtime(sharing, core) - row[h.R_RUNTIME], -most), most)
 
 
 @compiled
@@ -85,11 +68,11 @@ def place(sharing: Sharing, core: int, stage: int) -> None:
     """Place a returning NF so that it keeps its lag, adjusted for its own weight; its deadline is one slice later."""
     row, others = sharing.stage_times[stage], 0.0
     for other in range(sharing.stages.shape[0]):
-        if other != stage and sharing.stages[other, Q_CORE] == core and queued(sharing, other):
-            others += sharing.stage_times[other, R_WEIGHT]
-    lag = row[R_LAG] * (others + row[R_WEIGHT]) / others if others > 0.0 else 0.0
-    row[R_RUNTIME] = mean_runtime(sharing, core) - lag
-    row[R_DEADLINE] = row[R_RUNTIME] + slice_of(sharing, stage)
+        if other != stage and sharing.stages[other, h.Q_CORE] == core and queued(sharing, other):
+            others += sharing.stage_times[other, h.R_WEIGHT]
+    lag = row[h.R_LAG] * (others + row[h.R_WEIGHT]) / others if others > 0.0 else 0.0
+    row[h.R_RUNTIME] = mean_runtime(sharing, core) - lag
+    row[h.R_DEADLINE] = row[h.R_RUNTIME] + slice_of(sharing, stage)
 
 
 @compiled
@@ -98,14 +81,14 @@ def pick(sharing: Sharing, core: int, running: int) -> int:
     limit = mean_runtime(sharing, core) + _ROUNDING
     if running >= 0:
         row = sharing.stage_times[running]
-        if row[R_RUNTIME] <= limit and row[R_RUNTIME] < row[R_PROTECTED]:
+        if row[h.R_RUNTIME] <= limit and row[h.R_RUNTIME] < row[h.R_PROTECTED]:
             return running
-    best, least = -1, NEVER
+    best, least = -1, h.NEVER
     for stage in range(sharing.stages.shape[0]):
-        if sharing.stages[stage, Q_CORE] == core and queued(sharing, stage):
+        if sharing.stages[stage, h.Q_CORE] == core and queued(sharing, stage):
             row = sharing.stage_times[stage]
-            if row[R_RUNTIME] <= limit and row[R_DEADLINE] < least:
-                best, least = stage, row[R_DEADLINE]
+            if row[h.R_RUNTIME] <= limit and row[h.R_DEADLINE] < least:
+                best, least = stage, row[h.R_DEADLINE]
     return best
 
 
@@ -114,33 +97,33 @@ def next_due(sharing: Sharing, core: int, running: int) -> int:
     """Return the next NF that is awake; sleepers whose turn comes leave the queue and their debt is cleared."""
     while True:
         stage = pick(sharing, core, running)
-        if stage < 0 or sharing.stages[stage, Q_DELAYED] == 0:
+        if stage < 0 or sharing.stages[stage, h.Q_DELAYED] == 0:
             return stage
         keep_lag(sharing, core, stage)
-        sharing.stage_times[stage, R_LAG] = min(0.0, sharing.stage_times[stage, R_LAG])
-        sharing.stages[stage, Q_DELAYED] = 0
+        sharing.stage_times[stage, h.R_LAG] = min(0.0, sharing.stage_times[stage, h.R_LAG])
+        sharing.stages[stage, h.Q_DELAYED] = 0
 
 
 @compiled
 def fall_asleep(sharing: Sharing, core: int, stage: int) -> None:
     """Take a running NF off the queue, unless it owes time; called before its state changes."""
     slice_over(sharing, stage)
-    if sharing.stage_times[stage, R_RUNTIME] <= mean_runtime(sharing, core) + _ROUNDING:
+    if sharing.stage_times[stage, h.R_RUNTIME] <= mean_runtime(sharing, core) + _ROUNDING:
         keep_lag(sharing, core, stage)
     else:
-        sharing.stages[stage, Q_DELAYED] = 1
+        sharing.stages[stage, h.Q_DELAYED] = 1
 
 
 @compiled
 def wake(sharing: Sharing, core: int, stage: int) -> None:
     """Put an NF back on the queue; called before it is ready."""
-    if sharing.cores[core, K_RUNNING] < 0:
+    if sharing.cores[core, h.K_RUNNING] < 0:
         next_due(sharing, core, -1)  # an idle core has let go of all who slept on it owing time
-    if sharing.stages[stage, Q_DELAYED] == 1:
+    if sharing.stages[stage, h.Q_DELAYED] == 1:
         keep_lag(sharing, core, stage)
-        sharing.stages[stage, Q_DELAYED] = 0
-        if sharing.stage_times[stage, R_LAG] > 0.0:
-            sharing.stage_times[stage, R_LAG] = 0.0
+        sharing.stages[stage, h.Q_DELAYED] = 0
+        if sharing.stage_times[stage, h.R_LAG] > 0.0:
+            sharing.stage_times[stage, h.R_LAG] = 0.0
             place(sharing, core, stage)
     else:
         place(sharing, core, stage)

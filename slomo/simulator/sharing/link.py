@@ -9,6 +9,7 @@ machine's own (Molka et al., ICPP'15, measure 84-113 ns for a line in another so
 # Elements of arrays are Any to the type checker; numba gives them their types.
 # mypy: disable-error-code="no-any-return"
 
+from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import find, set_of, touch
 from slomo.simulator.hardware.dma import receive_line
@@ -24,38 +25,15 @@ from slomo.simulator.hardware.hierarchy import (
     read_from,
 )
 from slomo.simulator.hardware.memory import request
-from slomo.simulator.sharing.state import E_SNOOP, Sharing
-from slomo.simulator.state import (
-    A_DRAM_LATENCY,
-    C_L2_HIT,
-    C_L2_MISS,
-    C_L3_HIT,
-    C_L3_MISS,
-    C_TX_HIT,
-    C_TX_MISS,
-    H_FACTOR,
-    M_INCLUSIVE,
-    M_L2_SHIFT,
-    M_LLC_SETS,
-    M_LLC_SHIFT,
-    M_SOCKETS,
-    T_DOMAIN,
-    T_L2,
-    T_MEMORY_SOCKET,
-    T_SOCKET,
-    T_WAY_MASK,
-    X_DRAM_LOCAL,
-    X_DRAM_REMOTE,
-    X_L2_HIT,
-    X_LLC_HIT,
-    State,
-)
+from slomo.simulator.sharing import state as h
+from slomo.simulator.sharing.state import Sharing
+from slomo.simulator.state import State
 
 
 @compiled
 def other_cache(state: State, domain: int, line: int) -> int:
     """Return the slot of a line in a last-level cache other than `domain`'s, or -1."""
-    sets, shift = state.machine[M_LLC_SETS], state.machine[M_LLC_SHIFT]
+    sets, shift = state.machine[s.M_LLC_SETS], state.machine[s.M_LLC_SHIFT]
     inside = set_of(line, sets)
     for other in range(state.llc_clock.size // sets):
         if other != domain:
@@ -68,20 +46,20 @@ def other_cache(state: State, domain: int, line: int) -> int:
 @compiled
 def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: float) -> float:
     """Return the latency of a line from another core's or socket's cache [ns]."""
-    latency = state.timing[X_LLC_HIT] + sharing.settings[E_SNOOP]
-    if socket == state.tenants[tenant, T_SOCKET]:
+    latency = state.timing[s.X_LLC_HIT] + sharing.settings[h.E_SNOOP]
+    if socket == state.tenants[tenant, s.T_SOCKET]:
         return latency
-    link = state.machine[M_SOCKETS]
+    link = state.machine[s.M_SOCKETS]
     wait = request(state.channels, link, now, 1.0, state.timing)
-    distance = state.timing[X_DRAM_REMOTE] - state.timing[X_DRAM_LOCAL]
-    return latency + distance * state.channels[link, H_FACTOR] + wait
+    distance = state.timing[s.X_DRAM_REMOTE] - state.timing[s.X_DRAM_LOCAL]
+    return latency + distance * state.channels[link, s.H_FACTOR] + wait
 
 
 @compiled
 def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, line: int, now: float) -> float:
     """Fetch a packet line missing in the core's L2; return the latency [ns], negative if the line is dirty."""
-    domain, dirty = state.tenants[tenant, T_DOMAIN], 0
-    holder, mine = state.line_holder[line], state.tenants[tenant, T_L2]
+    domain, dirty = state.tenants[tenant, s.T_DOMAIN], 0
+    holder, mine = state.line_holder[line], state.tenants[tenant, s.T_L2]
     place, elsewhere, from_core = llc_lookup(state, tenant, line), -1, -1
     if holder >= 0 and holder != mine and l2_lookup(state, holder, line) >= 0:
         dirty |= drop_from_l2(state, holder, line)
@@ -90,53 +68,53 @@ def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, li
         elsewhere = other_cache(state, domain, line)
         if elsewhere >= 0:
             dirty |= llc_drop(state, elsewhere)
-    inclusive = state.machine[M_INCLUSIVE]
+    inclusive = state.machine[s.M_INCLUSIVE]
     if place >= 0:
-        state.counters[tenant, C_L3_HIT] += 1
+        state.counters[tenant, s.C_L3_HIT] += 1
         if inclusive:
             llc_touch(state, place, 0)
         else:
             dirty |= llc_drop(state, place)
-        latency = state.timing[X_LLC_HIT] + (sharing.settings[E_SNOOP] if from_core >= 0 else 0.0)
+        latency = state.timing[s.X_LLC_HIT] + (sharing.settings[h.E_SNOOP] if from_core >= 0 else 0.0)
         return -latency if dirty else latency
     if from_core >= 0:
         latency = transfer(state, sharing, tenant, from_core, now)
     elif elsewhere >= 0:
-        other = (elsewhere >> state.machine[M_LLC_SHIFT]) // state.machine[M_LLC_SETS]
+        other = (elsewhere >> state.machine[s.M_LLC_SHIFT]) // state.machine[s.M_LLC_SETS]
         latency = transfer(state, sharing, tenant, sharing.domain_sockets[other], now)
     else:
-        latency = read_from(state, tenant, state.tenants[port, T_MEMORY_SOCKET], now)
-        state.sums[tenant, A_DRAM_LATENCY] += latency
-    if from_core >= 0 and from_core == state.tenants[tenant, T_SOCKET]:
-        state.counters[tenant, C_L3_HIT] += 1
+        latency = read_from(state, tenant, state.tenants[port, s.T_MEMORY_SOCKET], now)
+        state.sums[tenant, s.A_DRAM_LATENCY] += latency
+    if from_core >= 0 and from_core == state.tenants[tenant, s.T_SOCKET]:
+        state.counters[tenant, s.C_L3_HIT] += 1
     else:
-        state.counters[tenant, C_L3_MISS] += 1
+        state.counters[tenant, s.C_L3_MISS] += 1
     if inclusive:
-        llc_insert(state, tenant, line, 0, state.tenants[tenant, T_WAY_MASK], now)
+        llc_insert(state, tenant, line, 0, state.tenants[tenant, s.T_WAY_MASK], now)
     return -latency if dirty else latency
 
 
 @inner
 def packet_miss(state: State, sharing: Sharing, port: int, tenant: int, line: int, dirty: int, now: float) -> float:
     """Fetch a packet line missing in the core's L2 into it; return the latency [ns]."""
-    state.counters[tenant, C_L2_MISS] += 1
+    state.counters[tenant, s.C_L2_MISS] += 1
     latency = fetch_packet_line(state, sharing, port, tenant, line, now)
     if latency < 0.0:
         latency, dirty = -latency, 1
     fill_l2(state, tenant, line, dirty, now)
-    state.line_holder[line] = state.tenants[tenant, T_L2]
+    state.line_holder[line] = state.tenants[tenant, s.T_L2]
     return latency
 
 
 @compiled
 def packet_access(state: State, sharing: Sharing, port: int, tenant: int, line: int, dirty: int, now: float) -> float:
     """Read or write one line of a packet or a ring, wherever it is; return the latency [ns]."""
-    slot = l2_lookup(state, state.tenants[tenant, T_L2], line)
+    slot = l2_lookup(state, state.tenants[tenant, s.T_L2], line)
     if slot >= 0:
-        state.counters[tenant, C_L2_HIT] += 1
-        touch(state.l2_stamps, state.l2_clock, slot, state.machine[M_L2_SHIFT])
+        state.counters[tenant, s.C_L2_HIT] += 1
+        touch(state.l2_stamps, state.l2_clock, slot, state.machine[s.M_L2_SHIFT])
         state.l2_flags[slot] |= dirty
-        return state.timing[X_L2_HIT]
+        return state.timing[s.X_L2_HIT]
     return packet_miss(state, sharing, port, tenant, line, dirty, now)
 
 
@@ -147,7 +125,7 @@ def card_writes(state: State, port: int, line: int, now: float) -> None:
     if holder >= 0:
         drop_from_l2(state, holder, line)
         state.line_holder[line] = -1
-    elsewhere = other_cache(state, state.tenants[port, T_DOMAIN], line)
+    elsewhere = other_cache(state, state.tenants[port, s.T_DOMAIN], line)
     if elsewhere >= 0:
         llc_drop(state, elsewhere)
     receive_line(state, port, line, now)
@@ -156,19 +134,19 @@ def card_writes(state: State, port: int, line: int, now: float) -> None:
 @compiled
 def card_reads(state: State, sharing: Sharing, port: int, line: int, now: float) -> None:
     """Read one line of a departing packet for the card, from the cache that has it, else from memory."""
-    holder, home, socket = state.line_holder[line], state.tenants[port, T_SOCKET], -1
+    holder, home, socket = state.line_holder[line], state.tenants[port, s.T_SOCKET], -1
     if llc_lookup(state, port, line) >= 0:
         socket = home
     elif holder >= 0 and l2_lookup(state, holder, line) >= 0:
         socket = sharing.l2_sockets[holder]
     else:
-        elsewhere = other_cache(state, state.tenants[port, T_DOMAIN], line)
+        elsewhere = other_cache(state, state.tenants[port, s.T_DOMAIN], line)
         if elsewhere >= 0:
-            socket = sharing.domain_sockets[(elsewhere >> state.machine[M_LLC_SHIFT]) // state.machine[M_LLC_SETS]]
+            socket = sharing.domain_sockets[(elsewhere >> state.machine[s.M_LLC_SHIFT]) // state.machine[s.M_LLC_SETS]]
     if socket < 0:
-        state.counters[port, C_TX_MISS] += 1
+        state.counters[port, s.C_TX_MISS] += 1
         memory_read(state, port, now)
         return
-    state.counters[port, C_TX_HIT] += 1
+    state.counters[port, s.C_TX_HIT] += 1
     if socket != home:
-        request(state.channels, state.machine[M_SOCKETS], now, 1.0, state.timing)
+        request(state.channels, state.machine[s.M_SOCKETS], now, 1.0, state.timing)

@@ -9,46 +9,10 @@ round also brings packets in and out, which takes time.
 # mypy: disable-error-code="no-any-return"
 
 from slomo.simulator.compilation import compiled, inner
+from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.chain import receive
 from slomo.simulator.sharing.cores import make_ready
-from slomo.simulator.sharing.state import (
-    ASLEEP,
-    CONSTANT,
-    E_CARRY,
-    E_LEFT,
-    E_MARK_ABOVE,
-    E_NEXT_SCAN,
-    E_PRESSURE,
-    E_SCAN,
-    E_SMOOTHING,
-    E_WAITING,
-    E_WAKING,
-    G_INTERVAL,
-    G_NEXT,
-    G_TO,
-    J_DROPPING,
-    J_ENTRY_LOST,
-    J_HOPS,
-    J_KIND,
-    J_OFFERED,
-    J_QUEUE_LOST,
-    Q_ARRIVED,
-    Q_CAPACITY,
-    Q_DROPPED,
-    Q_HEAD,
-    Q_HIGH,
-    Q_LOW,
-    Q_MARK,
-    Q_OVERLOADED,
-    Q_STATE,
-    Q_TAIL,
-    Q_WAITS_FOR,
-    Q_YIELD,
-    R_SMOOTHED,
-    STUCK,
-    YIELDED,
-    Sharing,
-)
+from slomo.simulator.sharing.state import Sharing
 from slomo.simulator.state import State
 
 
@@ -57,61 +21,61 @@ def look_at_rings(sharing: Sharing, now: float) -> None:
     """Determine which stages are overloaded, and their rings' mean lengths."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
-        length = row[Q_TAIL] - row[Q_HEAD]
-        if row[Q_OVERLOADED]:
-            row[Q_OVERLOADED] = 1 if length >= row[Q_LOW] else 0
-        elif length > row[Q_HIGH]:
-            oldest = sharing.rings[stage, row[Q_HEAD] & (row[Q_CAPACITY] - 1)]
-            row[Q_OVERLOADED] = 1 if now - sharing.packet_times[oldest, 1] > sharing.settings[E_WAITING] else 0
-        weight = sharing.settings[E_SMOOTHING]
-        smoothed = sharing.stage_times[stage, R_SMOOTHED] * (1.0 - weight) + length * weight
-        sharing.stage_times[stage, R_SMOOTHED] = smoothed
-        row[Q_MARK] = 1 if smoothed > sharing.settings[E_MARK_ABOVE] * row[Q_CAPACITY] else 0
+        length = row[h.Q_TAIL] - row[h.Q_HEAD]
+        if row[h.Q_OVERLOADED]:
+            row[h.Q_OVERLOADED] = 1 if length >= row[h.Q_LOW] else 0
+        elif length > row[h.Q_HIGH]:
+            oldest = sharing.rings[stage, row[h.Q_HEAD] & (row[h.Q_CAPACITY] - 1)]
+            row[h.Q_OVERLOADED] = 1 if now - sharing.packet_times[oldest, 1] > sharing.settings[h.E_WAITING] else 0
+        weight = sharing.settings[h.E_SMOOTHING]
+        smoothed = sharing.stage_times[stage, h.R_SMOOTHED] * (1.0 - weight) + length * weight
+        sharing.stage_times[stage, h.R_SMOOTHED] = smoothed
+        row[h.Q_MARK] = 1 if smoothed > sharing.settings[h.E_MARK_ABOVE] * row[h.Q_CAPACITY] else 0
 
 
 @compiled
 def stop_upstream(sharing: Sharing) -> None:
     """Drop packets at the entry of chains with an overloaded stage, and flag the stages before it."""
     for stage in range(sharing.stages.shape[0]):
-        sharing.stages[stage, Q_YIELD] = 0
+        sharing.stages[stage, h.Q_YIELD] = 0
     for chain in range(sharing.chains.shape[0]):
-        sharing.chains[chain, J_DROPPING] = 0
-        for hop in range(1, sharing.chains[chain, J_HOPS]):
-            if sharing.stages[sharing.paths[chain, hop], Q_OVERLOADED]:
-                sharing.chains[chain, J_DROPPING] = 1
+        sharing.chains[chain, h.J_DROPPING] = 0
+        for hop in range(1, sharing.chains[chain, h.J_HOPS]):
+            if sharing.stages[sharing.paths[chain, hop], h.Q_OVERLOADED]:
+                sharing.chains[chain, h.J_DROPPING] = 1
                 for before in range(hop):
-                    sharing.stages[sharing.paths[chain, before], Q_YIELD] = 1
+                    sharing.stages[sharing.paths[chain, before], h.Q_YIELD] = 1
     for chain in range(sharing.chains.shape[0]):  # a stage is still of use to a chain with nothing overloaded behind it
-        for hop in range(sharing.chains[chain, J_HOPS] - 1, -1, -1):
-            sharing.stages[sharing.paths[chain, hop], Q_YIELD] = 0
-            if sharing.stages[sharing.paths[chain, hop], Q_OVERLOADED]:
+        for hop in range(sharing.chains[chain, h.J_HOPS] - 1, -1, -1):
+            sharing.stages[sharing.paths[chain, hop], h.Q_YIELD] = 0
+            if sharing.stages[sharing.paths[chain, hop], h.Q_OVERLOADED]:
                 break
 
 
 @compiled
 def bring(state: State, sharing: Sharing, now: float) -> float:
     """Take packets that left the chains, bring those that arrived; return the time for that [ns]."""
-    each = 0.5 * sharing.settings[E_CARRY]
-    spent = each * sharing.settings[E_LEFT]
+    each = 0.5 * sharing.settings[h.E_CARRY]
+    spent = each * sharing.settings[h.E_LEFT]
     for chain in range(sharing.chains.shape[0]):
         row, times = sharing.chains[chain], sharing.chain_times[chain]
-        if row[J_KIND] != CONSTANT or not times[G_NEXT] <= min(now, times[G_TO]):
+        if row[h.J_KIND] != h.CONSTANT or not times[h.G_NEXT] <= min(now, times[h.G_TO]):
             continue
-        due = int((min(now, times[G_TO]) - times[G_NEXT]) / times[G_INTERVAL]) + 1
-        times[G_NEXT] += due * times[G_INTERVAL]
-        row[J_OFFERED] += due
-        if row[J_DROPPING]:
-            row[J_ENTRY_LOST] += due
+        due = int((min(now, times[h.G_TO]) - times[h.G_NEXT]) / times[h.G_INTERVAL]) + 1
+        times[h.G_NEXT] += due * times[h.G_INTERVAL]
+        row[h.J_OFFERED] += due
+        if row[h.J_DROPPING]:
+            row[h.J_ENTRY_LOST] += due
             continue
         first = sharing.stages[sharing.paths[chain, 0]]
-        put = min(due, first[Q_CAPACITY] - (first[Q_TAIL] - first[Q_HEAD]))
-        first[Q_ARRIVED] += due - put
-        first[Q_DROPPED] += due - put
-        row[J_QUEUE_LOST] += due - put
+        put = min(due, first[h.Q_CAPACITY] - (first[h.Q_TAIL] - first[h.Q_HEAD]))
+        first[h.Q_ARRIVED] += due - put
+        first[h.Q_DROPPED] += due - put
+        row[h.J_QUEUE_LOST] += due - put
         for _ in range(put):
             receive(state, sharing, chain, now + spent)
             spent += each
-    sharing.settings[E_LEFT] = 0.0
+    sharing.settings[h.E_LEFT] = 0.0
     return spent
 
 
@@ -120,13 +84,13 @@ def wake_stages(sharing: Sharing, now: float) -> None:
     """Wake stages that sleep before waiting packets, or that waited for room which now exists."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
-        if row[Q_YIELD] or row[Q_TAIL] == row[Q_HEAD]:
+        if row[h.Q_YIELD] or row[h.Q_TAIL] == row[h.Q_HEAD]:
             continue
         room = False
-        if row[Q_STATE] == STUCK:
-            ahead = sharing.stages[row[Q_WAITS_FOR]]
-            room = ahead[Q_TAIL] - ahead[Q_HEAD] <= ahead[Q_LOW]
-        if room or row[Q_STATE] == ASLEEP or row[Q_STATE] == YIELDED:
+        if row[h.Q_STATE] == h.STUCK:
+            ahead = sharing.stages[row[h.Q_WAITS_FOR]]
+            room = ahead[h.Q_TAIL] - ahead[h.Q_HEAD] <= ahead[h.Q_LOW]
+        if room or row[h.Q_STATE] == h.ASLEEP or row[h.Q_STATE] == h.YIELDED:
             make_ready(sharing, stage, now)
 
 
@@ -134,15 +98,15 @@ def wake_stages(sharing: Sharing, now: float) -> None:
 def scan(state: State, sharing: Sharing) -> None:
     """Run one round of the manager's thread: marks, packets if it carries them, then wake-ups."""
     settings = sharing.settings
-    now = settings[E_NEXT_SCAN]
-    if settings[E_WAKING] == 0.0:
+    now = settings[h.E_NEXT_SCAN]
+    if settings[h.E_WAKING] == 0.0:
         look_at_rings(sharing, now)
-        if settings[E_PRESSURE]:
+        if settings[h.E_PRESSURE]:
             stop_upstream(sharing)
-        if settings[E_CARRY] > 0.0:
-            settings[E_WAKING] = 1.0
-            settings[E_NEXT_SCAN] = now + bring(state, sharing, now)
+        if settings[h.E_CARRY] > 0.0:
+            settings[h.E_WAKING] = 1.0
+            settings[h.E_NEXT_SCAN] = now + bring(state, sharing, now)
             return
-    settings[E_WAKING] = 0.0
-    settings[E_NEXT_SCAN] = now + settings[E_SCAN]
+    settings[h.E_WAKING] = 0.0
+    settings[h.E_NEXT_SCAN] = now + settings[h.E_SCAN]
     wake_stages(sharing, now)

@@ -10,35 +10,9 @@ own rate.
 
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.random_numbers import next_bits
+from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.chain import emit
-from slomo.simulator.sharing.state import (
-    ANSWERS,
-    CONSTANT,
-    DELIVERED,
-    G_FROM,
-    G_IN_FLIGHT,
-    G_INTERVAL,
-    G_LAST_SENT,
-    G_NEXT,
-    G_NEXT_SEND,
-    G_RECOVERED,
-    G_ROUND_TRIP,
-    G_THRESHOLD,
-    G_TO,
-    G_WINDOW,
-    G_WIRE,
-    J_ANSWER_HEAD,
-    J_ANSWER_TAIL,
-    J_KIND,
-    J_PORT,
-    MOST_WINDOW,
-    NEVER,
-    Q_CAPACITY,
-    Q_HEAD,
-    Q_TAIL,
-    SATURATING,
-    Sharing,
-)
+from slomo.simulator.sharing.state import Sharing
 from slomo.simulator.state import State
 
 
@@ -46,45 +20,45 @@ from slomo.simulator.state import State
 def constant(state: State, sharing: Sharing, chain: int, until: float) -> None:
     """Send at a constant mean rate; gaps vary from 0.5 to 1.5 times the mean, so that sources do not run in step."""
     times = sharing.chain_times[chain]
-    while times[G_NEXT] <= until:
-        if times[G_NEXT] >= times[G_TO]:
-            times[G_NEXT] = NEVER
+    while times[h.G_NEXT] <= until:
+        if times[h.G_NEXT] >= times[h.G_TO]:
+            times[h.G_NEXT] = h.NEVER
             return
-        emit(state, sharing, chain, times[G_NEXT])
-        uniform = next_bits(state.random, sharing.chains[chain, J_PORT]) / 2147483648.0
-        times[G_NEXT] += times[G_INTERVAL] * (0.5 + uniform)
+        emit(state, sharing, chain, times[h.G_NEXT])
+        uniform = next_bits(state.random, sharing.chains[chain, h.J_PORT]) / 2147483648.0
+        times[h.G_NEXT] += times[h.G_INTERVAL] * (0.5 + uniform)
 
 
 @compiled
 def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None:
     """Fill the first ring at wire speed, then rest until it has room."""
     times, stage = sharing.chain_times[chain], sharing.stages[sharing.paths[chain, 0]]
-    while times[G_NEXT] <= until:
-        if times[G_NEXT] >= times[G_TO] or stage[Q_TAIL] - stage[Q_HEAD] >= stage[Q_CAPACITY]:
-            times[G_NEXT] = NEVER
+    while times[h.G_NEXT] <= until:
+        if times[h.G_NEXT] >= times[h.G_TO] or stage[h.Q_TAIL] - stage[h.Q_HEAD] >= stage[h.Q_CAPACITY]:
+            times[h.G_NEXT] = h.NEVER
             return
-        times[G_LAST_SENT] = times[G_NEXT]
-        emit(state, sharing, chain, times[G_NEXT])
-        times[G_NEXT] += times[G_WIRE]
+        times[h.G_LAST_SENT] = times[h.G_NEXT]
+        emit(state, sharing, chain, times[h.G_NEXT])
+        times[h.G_NEXT] += times[h.G_WIRE]
 
 
 @inner
 def hear(sharing: Sharing, chain: int) -> None:
     """Take the oldest acknowledgement or loss: grow the window, or halve it."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
-    slot = row[J_ANSWER_HEAD] % ANSWERS
+    slot = row[h.J_ANSWER_HEAD] % h.ANSWERS
     now, verdict = sharing.answers[chain, slot], sharing.verdicts[chain, slot]
-    row[J_ANSWER_HEAD] += 1
-    times[G_IN_FLIGHT] -= 1.0
-    if verdict == DELIVERED:
-        slow_start = times[G_WINDOW] < times[G_THRESHOLD]
-        times[G_WINDOW] = min(MOST_WINDOW, times[G_WINDOW] + (1.0 if slow_start else 1.0 / times[G_WINDOW]))
-    elif now >= times[G_RECOVERED]:
-        times[G_THRESHOLD] = max(2.0, times[G_WINDOW] / 2.0)
-        times[G_WINDOW] = times[G_THRESHOLD]
-        times[G_RECOVERED] = now + times[G_ROUND_TRIP]
-    if times[G_NEXT_SEND] == NEVER and times[G_IN_FLIGHT] < times[G_WINDOW]:
-        times[G_NEXT_SEND] = max(now, times[G_LAST_SENT] + times[G_INTERVAL])
+    row[h.J_ANSWER_HEAD] += 1
+    times[h.G_IN_FLIGHT] -= 1.0
+    if verdict == h.DELIVERED:
+        slow_start = times[h.G_WINDOW] < times[h.G_THRESHOLD]
+        times[h.G_WINDOW] = min(h.MOST_WINDOW, times[h.G_WINDOW] + (1.0 if slow_start else 1.0 / times[h.G_WINDOW]))
+    elif now >= times[h.G_RECOVERED]:
+        times[h.G_THRESHOLD] = max(2.0, times[h.G_WINDOW] / 2.0)
+        times[h.G_WINDOW] = times[h.G_THRESHOLD]
+        times[h.G_RECOVERED] = now + times[h.G_ROUND_TRIP]
+    if times[h.G_NEXT_SEND] == h.NEVER and times[h.G_IN_FLIGHT] < times[h.G_WINDOW]:
+        times[h.G_NEXT_SEND] = max(now, times[h.G_LAST_SENT] + times[h.G_INTERVAL])
 
 
 @compiled
@@ -92,34 +66,34 @@ def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None
     """Send while the window is open, and process answers."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     while True:
-        news = NEVER
-        if row[J_ANSWER_HEAD] < row[J_ANSWER_TAIL]:
-            news = sharing.answers[chain, row[J_ANSWER_HEAD] % ANSWERS]
-        times[G_NEXT] = min(news, times[G_NEXT_SEND])
-        if times[G_NEXT] > until:
+        news = h.NEVER
+        if row[h.J_ANSWER_HEAD] < row[h.J_ANSWER_TAIL]:
+            news = sharing.answers[chain, row[h.J_ANSWER_HEAD] % h.ANSWERS]
+        times[h.G_NEXT] = min(news, times[h.G_NEXT_SEND])
+        if times[h.G_NEXT] > until:
             return
-        if news <= times[G_NEXT_SEND]:
+        if news <= times[h.G_NEXT_SEND]:
             hear(sharing, chain)
             continue
-        now = times[G_NEXT_SEND]
-        if now >= times[G_TO]:
-            times[G_NEXT_SEND] = NEVER
+        now = times[h.G_NEXT_SEND]
+        if now >= times[h.G_TO]:
+            times[h.G_NEXT_SEND] = h.NEVER
             continue
-        times[G_IN_FLIGHT] += 1.0
-        times[G_LAST_SENT] = now
-        times[G_NEXT_SEND] = NEVER
+        times[h.G_IN_FLIGHT] += 1.0
+        times[h.G_LAST_SENT] = now
+        times[h.G_NEXT_SEND] = h.NEVER
         emit(state, sharing, chain, now)
-        if times[G_IN_FLIGHT] < times[G_WINDOW]:
-            times[G_NEXT_SEND] = now + times[G_INTERVAL]
+        if times[h.G_IN_FLIGHT] < times[h.G_WINDOW]:
+            times[h.G_NEXT_SEND] = now + times[h.G_INTERVAL]
 
 
 @compiled
 def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
     """Let a source send its packets up to a time."""
-    kind = sharing.chains[chain, J_KIND]
-    if kind == CONSTANT:
+    kind = sharing.chains[chain, h.J_KIND]
+    if kind == h.CONSTANT:
         constant(state, sharing, chain, until)
-    elif kind == SATURATING:
+    elif kind == h.SATURATING:
         saturating(state, sharing, chain, until)
     else:
         responsive(state, sharing, chain, until)
@@ -129,5 +103,9 @@ def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
 def room_again(sharing: Sharing, chain: int, now: float) -> None:
     """Wake a resting source, since its ring has room."""
     times = sharing.chain_times[chain]
-    if sharing.chains[chain, J_KIND] == SATURATING and times[G_NEXT] == NEVER and times[G_FROM] <= now < times[G_TO]:
-        times[G_NEXT] = max(now, times[G_LAST_SENT] + times[G_WIRE])
+    if (
+        sharing.chains[chain, h.J_KIND] == h.SATURATING
+        and times[h.G_NEXT] == h.NEVER
+        and times[h.G_FROM] <= now < times[h.G_TO]
+    ):
+        times[h.G_NEXT] = max(now, times[h.G_LAST_SENT] + times[h.G_WIRE])
