@@ -14,7 +14,7 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
 from slomo.simulator.convergence import LEAST_BATCHES, Measured, Series
-from slomo.simulator.programs.layout import SLACK_NS, Seat, build
+from slomo.simulator.programs.layout import SLACK_NS, Seat, build, seat_of
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
 from slomo.simulator.result import SimulationResult, assemble
@@ -150,21 +150,18 @@ def _seats(machine: Machine, tenants: Sequence[Tenant]) -> list[Seat]:
             raise InvalidValueError(
                 f"machine '{machine.name}': core {core} is given to {taken.count(core)} tenants", hint="one core each"
             )
-    return [_seat(machine, tenant) for tenant in tenants]
-
-
-def _seat(machine: Machine, tenant: Tenant) -> Seat:
-    name = f"tenant '{tenant.workload.nf}' on core {tenant.core}"
-    mask = machine.full_way_mask if tenant.llc_way_mask is None else tenant.llc_way_mask
-    if not 0 < mask <= machine.full_way_mask:
-        raise InvalidValueError(f"{name}: way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
-    percent = 100.0 if tenant.mba_percent is None else float(tenant.mba_percent)
-    if not 10.0 <= percent <= 100.0:
-        raise InvalidValueError(f"{name}: memory bandwidth throttle is {percent:g} %, needed 10 to 100 %")
-    home = machine.socket_of(tenant.core) if tenant.memory_socket is None else tenant.memory_socket
-    if not 0 <= home < machine.sockets:
-        raise InvalidValueError(f"{name}: memory socket {home}, but '{machine.name}' has {machine.sockets} sockets")
-    return Seat(program(tenant.network_function, tenant.workload), tenant.core, home, mask, percent)
+    return [
+        seat_of(
+            machine,
+            f"tenant '{tenant.workload.nf}' on core {tenant.core}",
+            program(tenant.network_function, tenant.workload),
+            tenant.core,
+            tenant.llc_way_mask,
+            tenant.mba_percent,
+            tenant.memory_socket,
+        )
+        for tenant in tenants
+    ]
 
 
 def _kernels() -> Any:

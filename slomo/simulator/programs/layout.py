@@ -49,7 +49,33 @@ class Seat:
     mba_percent: float
 
 
-def empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
+def seat_of(
+    machine: Machine,
+    name: str,
+    program: Program,
+    core: int,
+    way_mask: int | None = None,
+    mba_percent: float | None = None,
+    memory_socket: int | None = None,
+) -> Seat:
+    """Return where a program runs: by default with all ways, full bandwidth and its own socket's memory.
+
+    Raises InvalidValueError, naming `name`, for a core, way mask, throttle or socket that the machine does not have.
+    """
+    own_socket = machine.socket_of(core)
+    mask = machine.full_way_mask if way_mask is None else way_mask
+    if not 0 < mask <= machine.full_way_mask:
+        raise InvalidValueError(f"{name}: way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+    percent = 100.0 if mba_percent is None else float(mba_percent)
+    if not 10.0 <= percent <= 100.0:
+        raise InvalidValueError(f"{name}: memory bandwidth throttle is {percent:g} %, needed 10 to 100 %")
+    home = own_socket if memory_socket is None else memory_socket
+    if not 0 <= home < machine.sockets:
+        raise InvalidValueError(f"{name}: memory socket {home}, but '{machine.name}' has {machine.sockets} sockets")
+    return Seat(program, core, home, mask, percent)
+
+
+def _empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
     """Return the empty caches of a `State`, last-level ones of ``sets[0]`` sets and `private` ones of ``sets[1]``."""
     shared, own = machine.llc_domains * sets[0], private * sets[1]
     streams = int(machine.l2_prefetcher == "stream")
@@ -78,23 +104,41 @@ def build(
     port_gbps: float | None = None,
 ) -> s.State:
     """Return the simulator's state before the first packet: tenants on their cores, all caches empty."""
+    tenants = _scaled_rows(machine, seats, scale)
+    structures = _structure_rows(machine, seats, tenants, scale)
+    state = empty_state(machine, seats, tenants, structures, len(seats), seed, slack_ns, scale, port_gbps)
+    _stagger(state)
+    return state
+
+
+def empty_state(
+    machine: Machine,
+    seats: Sequence[Seat],
+    tenants: s.Ints,
+    structures: tuple[s.Ints, s.Floats, s.Ints],
+    private: int,
+    seed: int,
+    slack_ns: float,
+    scale: int = 1,
+    port_gbps: float | None = None,
+) -> s.State:
+    """Return a state with all caches and queues empty; `private` is the number of L2 caches in use."""
     sets = [
-        cache_sets(machine.llc_mib * 2**20, machine.llc_ways, scale),
-        cache_sets(machine.l2_kib * 2**10, machine.l2_ways, scale),
+        max(1, round(size_b / LINE_B / ways / scale))
+        for size_b, ways in ((machine.llc_mib * 2**20, machine.llc_ways), (machine.l2_kib * 2**10, machine.l2_ways))
     ]
-    tenants = _tenant_rows(machine, seats, scale)
-    structures, demand, zipf = _structure_rows(machine, seats, tenants, scale)
+    numbers, demand, zipf = structures
     queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
     count = len(seats)
-    state = s.State(
-        machine=machine_row(machine, sets),
-        timing=timing_row(machine, slack_ns),
-        **empty_caches(machine, sets, count),
+    return s.State(
+        machine=_machine_row(machine, sets),
+        timing=_timing_row(machine, slack_ns),
+        **_empty_caches(machine, sets, private),
         tenants=tenants,
-        rates=rate_rows(machine, seats, tenants),
+        rates=_rate_rows(machine, seats, tenants),
         clock=np.zeros(count),
         random=seeded(seed, count),
-        structures=structures,
+        structures=numbers,
         demand=demand,
         zipf=zipf,
         arrivals=np.zeros((count, queue)),
@@ -102,22 +146,15 @@ def build(
         occupancy=np.zeros(2 * count, dtype=np.int64),
         counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
         sums=np.zeros((count, s.A_COLUMNS)),
-        channels=channel_rows(machine, seats, port_gbps),
+        channels=_channel_rows(machine, seats, port_gbps),
         queued=np.zeros((count, s.ACCELERATOR_SLOTS)),
         requests=np.zeros((count, s.ACCELERATOR_SLOTS), dtype=np.int64),
         line_owner=np.zeros(0, dtype=np.int16),
         line_holder=np.zeros(0, dtype=np.int16),
     )
-    _stagger(state)
-    return state
 
 
-def cache_sets(size_b: float, ways: int, scale: int) -> int:
-    """Return the sets of a cache, scaled down."""
-    return max(1, round(size_b / LINE_B / ways / scale))
-
-
-def machine_row(machine: Machine, sets: Sequence[int]) -> tuple[int, ...]:
+def _machine_row(machine: Machine, sets: Sequence[int]) -> tuple[int, ...]:
     """Return the machine's sizes; `sets` are those of the LLC and of an L2."""
     row = [0] * s.M_COLUMNS
     row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
@@ -132,7 +169,7 @@ def machine_row(machine: Machine, sets: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(number) for number in row)
 
 
-def timing_row(machine: Machine, slack_ns: float) -> tuple[float, ...]:
+def _timing_row(machine: Machine, slack_ns: float) -> tuple[float, ...]:
     """Return the machine's latencies [ns]."""
     row = [0.0] * s.X_COLUMNS
     row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
@@ -143,32 +180,38 @@ def timing_row(machine: Machine, slack_ns: float) -> tuple[float, ...]:
     return tuple(float(number) for number in row)
 
 
-def _tenant_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
+def tenant_rows(machine: Machine, seats: Sequence[Seat]) -> s.Ints:
+    """Return each tenant's place and packet lines, as if its core were its own and it had neither ring nor buffers."""
     rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
     rows[:, s.T_PENDING] = -1
     rows[:, s.T_L2], rows[:, s.T_SIBLING] = np.arange(len(seats)), -1
-    for one, other in siblings(machine, seats).items():
-        rows[one, s.T_L2], rows[one, s.T_SIBLING] = min(one, other), other
-    names = _accelerators(seats)
     first = 0
     for row, seat in zip(rows, seats, strict=True):
-        program = seat.program
-        socket = machine.socket_of(seat.core)
+        program, socket = seat.program, machine.socket_of(seat.core)
         row[s.T_DOMAIN], row[s.T_SOCKET] = machine.llc_domain_of(seat.core), socket
         row[s.T_MEMORY_SOCKET], row[s.T_WAY_MASK] = seat.memory_socket, seat.way_mask
         row[s.T_OPERATION] = -1
         row[s.T_FIRST_STRUCTURE], row[s.T_LAST_STRUCTURE] = first, first + len(program.structures)
         first += len(program.structures)
+        row[s.T_TOUCHED_LINES], row[s.T_WRITTEN_LINES] = program.touched_lines, program.written_lines
+        row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
+        row[s.T_ACCELERATOR] = -1
+    return rows
+
+
+def _scaled_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
+    """Return the rows of tenants with rings and buffers of their own, scaled down."""
+    rows, names = tenant_rows(machine, seats), _accelerators(seats)
+    for one, other in siblings(machine, seats).items():
+        rows[one, s.T_L2], rows[one, s.T_SIBLING] = min(one, other), other
+    for row, seat in zip(rows, seats, strict=True):
+        program = seat.program
         row[s.T_SLOTS] = max(4, round(program.packet_buffers / scale))
-        row[s.T_DATA_LINES], row[s.T_TOUCHED_LINES] = program.data_lines, program.touched_lines
-        row[s.T_WRITTEN_LINES] = program.written_lines
+        row[s.T_DATA_LINES], row[s.T_QUEUE_LIMIT] = program.data_lines, program.packet_buffers
         row[s.T_SATURATED] = program.offered_mpps is None
         # a burst is as large a part of the scaled ring as of the whole one; at given loads its delay is not scaled
         burst = round(program.burst / scale) if row[s.T_SATURATED] else program.burst
         row[s.T_BURST] = max(1, min(burst, int(row[s.T_SLOTS]) // 4))
-        row[s.T_QUEUE_LIMIT] = program.packet_buffers
-        row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
-        row[s.T_ACCELERATOR] = -1
         if program.accelerator is not None:
             row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator.name)
             # packets at the accelerator and in the outgoing burst leave half of the ring for receiving
@@ -194,7 +237,7 @@ def _accelerators(seats: Sequence[Seat]) -> list[str]:
     return sorted({seat.program.accelerator.name for seat in seats if seat.program.accelerator is not None})
 
 
-def rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
+def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
     """Return each tenant's costs per packet and arrival process."""
     rows = np.zeros((len(seats), s.F_COLUMNS))
     for row, seat, numbers, most in zip(rows, seats, tenants, _lines_in_flight(machine, seats), strict=True):
@@ -300,7 +343,7 @@ def zipf_table(lines: int, exponent: float) -> s.Ints:
     return np.concatenate(([0], inside, [lines])).astype(np.int64)
 
 
-def channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None = None) -> s.Floats:
+def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None = None) -> s.Floats:
     """Return each socket's memory channels, the link, the accelerators and the shared ports, all idle."""
     rows = np.zeros((machine.sockets + 2 + len(_accelerators(seats)), s.H_COLUMNS))
     rows[:, s.H_FACTOR] = 1.0

@@ -10,12 +10,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from slomo.errors import InvalidValueError, UnsupportedPredictionError
+from slomo.errors import UnsupportedPredictionError
 from slomo.simulator import state as s
+from slomo.simulator.programs.layout import Seat, seat_of
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import Program, program
 from slomo.simulator.sharing import state as h
-from slomo.simulator.sharing.layout import StageSeat, build_shared
+from slomo.simulator.sharing.layout import build_shared
 from slomo.simulator.sharing.result import ChainSimulation, assemble_chains
 from slomo.simulator.sharing.settings import Manager, Scheduler, Span, SpanFields
 from slomo.vocabulary.machine import Machine
@@ -171,16 +172,9 @@ def _seat(
     system: ChainSystem,
     functions: Mapping[str, NetworkFunction],
     place: StagePlace | None,
-) -> StageSeat:
-    machine.socket_of(stage.core)  # raises where there is no such core
-    place = place or StagePlace()
-    percent = 100.0 if place.mba_percent is None else float(place.mba_percent)
-    if not 10.0 <= percent <= 100.0:
-        raise InvalidValueError(f"stage '{stage.name}': bandwidth throttle is {percent:g} %, needed 10 to 100 %")
-    costs = stage.cycles if len(stage.cycles) > 1 else ()
-    return StageSeat(
-        _program(stage, system, functions), stage.core, costs, place.llc_way_mask, percent, place.memory_socket
-    )
+) -> Seat:
+    apart = () if place is None else (place.llc_way_mask, place.mba_percent, place.memory_socket)
+    return seat_of(machine, f"stage '{stage.name}'", _program(stage, system, functions), stage.core, *apart)
 
 
 def _program(stage: ChainStage, system: ChainSystem, functions: Mapping[str, NetworkFunction]) -> Program:

@@ -10,18 +10,8 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
-from slomo.simulator.programs.layout import (
-    Seat,
-    StructureRows,
-    cache_sets,
-    channel_rows,
-    empty_caches,
-    machine_row,
-    rate_rows,
-    timing_row,
-)
+from slomo.simulator.programs.layout import Seat, StructureRows, empty_state, tenant_rows
 from slomo.simulator.programs.program import LINE_B, Program
-from slomo.simulator.random_numbers import seeded
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.chain import SLOTS_PER_LINE
 from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
@@ -46,18 +36,6 @@ _ZERO_LINE = 1
 
 
 @dataclass(frozen=True)
-class StageSeat:
-    """One stage's program and where it runs; if `costs_cycles` has several costs, each packet gets one at random."""
-
-    program: Program
-    core: int
-    costs_cycles: tuple[float, ...] = ()
-    way_mask: int | None = None
-    mba_percent: float = 100.0
-    memory_socket: int | None = None
-
-
-@dataclass(frozen=True)
 class _Lines:
     """First lines of buffers, rings, data and kernel, and their owners."""
 
@@ -71,7 +49,7 @@ class _Lines:
 def build_shared(
     machine: Machine,
     system: ChainSystem,
-    seats: Sequence[StageSeat],
+    seats: Sequence[Seat],
     scheduler: Scheduler,
     manager: Manager,
     *,
@@ -81,35 +59,15 @@ def build_shared(
     """Return the simulator's state before the first packet: stages on their cores, caches and queues empty."""
     cores = sorted({seat.core for seat in seats})
     everyone = _everyone(machine, system, seats, cores)
-    tenants = _tenant_rows(machine, everyone, len(seats), cores)
-    pools = [_buffers(system, chain) for chain in system.chains]
-    structures, demand, zipf, lines = _lines(system, everyone, tenants, pools, cores)
-    sets = [
-        cache_sets(machine.llc_mib * 2**20, machine.llc_ways, 1),
-        cache_sets(machine.l2_kib * 2**10, machine.l2_ways, 1),
-    ]
-    count = len(everyone)
-    state = s.State(
-        machine=machine_row(machine, sets),
-        timing=timing_row(machine, SLACK_NS),
-        **empty_caches(machine, sets, len(cores)),
-        tenants=tenants,
-        rates=rate_rows(machine, everyone, tenants),
-        clock=np.zeros(count),
-        random=seeded(seed, count),
-        structures=structures,
-        demand=demand,
-        zipf=zipf,
-        arrivals=np.zeros((count, 1)),
-        latency=np.zeros((count, 1)),
-        occupancy=np.zeros(2 * count, dtype=np.int64),
-        counters=np.zeros((count, s.C_COLUMNS), dtype=np.int64),
-        sums=np.zeros((count, s.A_COLUMNS)),
-        channels=channel_rows(machine, everyone),
-        queued=np.zeros((1, 1)),
-        requests=np.zeros((1, 1), dtype=np.int64),
-        line_owner=lines.owners,
-        line_holder=np.full(lines.shared, -1, dtype=np.int16),
+    tenants = tenant_rows(machine, everyone)
+    tenants[:, s.T_SLOTS] = 1
+    cards = range(len(seats), len(seats) + len(system.chains))
+    tenants[:, s.T_L2] = [0 if place in cards else cores.index(seat.core) for place, seat in enumerate(everyone)]
+    # all rings full, a batch at every stage, and one to receive: fewer would be lost at the card, where no ring counts
+    pools = [len(chain.stages) * (system.queue_capacity + 2 * BATCH) for chain in system.chains]
+    structures, lines = _lines(system, everyone, tenants, pools, cores)
+    state = empty_state(machine, everyone, tenants, structures, len(cores), seed, SLACK_NS)._replace(
+        line_owner=lines.owners, line_holder=np.full(lines.shared, -1, dtype=np.int16)
     )
     packets = np.zeros((sum(pools), h.P_COLUMNS), dtype=np.int64)
     _fill_packets(packets, system, pools, lines)
@@ -121,7 +79,7 @@ def build_shared(
         stage_times=_stage_times(system),
         rings=np.zeros((len(seats), system.queue_capacity), dtype=np.int64),
         done=np.zeros((len(seats), BATCH + 1), dtype=np.int64),
-        costs=_costs(machine, seats),
+        costs=_costs(machine, system, seats),
         packets=packets,
         packet_times=np.zeros((len(packets), 2)),
         free=np.arange(len(packets), dtype=np.int64),
@@ -137,56 +95,18 @@ def build_shared(
     return state, sharing
 
 
-def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[StageSeat], cores: Sequence[int]) -> list[Seat]:
+def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[Seat], cores: Sequence[int]) -> list[Seat]:
     """Return the places of all tenants: stages, the card's side of each chain, the kernel on each core."""
     home = machine.nic_socket if system.memory_socket is None else system.memory_socket
     if not 0 <= home < machine.sockets:
         raise InvalidValueError(f"packet buffers on socket {home}, but '{machine.name}' has {machine.sockets} sockets")
     nobody = Program(0.0, 1.0, 64, 0, 0, 1.0, 32, 1, None, None, ())
-    own = [
-        Seat(
-            seat.program,
-            seat.core,
-            machine.socket_of(seat.core) if seat.memory_socket is None else seat.memory_socket,
-            machine.full_way_mask if seat.way_mask is None else seat.way_mask,
-            seat.mba_percent,
-        )
-        for seat in seats
-    ]
     card = [
         Seat(nobody, machine.nic_socket * machine.cores_per_socket, home, machine.full_way_mask, 100.0)
         for _ in system.chains
     ]
     kernel = [Seat(nobody, core, machine.socket_of(core), machine.full_way_mask, 100.0) for core in cores]
-    return [*own, *card, *kernel]
-
-
-def _tenant_rows(machine: Machine, everyone: Sequence[Seat], stages: int, cores: Sequence[int]) -> s.Ints:
-    rows = np.zeros((len(everyone), s.T_COLUMNS), dtype=np.int64)
-    rows[:, s.T_PENDING] = -1
-    first = 0
-    for place, (row, seat) in enumerate(zip(rows, everyone, strict=True)):
-        program, socket = seat.program, machine.socket_of(seat.core)
-        row[s.T_DOMAIN], row[s.T_SOCKET] = machine.llc_domain_of(seat.core), socket
-        row[s.T_MEMORY_SOCKET], row[s.T_WAY_MASK] = seat.memory_socket, seat.way_mask
-        row[s.T_OPERATION] = -1
-        row[s.T_FIRST_STRUCTURE], row[s.T_LAST_STRUCTURE] = first, first + len(program.structures)
-        first += len(program.structures)
-        row[s.T_TOUCHED_LINES], row[s.T_WRITTEN_LINES] = program.touched_lines, program.written_lines
-        row[s.T_NIC_LOCAL] = socket == machine.nic_socket and seat.memory_socket == socket
-        row[s.T_ACCELERATOR] = -1
-        row[s.T_SLOTS] = 1
-        is_card = stages <= place < len(everyone) - len(cores)
-        row[s.T_L2], row[s.T_SIBLING] = 0 if is_card else cores.index(seat.core), -1
-    return rows
-
-
-def _buffers(system: ChainSystem, chain: ServiceChain) -> int:
-    """Return the number of buffers in a chain's pool: all rings full, a batch at every stage, and one to receive.
-
-    A smaller pool would lose packets at the card, where no ring counts them.
-    """
-    return len(chain.stages) * (system.queue_capacity + 2 * BATCH)
+    return [*seats, *card, *kernel]
 
 
 def packet_lines(chain: ServiceChain) -> int:
@@ -196,7 +116,7 @@ def packet_lines(chain: ServiceChain) -> int:
 
 def _lines(
     system: ChainSystem, everyone: Sequence[Seat], tenants: s.Ints, pools: Sequence[int], cores: Sequence[int]
-) -> tuple[s.Ints, s.Floats, s.Ints, _Lines]:
+) -> tuple[tuple[s.Ints, s.Floats, s.Ints], _Lines]:
     """Assign numbers to all lines: buffers by chain, rings by stage, then data by tenant and the kernel's."""
     stages = len(system.stages)
     buffers, rings, kernel, owners, line = [], [], [], [], _ZERO_LINE
@@ -221,7 +141,7 @@ def _lines(
         kernel.append(line)
         owners.append(np.full(KERNEL_LINES, 2 * (len(everyone) - len(cores) + place) + 1, dtype=np.int16))
         line += KERNEL_LINES
-    return *structures.arrays(), _Lines(buffers, rings, kernel, shared, np.concatenate(owners))
+    return structures.arrays(), _Lines(buffers, rings, kernel, shared, np.concatenate(owners))
 
 
 def _fill_packets(packets: s.Ints, system: ChainSystem, pools: Sequence[int], lines: _Lines) -> None:
@@ -271,7 +191,7 @@ def _core_times(scheduler: Scheduler, cores: int) -> s.Floats:
 
 
 def _stage_rows(
-    system: ChainSystem, seats: Sequence[StageSeat], cores: Sequence[int], lines: _Lines, manager: Manager
+    system: ChainSystem, seats: Sequence[Seat], cores: Sequence[int], lines: _Lines, manager: Manager
 ) -> s.Ints:
     rows = np.zeros((len(seats), h.Q_COLUMNS), dtype=np.int64)
     names = [stage.name for stage in system.stages]
@@ -281,7 +201,7 @@ def _stage_rows(
     rows[:, h.Q_PACKET], rows[:, h.Q_LOCAL] = -1, manager.pressure
     rows[:, h.Q_RING_LINE] = lines.rings
     for row, stage, seat in zip(rows, system.stages, seats, strict=True):
-        row[h.Q_CORE], row[h.Q_COSTS] = cores.index(seat.core), max(1, len(seat.costs_cycles))
+        row[h.Q_CORE], row[h.Q_COSTS] = cores.index(seat.core), max(1, len(stage.cycles))
         row[h.Q_STATE] = h.ASLEEP
         row[h.Q_POLLS] = manager.carry_ns == 0.0 and sum(other.core == seat.core for other in seats) == 1
         after = {
@@ -304,10 +224,11 @@ def _stage_times(system: ChainSystem) -> s.Floats:
     return rows
 
 
-def _costs(machine: Machine, seats: Sequence[StageSeat]) -> s.Floats:
-    rows = np.zeros((len(seats), max(1, *(len(seat.costs_cycles) for seat in seats))))
-    for row, seat in zip(rows, seats, strict=True):
-        costs = np.array(seat.costs_cycles or (seat.program.compute_cycles,))
+def _costs(machine: Machine, system: ChainSystem, seats: Sequence[Seat]) -> s.Floats:
+    """Return each stage's costs [ns per access]; if there are several, each packet gets one at random."""
+    rows = np.zeros((len(seats), max(1, *(len(stage.cycles) for stage in system.stages))))
+    for row, stage, seat in zip(rows, system.stages, seats, strict=True):
+        costs = np.array(stage.cycles or (seat.program.compute_cycles,))
         row[: costs.size] = costs / machine.frequency_ghz / seat.program.accesses
     return rows
 
