@@ -70,7 +70,7 @@ def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
     for core in cores:
         if core not in available:
             raise TestbedError(
-                f"core {core} cannot be used: this process may run on cores {_ranges(available)}",
+                f"core {core} cannot be used: this process may run on cores {format_cpu_list(available)}",
                 hint="name cores of that list, or widen the cpuset of this process",
             )
         if list(cores).count(core) > 1:
@@ -97,7 +97,7 @@ def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list
     if sum(counts) > len(cores):
         raise InvalidValueError(
             f"{what} needs {sum(counts)} cores for {len(counts)} tenants, "
-            f"this host offers {len(cores)} ({_ranges(cores)})",
+            f"this host offers {len(cores)} ({format_cpu_list(cores)})",
             hint="use fewer competitors, or give the testbed more cores of this socket",
         )
     assigned, position = [], 0
@@ -105,16 +105,6 @@ def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list
         assigned.append(tuple(cores[position : position + count]))
         position += count
     return assigned
-
-
-def _ranges(cores: Sequence[int]) -> str:
-    parts: list[list[int]] = []
-    for core in sorted(cores):
-        if parts and core == parts[-1][1] + 1:
-            parts[-1][1] = core
-        else:
-            parts.append([core, core])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def _read(path: Path) -> str | None:

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from slomo.errors import TestbedError
 from slomo.host.family import end_group, left_groups
 from slomo.host.marker import VARIABLE, RunMark, stat_fields
 
@@ -36,6 +37,19 @@ class Removed:
 def run_directories() -> Path:
     """Return the folder that holds one directory per run of this user."""
     return Path(tempfile.gettempdir()) / f"slomo-host-{os.getuid()}"
+
+
+def make_run_directory(name: str, what: str) -> Path:
+    """Make and return a directory below `run_directories` that only this user can read; TestbedError if it fails."""
+    path = run_directories() / name
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except OSError as problem:
+        raise TestbedError(
+            f"no directory for {what} can be made: '{problem.filename}': {problem.strerror}",
+            hint="set TMPDIR to a folder you may write to",
+        ) from None
+    return path
 
 
 def marked_processes() -> dict[int, RunMark]:

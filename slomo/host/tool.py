@@ -8,7 +8,7 @@ import functools
 import shutil
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,7 +59,7 @@ class RunningTool(ProcessGroup):
 
     Raises TestbedError if the command does not exist or may not be run.
 
-    `words`: command; never a shell line.
+    `words`: command; never a shell line. `environment`: variables added to this process's own.
 
     Examples
     --------
@@ -70,12 +70,12 @@ class RunningTool(ProcessGroup):
     False
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._sizes = {"stdout": 0, "stderr": 0}
         self._lock = threading.Lock()
         self._finished: Finished | None = None
-        super().__init__(words, new_mark(), environment={"LC_ALL": "C"})
+        super().__init__(words, new_mark(), environment={"LC_ALL": "C", **(environment or {})})
         for stream in self._texts:
             self.on_line(stream, functools.partial(self._keep, stream))
         self.listen()
@@ -113,7 +113,7 @@ class RunningTool(ProcessGroup):
                 self._texts[stream].append(line)
 
 
-def run_tool(words: Sequence[str], limit_s: float = 10.0) -> Finished:
+def run_tool(words: Sequence[str], limit_s: float = 10.0, environment: Mapping[str, str] | None = None) -> Finished:
     r"""Run a tool until it ends or the time limit passes, and return the result.
 
     Raises TestbedError if it does not exist, or exceeds its time limit.
@@ -124,13 +124,15 @@ def run_tool(words: Sequence[str], limit_s: float = 10.0) -> Finished:
         Command.
     limit_s : float
         How long it may take [s].
+    environment : mapping, optional
+        Variables added to this process's own.
 
     Examples
     --------
     >>> run_tool(["echo", "hello"]).stdout
     'hello\n'
     """
-    with RunningTool(words) as tool:
+    with RunningTool(words, environment) as tool:
         if not tool.wait(lambda: not tool.alive, limit_s):
             raise TestbedError(
                 f"'{' '.join(words)}' did not end within {limit_s:g} s",

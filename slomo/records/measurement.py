@@ -86,11 +86,12 @@ def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measureme
     errors = [t.standard_errors["throughput_mpps"] for t in targets if "throughput_mpps" in t.standard_errors]
     losses = [t.loss for t in targets if t.loss is not None]
     alone = [record.alone.socket for record in records if record.alone is not None]
+    beside = [others_of(each.beside.socket, each.target.vector) for each in records if each.beside is not None]
     return Measurement(
         colocation=records[0].colocation,
         throughput_mpps=throughput,
         competition=median_vector(alone) if alone else None,
-        beside=median_vector([_others(record) for record in records]) if alone else None,
+        beside=median_vector(beside) if alone else None,
         contentiousness=median_vector([t.vector for t in targets]),
         latency_us={name: statistics.median(values) for name, values in latency.items() if None not in values},
         loss=statistics.median(losses) if losses else None,
@@ -137,8 +138,3 @@ def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
         elif name in own:
             values[name] = max(0.0, value - own[name])
     return MetricVector(values, scope=Scope.SOCKET)
-
-
-def _others(record: RunRecord) -> MetricVector:
-    assert record.beside is not None
-    return others_of(record.beside.socket, record.target.vector)

@@ -14,10 +14,11 @@ from slomo.records.importing.mapping import TableMapping, throughput_mpps
 from slomo.records.importing.mapping_file import CompetitorEntry, RunEntry
 from slomo.records.importing.results import listed_runs
 from slomo.records.importing.table import UNNAMED, TableRows, measured_row
+from slomo.records.measurement import others_of
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.metrics import METRICS, Rule, Scope, no_pressure
+from slomo.vocabulary.metrics import Scope, no_pressure
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
@@ -123,11 +124,5 @@ def _one_socket(mapping: TableMapping, recording: PcmRecording) -> bool:
 
 def _others(mapping: TableMapping, beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
     """Return the socket's metrics beside the target, minus the target's own part of metrics that add up."""
-    values: dict[str, float] = {}
-    if socket in beside.sockets or (not beside.sockets and _one_socket(mapping, beside)):
-        for name, value in _whole(mapping, beside, socket).items():
-            if METRICS[name].rule is not Rule.SUM:
-                values[name] = value
-            elif name in own:
-                values[name] = max(0.0, value - own[name])
-    return MetricVector(values, scope=Scope.SOCKET)
+    is_covered = socket in beside.sockets or (not beside.sockets and _one_socket(mapping, beside))
+    return others_of(_whole(mapping, beside, socket) if is_covered else MetricVector({}), own)

@@ -15,6 +15,7 @@ from typing import Any
 from slomo.errors import ConfigurationError, TestbedError
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
+from slomo.testbed.host.nf.readout import field_at
 
 VARIABLE = "SLOMO_CHAMPSIM"
 #: Values that a configuration must have: field -> value; `docs/guides/champsim.md` shows them as a file.
@@ -78,7 +79,7 @@ def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] |
     binaries: dict[int, Binary] = {}
     faults = []
     for file in files:
-        configuration = _read(file)
+        configuration = parse(read_text(file, hint=_HINT), str(file), _HINT).table(_HINT)
         fault = _difference(file, configuration, settings)
         if fault is not None:
             faults.append(fault)
@@ -95,15 +96,11 @@ def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] |
     return binaries
 
 
-def _read(file: Path) -> Mapping[str, Any]:
-    return parse(read_text(file, hint=_HINT), str(file), _HINT).table(_HINT)
-
-
 def _difference(
     file: Path, configuration: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> tuple[int, ConfigurationError] | None:
     """Return how many fields of a configuration differ from the expected ones, and the first difference as an error."""
-    differing = [(name, _field(configuration, name), value) for name, value in expected.items()]
+    differing = [(name, field_at(configuration, name), value) for name, value in expected.items()]
     differing = [(name, got, value) for name, got, value in differing if got != value]
     if not differing:
         return None
@@ -113,16 +110,6 @@ def _difference(
         f"{file}: field '{name}' {told}, needed {value!r}",
         hint="build ChampSim from the configuration in docs/guides/champsim.md, or ask for this one as a variant",
     )
-
-
-def _field(configuration: Any, name: str) -> Any:
-    for part in name.split("."):
-        if isinstance(configuration, list):
-            inside = part.isdecimal() and int(part) < len(configuration)
-            configuration = configuration[int(part)] if inside else None
-        else:
-            configuration = configuration.get(part) if isinstance(configuration, Mapping) else None
-    return configuration
 
 
 def _binary(file: Path, configuration: Mapping[str, Any]) -> Binary:

@@ -5,7 +5,6 @@ core while rates do not. Counters span the whole run, so those of a shorter run 
 """
 
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from slomo.errors import ConfigurationError, TestbedError
 from slomo.files.documents import convert, parse
 from slomo.files.opening import read_text
 from slomo.files.stored import Stored
+from slomo.host.tool import run_tool
 from slomo.testbed.champsim.binaries import Binary
 
 _PHASE = re.compile(r"^(Warmup|Simulation) complete CPU (\d+) instructions: (\d+) cycles: (\d+) ", re.MULTILINE)
@@ -84,15 +84,14 @@ def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> 
     output = folder / "statistics.json"
     words = [str(binary.path), "-w", str(warm), *map(str, traces), f"--json={output}"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_tool(words, _LIMIT_S)
+    except TestbedError as problem:
         raise TestbedError(
-            f"{binary.path.name}: {error}", hint="build it again, from upstream's documentation"
+            f"{binary.path.name}: {problem.message}", hint="build it again, from upstream's documentation"
         ) from None
-    if done.returncode != 0 or not output.exists():
-        last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
+    if done.code != 0 or not output.exists():
         raise TestbedError(
-            f"{binary.path.name} ended with code {done.returncode}: {last}",
+            f"{binary.path.name} ended with code {done.code}: {done.last_words()}",
             hint="run it by hand on one of upstream's traces",
         )
     return read_execution(done.stdout, output.read_text(encoding="utf-8"), binary.cores, warm, str(output))

@@ -6,14 +6,14 @@ The portable build needs only a C compiler; the DPDK build is made by meson if l
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from slomo.errors import TestbedError
 from slomo.files.durable import write_durably
 from slomo.host.places import cache_directory
+from slomo.host.tool import run_tool
 from slomo.vocabulary.knobs import native_sources
 
 _LIMIT_S = 600.0
@@ -68,7 +68,7 @@ def _compile_portable(sources: Path, output: Path, flags: str | None = None) -> 
         ["sh", str(sources / "build-portable.sh"), str(output)],
         "the portable slomo-nf",
         "install a C compiler: apt-get install gcc libc6-dev",
-        None if flags is None else {**os.environ, "CFLAGS": flags},
+        None if flags is None else {"CFLAGS": flags},
     )
 
 
@@ -83,25 +83,13 @@ def _compile_dpdk(sources: Path, output: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(words: list[str], what: str, hint: str, environment: dict[str, str] | None = None) -> None:
+def _run(words: list[str], what: str, hint: str, environment: Mapping[str, str] | None = None) -> None:
     try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise TestbedError(f"{what} cannot be compiled: command '{words[0]}' does not exist", hint=hint) from None
-    except subprocess.TimeoutExpired:
-        raise TestbedError(f"{what} was not compiled within {_LIMIT_S:g} s", hint=hint) from None
-    if done.returncode != 0:
-        last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
-        raise TestbedError(f"{what} cannot be compiled (exit code {done.returncode}): {last}", hint=hint)
+        done = run_tool(words, _LIMIT_S, environment)
+    except TestbedError as problem:
+        raise TestbedError(f"{what} cannot be compiled: {problem.message}", hint=hint) from None
+    if done.code != 0:
+        raise TestbedError(f"{what} cannot be compiled (exit code {done.code}): {done.last_words(3)}", hint=hint)
 
 
 def _fingerprint(sources: Path) -> str:

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from slomo.errors import TestbedError
 from slomo.host.marker import new_mark
-from slomo.host.orphans import kill_marked, remove_files_of, run_directories
+from slomo.host.orphans import kill_marked, make_run_directory, remove_files_of
 from slomo.host.places import cache_directory
 from slomo.testbed.host.nf.command import Surroundings
 from slomo.testbed.host.nf.definition import HostDefinition
-from slomo.testbed.host.tenant import HostTenant, make_directory, needs_pcap, needs_port
+from slomo.testbed.host.tenant import HostTenant, needs_pcap, needs_port
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.testbed.host.traffic.pcap import cached_pcap, require_frames
 from slomo.vocabulary.workload import Workload
@@ -43,13 +42,7 @@ class Run:
         self.mark = new_mark()
         self.tenants: list[HostTenant] = []
         self._started = 0
-        try:
-            self.directory = make_directory(run_directories(), self.mark.text)
-        except OSError as problem:
-            raise TestbedError(
-                f"no directory for this run can be made: '{problem.filename}': {problem.strerror}",
-                hint="set TMPDIR to a folder you may write to",
-            ) from None
+        self.directory = make_run_directory(self.mark.text, "this run")
 
     def __enter__(self) -> "Run":
         return self
@@ -68,7 +61,7 @@ class Run:
         name = f"{self.mark.text}-{self._started}"
         where = Surroundings(
             cores=tuple(cores),
-            directory=str(make_directory(self.directory, str(self._started))),
+            directory=str(make_run_directory(f"{self.mark.text}/{self._started}", f"'{definition.nf}'")),
             file_prefix=name,
             pcap=_capture(definition, workload),
             port=_free_port() if needs_port(definition) else 0,

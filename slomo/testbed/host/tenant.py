@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from slomo.errors import TestbedError
 from slomo.host.marker import RunMark
@@ -159,10 +158,3 @@ def paused(tenants: Sequence[HostTenant], pause: bool) -> None:
     for tenant in tenants:
         if tenant.process.paused is not pause:
             (tenant.process.pause if pause else tenant.process.resume)()
-
-
-def make_directory(parent: Path, name: str) -> Path:
-    """Return a new directory that only this user can read."""
-    path = parent / name
-    path.mkdir(mode=0o700, parents=True)
-    return path

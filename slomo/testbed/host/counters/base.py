@@ -4,7 +4,7 @@ SLOMO (SIGCOMM'20, section 5) reads PCM; PerfSpect and `pcm` also fall back from
 reader cannot read is missing from its vectors, never zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -26,6 +26,19 @@ class CounterSample:
     #: Scope -> metrics left out because they were 0 throughout: either not read, or below the tool's rounding
     #: (`slomo.records.proved_zeros`).
     zero_throughout: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def added(parts: Sequence[Mapping[str, float | None]], names: Iterable[str]) -> dict[str, float | None]:
+    """Return the sums of some metrics over parts, such as a socket's cores; a sum is missing if one of its parts is.
+
+    Examples
+    --------
+    >>> added([{"LMB": 1.0, "RMB": 2.0}, {"LMB": 3.0}], ["LMB", "RMB"])
+    {'LMB': 4.0, 'RMB': None}
+    """
+    columns = {name: [part.get(name) for part in parts] for name in names}
+    present = {name: [value for value in column if value is not None] for name, column in columns.items()}
+    return {name: sum(present[name]) if parts and len(present[name]) == len(parts) else None for name in columns}
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import numpy as np
 
 from slomo.errors import ConfigurationError, MissingMetricError, TestbedError
 from slomo.host.marker import new_mark
-from slomo.host.orphans import remove_path, run_directories
+from slomo.host.orphans import make_run_directory, remove_path
 from slomo.host.tool import Finished, RunningTool, is_installed, run_tool
 from slomo.records.pcm.recording import PcmRecording, read_pcm
 from slomo.testbed.host.counters.base import CounterSample
@@ -64,7 +64,7 @@ class PcmTool(ProgramReader):
     def start(self, cores: Sequence[int]) -> None:
         """Start the tool and wait for its CSV file's header; TestbedError, with the reason, if the tool ends before."""
         self._require()
-        folder = _own_directory()
+        folder = make_run_directory(f"{new_mark().text}-counters", "the counters' file")
         file = folder / "samples.csv"
         try:
             tool = RunningTool(self._words(file))
@@ -112,7 +112,7 @@ class PcmTool(ProgramReader):
             remove_path(folder)
 
     def _tried(self) -> tuple[bool, str]:
-        folder = _own_directory()
+        folder = make_run_directory(f"{new_mark().text}-counters", "the counters' file")
         try:
             finished = run_tool([*self._words(folder / "trial.csv"), "-i=1"], _TRIAL_LIMIT_S)
             file = folder / "trial.csv"
@@ -217,15 +217,3 @@ def failure(name: str, finished: Finished) -> TestbedError:
     """Return the error for a PCM tool that ended before slomo stopped it."""
     why = reason(finished)
     return TestbedError(f"counters vanished: '{name}' ended while it was needed: {why}", hint=hint_for(why))
-
-
-def _own_directory() -> Path:
-    path = run_directories() / f"{new_mark().text}-counters"
-    try:
-        path.mkdir(mode=0o700, parents=True)
-    except OSError as problem:
-        raise TestbedError(
-            f"no directory for the counters' file can be made: '{problem.filename}': {problem.strerror}",
-            hint="set TMPDIR to a folder you may write to",
-        ) from None
-    return path

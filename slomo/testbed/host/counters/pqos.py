@@ -16,13 +16,14 @@ from slomo.host.cores import available_cores, socket_of
 from slomo.host.resctrl_tree import ROOT
 from slomo.host.tool import Finished, RunningTool, run_tool
 from slomo.records.pcm.csv import number
-from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.base import CounterSample, added
 from slomo.testbed.host.counters.program import ProgramReader
 from slomo.vocabulary.metrics import METRICS, Rule, Scope
 from slomo.vocabulary.vector import MetricVector
 
 _TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 10.0
 _POLLS = 3
+_SUMMED = [name for name, metric in METRICS.items() if metric.rule is Rule.SUM]
 _FAULTS = ("not supported", "Error initializing PQoS", "Monitoring start error", "Usage:", "lock", "denied")
 _HINTS = (
     ("lock", "another program holds pqos' lock; end it, or remove a stale /var/lock/libpqos"),
@@ -105,7 +106,9 @@ class PqosReader(ProgramReader):
         medians = {core: _median(items[1:]) for core, items in polls.items()}
         cores = {core: MetricVector(medians[core], scope=Scope.CORE) for core in self._cores if core in medians}
         sockets = {
-            socket: MetricVector(_added([v for c, v in medians.items() if socket_of(c) == socket]), scope=Scope.SOCKET)
+            socket: MetricVector(
+                added([v for c, v in medians.items() if socket_of(c) == socket], _SUMMED), scope=Scope.SOCKET
+            )
             for socket in sorted({socket_of(core) for core in medians})
         }
         lengths = [len(items) - 1 for items in polls.values()]
@@ -178,15 +181,6 @@ def _poll(cells: Mapping[str, str], interval_s: float) -> Poll:
 def _median(polls: Sequence[Poll]) -> Poll:
     names = {name for poll in polls for name in poll}
     return {name: statistics.median(poll[name] for poll in polls if name in poll) for name in sorted(names)}
-
-
-def _added(members: Sequence[Poll]) -> Poll:
-    """Add up the cores of each socket, for metrics that compose by summing and that every core reports."""
-    return {
-        name: sum(member[name] for member in members)
-        for name, metric in METRICS.items()
-        if metric.rule is Rule.SUM and members and all(name in member for member in members)
-    }
 
 
 def _reason(finished: Finished) -> str:

@@ -14,13 +14,14 @@ from slomo.errors import TestbedError
 from slomo.host.cores import available_cores, socket_of
 from slomo.host.marker import new_mark
 from slomo.host.resctrl_tree import ROOT, ResctrlTree
-from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.base import CounterSample, added
 from slomo.testbed.host.isolation import undo_killed_campaigns
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
 _CPU = Path("/sys/devices/system/cpu")
 _OCCUPANCY, _TOTAL, _LOCAL = "llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"
+_METRICS = ("L3OCC", "LMB", "RMB")
 _SNAPSHOTS, _BETWEEN_S = 3, 0.02
 _READINGS = 4
 
@@ -109,7 +110,7 @@ class ResctrlReader:
             for group, counts in after.items()
         }
         cores = {
-            core: MetricVector(_added(list(values[group].values())), scope=Scope.CORE)
+            core: MetricVector(added([*values[group].values()], _METRICS), scope=Scope.CORE)
             for core, group in self._cores_of(values).items()
         }
         controls = [group for group in values if "mon_groups/" not in group]
@@ -117,7 +118,9 @@ class ResctrlReader:
         for group in controls:
             for domain, domain_values in values[group].items():
                 by_socket.setdefault(self._socket_of_domain(domain), []).append(domain_values)
-        sockets = {number: MetricVector(_added(domains), scope=Scope.SOCKET) for number, domains in by_socket.items()}
+        sockets = {
+            number: MetricVector(added(domains, _METRICS), scope=Scope.SOCKET) for number, domains in by_socket.items()
+        }
         return CounterSample(cores, sockets, None, duration_s)
 
     def _cores_of(self, values: Mapping[str, object]) -> dict[int, str]:
@@ -178,16 +181,6 @@ def _values(
 
 def _grown(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None or after < before else after - before
-
-
-def _added(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Add up the counters of several cache domains; the sum is missing if any of them is."""
-    sums: dict[str, float | None] = {}
-    for name in ("L3OCC", "LMB", "RMB"):
-        readings = [part[name] for part in parts]
-        reported = [value for value in readings if value is not None]
-        sums[name] = sum(reported) if reported and len(reported) == len(readings) else None
-    return sums
 
 
 def _median(values: Sequence[int | None]) -> float | None:

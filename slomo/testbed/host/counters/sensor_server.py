@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.base import CounterSample, added
 from slomo.testbed.host.counters.events import Events, total
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -104,7 +104,7 @@ class SensorServerReader:
             values = {core: _thread_values(*pair, duration_s) for core, pair in pairs.items()}
             events = total(_events(*pair) for pair in pairs.values())
             traffic = _uncore_values(earlier[number], socket, duration_s)
-            sums = {name: _added([value.get(name) for value in values.values()]) for name in ("L3OCC", "LMB", "RMB")}
+            sums = added([*values.values()], ("L3OCC", "LMB", "RMB"))
             sockets[number] = MetricVector({**events.metrics(duration_s), **sums, **traffic}, scope=Scope.SOCKET)
             for core in set(self._cores) & set(values):
                 cores[core] = MetricVector(values[core], scope=Scope.CORE)
@@ -168,8 +168,3 @@ def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
     if before is None or after is None or after < before or after == 0 or per <= 0.0:
         return None
     return float(after - before) / per
-
-
-def _added(values: Sequence[float | None]) -> float | None:
-    reported = [value for value in values if value is not None]
-    return sum(reported) if reported and len(reported) == len(values) else None

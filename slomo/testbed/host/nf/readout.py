@@ -136,15 +136,15 @@ def _json_taker(source: ThroughputSource, readings: FunctionReadings) -> Callabl
             return
         try:
             data = json.loads(line)
-            if any(field(data, name) != value for name, value in source.match.items()):
+            if any(field_at(data, name) != value for name, value in source.match.items()):
                 return
-            stated_s = None if source.time is None else float(field(data, source.time))
-            latency = {name: field(data, path) for name, path in source.latency.items()}
+            stated_s = None if source.time is None else float(field_at(data, source.time))
+            latency = {name: field_at(data, path) for name, path in source.latency.items()}
             _add(
                 readings,
                 source,
                 arrived_s,
-                float(field(data, source.packets)),
+                float(field_at(data, source.packets)),
                 stated_s,
                 {k: float(v) * source.latency_factor for k, v in latency.items() if v is not None},
             )
@@ -179,12 +179,12 @@ def _asker(source: ThroughputSource, table: Mapping[str, str], nf: str) -> Calla
     return lambda: float(telemetry.ask(source.query)[source.packets])
 
 
-def field(data: Any, path: str) -> Any:
+def field_at(data: Any, path: str) -> Any:
     """Return the field that a dotted path names; None if there is no such field.
 
     Examples
     --------
-    >>> field({"a": {"b": 2}}, "a.b"), field({}, "x.y")
+    >>> field_at({"a": {"b": 2}}, "a.b"), field_at({}, "x.y")
     (2, None)
     """
     for name in path.split("."):

@@ -15,7 +15,7 @@ from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import fill, port_number
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.nf.readings import FunctionReadings
-from slomo.testbed.host.nf.readout import field
+from slomo.testbed.host.nf.readout import field_at
 from slomo.testbed.host.telemetry import TelemetrySocket
 
 _POLL_S = 0.02
@@ -69,7 +69,7 @@ def _json_matcher(fields: Mapping[str, object]) -> Callable[[str], bool]:
             data = json.loads(line) if line.startswith("{") else None
         except (ValueError, RecursionError):
             return False
-        return data is not None and all(field(data, name) == value for name, value in fields.items())
+        return data is not None and all(field_at(data, name) == value for name, value in fields.items())
 
     return matches
 
