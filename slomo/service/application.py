@@ -21,7 +21,7 @@ from slomo.placement.problem.documents import read_cluster
 from slomo.service.agents import Agents
 from slomo.service.door.access import Gate, read_tokens
 from slomo.service.door.endpoint import Endpoint, NotFound
-from slomo.service.door.operation import Caller, Operation
+from slomo.service.door.operation import Answer, Call, Caller, Operation
 from slomo.service.history import EVERY_S, History
 from slomo.service.host.room import HostRoom
 from slomo.service.jobs import Jobs
@@ -43,6 +43,8 @@ from slomo.service.tracing import Tracer
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
+    from sqlite3 import Connection
+
     from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
@@ -122,6 +124,15 @@ class Service:
     async def writing(self, run: Callable[[], Result]) -> Result:
         """Wait for the writer in a separate pool of threads, so that waiting writes never block reads."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
+
+    async def changed(
+        self, call: Call, change: Callable[["Connection"], tuple[Any, int]], verb: str, action: str | None = None
+    ) -> Answer:
+        """Make a durable change (see `ClusterStore.perform`), and count it as an `action` if one is named."""
+        answer = await self.writing(lambda: self.cluster_store.perform(call, change, verb))
+        if action is not None:
+            self.metrics.actions.add((action,))
+        return answer
 
     async def servers(self) -> list[RunningServer]:
         """Return the servers and their tenants; if a Kubernetes cluster is watched, its nodes and pods."""

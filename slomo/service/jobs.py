@@ -70,10 +70,7 @@ class _Watched:
 class JobProgress:
     """Progress of one job; it is sent to listeners and stored.
 
-    Attributes
-    ----------
-    before : object
-        Results from before the job was interrupted; None where it begins.
+    `before` holds results from before the job was interrupted; None where it begins.
     """
 
     def __init__(self, watched: _Watched, store: Store) -> None:
@@ -98,12 +95,7 @@ class JobProgress:
 class Jobs:
     """Runs jobs one after the other.
 
-    Parameters
-    ----------
-    store : Store
-        Stores the jobs.
-    works : mapping of str to Work
-        Kind of job -> what does it.
+    `works`: kind of job -> what does it.
     """
 
     def __init__(self, store: Store, works: Mapping[str, Work]) -> None:

@@ -22,19 +22,8 @@ LOOK_AGAIN_S = 2
 class Opening:
     """An ASGI application that passes requests to the service as soon as the service is ready.
 
-    Parameters
-    ----------
-    make : callable
-        Makes the other one; runs in a thread.
-    reason : str
-        What is being done meanwhile.
-    failed : callable
-        Called where it cannot be made; `fault` says why.
-
-    Attributes
-    ----------
-    fault : BaseException or None
-        Why it could not be made.
+    `make` makes the service in a thread; `reason` says what is being done meanwhile. Where it cannot be made, `failed`
+    is called, and `fault` says why.
     """
 
     def __init__(self, make: Callable[[], Any], reason: str, failed: Callable[[], None]) -> None:

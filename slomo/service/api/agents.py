@@ -69,7 +69,7 @@ async def put_plan(service: "Service", call: Call) -> Answer:
         journal.put_plan(connection, node, json.dumps(made.to_dict()))
         return {"plan": made.to_dict(), "source": "stored"}, 200
 
-    return await service.writing(lambda: service.cluster_store.perform(call, change, f"plan {node}"))
+    return await service.changed(call, change, f"plan {node}")
 
 
 def _checked(made: EnforcementPlan) -> EnforcementPlan:
@@ -93,18 +93,14 @@ async def drop_plan(service: "Service", call: Call) -> Answer:
         journal.put_plan(connection, node, None)
         return {"plan": None, "source": "none"}, 200
 
-    return await service.writing(lambda: service.cluster_store.perform(call, change, f"drop plan {node}"))
+    return await service.changed(call, change, f"drop plan {node}")
 
 
 _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "agents"}
 OPERATIONS = (
-    Operation("GET", "/v1/agents", agents, "List what the agents of the nodes reported last.", tag="agents"),
-    Operation("POST", "/v1/agents/{node}", report, "Keep what the agent of a node reports.", body=AgentReport,
-              scope="observe", statuses=(404,), tag="agents"),
-    Operation("GET", "/v1/agents/{node}/plan", plan, "Show the plan that a node's agent carries out.",
-              statuses=(404,), tag="agents"),
-    Operation("PUT", "/v1/agents/{node}/plan", put_plan, "Give a node's agent a plan.", body=NodePlan,
-              statuses=(404,), **_WRITES),
-    Operation("DELETE", "/v1/agents/{node}/plan", drop_plan, "Take a node's plan back; its agent undoes it.",
-              statuses=(404,), **_WRITES),
+    Operation("GET", "/v1/agents", agents, tag="agents"),
+    Operation("POST", "/v1/agents/{node}", report, body=AgentReport, scope="observe", statuses=(404,), tag="agents"),
+    Operation("GET", "/v1/agents/{node}/plan", plan, statuses=(404,), tag="agents"),
+    Operation("PUT", "/v1/agents/{node}/plan", put_plan, body=NodePlan, statuses=(404,), **_WRITES),
+    Operation("DELETE", "/v1/agents/{node}/plan", drop_plan, statuses=(404,), **_WRITES),
 )  # fmt: skip

@@ -44,13 +44,7 @@ async def place(service: "Service", call: Call) -> Answer:
     if "respond-async" in call.headers.get("prefer", ""):
         return await _place_later(service, call, placement)
     caller = call.caller.name
-
-    def run() -> Answer:
-        return service.cluster_store.perform(
-            call, lambda connection: service.cluster_store.place(connection, requests, caller), "POST /v1/place"
-        )
-
-    answer = await service.writing(run)
+    answer = await service.changed(call, lambda c: service.cluster_store.place(c, requests, caller), "POST /v1/place")
     _count(service, answer)
     return answer
 
@@ -143,17 +137,14 @@ def _cluster(service: "Service") -> dict[str, Any]:
 
 async def add_servers(service: "Service", call: Call) -> Answer:
     """Add servers."""
-    body: ServersBody = call.body
-    documents = server_documents(body.servers)
-    return await _changed(service, call, "add-servers", lambda c: service.cluster_store.add_servers(c, documents))
+    documents, verb = server_documents(call.body.servers), "add-servers"
+    return await service.changed(call, lambda c: service.cluster_store.add_servers(c, documents), verb, verb)
 
 
 async def remove_server(service: "Service", call: Call) -> Answer:
     """Remove an empty server."""
-    name = call.path["name"]
-    return await _changed(
-        service, call, f"remove-server {name}", lambda c: service.cluster_store.remove_server(c, name)
-    )
+    name, verb = call.path["name"], "remove-server"
+    return await service.changed(call, lambda c: service.cluster_store.remove_server(c, name), f"{verb} {name}", verb)
 
 
 async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
@@ -182,21 +173,20 @@ async def decision(service: "Service", call: Call) -> Answer:
 async def remove(service: "Service", call: Call) -> Answer:
     """Remove a placed request from the cluster."""
     name, caller = call.path["id"], call.caller.name
-    return await _changed(service, call, f"remove {name}", lambda c: service.cluster_store.remove(c, name, caller))
+    return await service.changed(
+        call, lambda c: service.cluster_store.remove(c, name, caller), f"remove {name}", "remove"
+    )
 
 
 async def rebalance(service: "Service", call: Call) -> Answer:
     """Empty servers by moving their requests."""
-    body: Rebalance = call.body
-    caller = call.caller.name
-    return await _changed(
-        service, call, "rebalance", lambda c: service.cluster_store.rebalance(c, body.max_moves, caller)
-    )
+    moves, caller, verb = call.body.max_moves, call.caller.name, "rebalance"
+    return await service.changed(call, lambda c: service.cluster_store.rebalance(c, moves, caller), verb, verb)
 
 
 async def receipts(service: "Service", call: Call) -> Answer:
     """List the latest changes to the cluster."""
-    limit = _limit(call, 100)
+    limit = number_of(call, "limit", 100, 1000)
     return Answer({"receipts": service.store.read(lambda connection: journal.receipts(connection, limit))})
 
 
@@ -222,15 +212,15 @@ async def _changes(service: "Service") -> AsyncIterator[bytes]:
 
 async def history(service: "Service", call: Call) -> Answer:
     """Show shares, headroom, promises and decisions over the last hours."""
-    hours = hours_of(call)
+    hours = number_of(call, "hours", 24, 24)
     return Answer(await service.aside(lambda: service.history.told(hours)))
 
 
-def hours_of(call: Call) -> int:
-    """Return the requested number of hours, 24 by default; Problem 422 unless it is from 1 to 24."""
-    text = call.query.get("hours", "24")
-    if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= 24):
-        raise Problem(422, "hours must be a number from 1 to 24")
+def number_of(call: Call, name: str, usual: int, most: int) -> int:
+    """Return a number of the query, `usual` if it is not given; Problem 422 unless it is from 1 to `most`."""
+    text = call.query.get(name, str(usual))
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+        raise Problem(422, f"{name} must be a number from 1 to {most}")
     return int(text)
 
 
@@ -240,26 +230,15 @@ async def undo(service: "Service", call: Call) -> Answer:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise Problem(404, "there is no such receipt", hint="list /v1/receipts")
     caller = call.caller.name
-    return await _changed(service, call, f"undo {text}", lambda c: service.cluster_store.undo(c, int(text), caller))
+    return await service.changed(
+        call, lambda c: service.cluster_store.undo(c, int(text), caller), f"undo {text}", "undo"
+    )
 
 
 async def decisions(service: "Service", call: Call) -> Answer:
     """List the latest placement decisions."""
-    limit = _limit(call, 100)
+    limit = number_of(call, "limit", 100, 1000)
     return Answer({"decisions": service.store.read(lambda connection: journal.decisions(connection, limit))})
-
-
-async def _changed(service: "Service", call: Call, verb: str, change: Any) -> Answer:
-    answer = await service.writing(lambda: service.cluster_store.perform(call, change, verb))
-    service.metrics.actions.add((verb.split()[0],))
-    return answer
-
-
-def _limit(call: Call, usual: int) -> int:
-    text = call.query.get("limit", str(usual))
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 1000):
-        raise Problem(422, "limit must be a number from 1 to 1000")
-    return int(text)
 
 
 _LIMIT = {"limit": "How many, 1 to 1000."}
@@ -267,25 +246,18 @@ _LIMIT = {"limit": "How many, 1 to 1000."}
 HOURS = {"hours": "How many hours back, 1 to 24."}
 _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "cluster"}
 OPERATIONS = (
-    Operation("POST", "/v1/place", place, "Place requests, or say what would be decided.", body=Placement,
-              statuses=(202, 409), job=LongWork("place", place_in_batches), **_WRITES),
-    Operation("GET", "/v1/cluster", cluster, "Show servers and what runs on them.", statuses=(304,), tag="cluster"),
-    Operation("POST", "/v1/cluster/servers", add_servers, "Add servers.", body=ServersBody, success=201,
-              statuses=(409,), **_WRITES),
-    Operation("DELETE", "/v1/cluster/servers/{name:path}", remove_server, "Remove an empty server.",
-              statuses=(404, 409), **_WRITES),
-    Operation("GET", "/v1/cluster/events", events, "Tell as server-sent events that what runs has changed.",
-              media_type="text/event-stream", tag="cluster"),
-    Operation("GET", "/v1/cluster/history", history, "Show shares, headroom, promises and decisions over time.",
-              query=HOURS, tag="cluster"),
-    Operation("GET", "/v1/cluster/requests", requests, "List what is placed.", tag="cluster"),
-    Operation("GET", "/v1/cluster/requests/{id:path}", decision, "Show where a request is, and its history.",
-              statuses=(404, 409), tag="cluster"),
-    Operation("DELETE", "/v1/cluster/requests/{id:path}", remove, "Take a request off.",
-              statuses=(404, 409), **_WRITES),
-    Operation("POST", "/v1/cluster/rebalance", rebalance, "Empty servers by moving what runs on them.", body=Rebalance,
-              statuses=(409,), **_WRITES),
-    Operation("GET", "/v1/receipts", receipts, "List the latest changes.", query=_LIMIT, tag="cluster"),
-    Operation("POST", "/v1/receipts/{number}/undo", undo, "Undo a change.", statuses=(404, 409), **_WRITES),
-    Operation("GET", "/v1/decisions", decisions, "List the latest decisions.", query=_LIMIT, tag="cluster"),
+    Operation("POST", "/v1/place", place, body=Placement, statuses=(202, 409), job=LongWork("place", place_in_batches),
+              **_WRITES),
+    Operation("GET", "/v1/cluster", cluster, statuses=(304,), tag="cluster"),
+    Operation("POST", "/v1/cluster/servers", add_servers, body=ServersBody, success=201, statuses=(409,), **_WRITES),
+    Operation("DELETE", "/v1/cluster/servers/{name:path}", remove_server, statuses=(404, 409), **_WRITES),
+    Operation("GET", "/v1/cluster/events", events, media_type="text/event-stream", tag="cluster"),
+    Operation("GET", "/v1/cluster/history", history, query=HOURS, tag="cluster"),
+    Operation("GET", "/v1/cluster/requests", requests, tag="cluster"),
+    Operation("GET", "/v1/cluster/requests/{id:path}", decision, statuses=(404, 409), tag="cluster"),
+    Operation("DELETE", "/v1/cluster/requests/{id:path}", remove, statuses=(404, 409), **_WRITES),
+    Operation("POST", "/v1/cluster/rebalance", rebalance, body=Rebalance, statuses=(409,), **_WRITES),
+    Operation("GET", "/v1/receipts", receipts, query=_LIMIT, tag="cluster"),
+    Operation("POST", "/v1/receipts/{number}/undo", undo, statuses=(404, 409), **_WRITES),
+    Operation("GET", "/v1/decisions", decisions, query=_LIMIT, tag="cluster"),
 )  # fmt: skip

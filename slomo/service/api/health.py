@@ -36,8 +36,8 @@ async def openapi(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 OPERATIONS = (
-    Operation("GET", "/healthz", health, "Say that the process answers.", scope="open"),
-    Operation("GET", "/readyz", ready, "Say whether what runs is judged.", statuses=(503,), scope="open"),
-    Operation("GET", "/metrics", metrics, "Return metrics in Prometheus' text format.", media_type="text/plain"),
-    Operation("GET", "/openapi.json", openapi, "Return this document.", scope="open"),
-)
+    Operation("GET", "/healthz", health, scope="open"),
+    Operation("GET", "/readyz", ready, statuses=(503,), scope="open"),
+    Operation("GET", "/metrics", metrics, media_type="text/plain"),
+    Operation("GET", "/openapi.json", openapi, scope="open"),
+)  # fmt: skip

@@ -26,16 +26,10 @@ async def enforce(service: "Service", call: Call) -> Answer:
     enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
     plan = as_plan(enforcement.plan)
-
-    def run() -> Answer:
-        return service.cluster_store.perform(
-            call, lambda _: (service.host.enforce(plan, what_if=enforcement.what_if), 200), "POST /v1/enforce"
-        )
-
-    answer = await service.writing(run)
-    if not enforcement.what_if:
-        service.metrics.actions.add(("enforce",))
-    return answer
+    action = None if enforcement.what_if else "enforce"
+    return await service.changed(
+        call, lambda _: (service.host.enforce(plan, what_if=enforcement.what_if), 200), "POST /v1/enforce", action
+    )
 
 
 def as_plan(document: dict[str, Any]) -> EnforcementPlan:
@@ -51,17 +45,11 @@ async def undo(service: "Service", call: Call) -> Answer:
     """Undo the changes that one of the host's receipts records."""
     name = call.path["receipt"]
     service.host.enforcing  # noqa: B018
-
-    def run() -> Answer:
-        return service.cluster_store.perform(call, lambda _: (service.host.undo(name), 200), f"undo host {name}")
-
-    answer = await service.writing(run)
-    service.metrics.actions.add(("undo-host",))
-    return answer
+    return await service.changed(call, lambda _: (service.host.undo(name), 200), f"undo host {name}", "undo-host")
 
 
 async def control(service: "Service", call: Call) -> Answer:
-    """Run a control loop as a job."""
+    """Run a control loop on a simulated machine, as a job."""
     require_control(service)
     body: ControlBody = call.body
     document = {key: value for key, value in msgspec.to_builtins(body).items() if value is not None}
@@ -89,13 +77,10 @@ def require_control(service: "Service") -> None:
 
 _ACTS: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "host"}
 OPERATIONS = (
-    Operation("GET", "/v1/enforce", show, "Show what is in force on the host, and receipts.",
-              tag="host"),
-    Operation("POST", "/v1/enforce", enforce, "Make the host as planned, or say what would change.", body=Enforcement,
+    Operation("GET", "/v1/enforce", show, tag="host"),
+    Operation("POST", "/v1/enforce", enforce, body=Enforcement, **_ACTS),
+    Operation("POST", "/v1/enforce/{receipt}/undo", undo, statuses=(404,), **_ACTS),
+    Operation("GET", "/v1/control", loops, tag="host"),
+    Operation("POST", "/v1/control", control, body=ControlBody, success=202, job=LongWork("control", control_loop),
               **_ACTS),
-    Operation("POST", "/v1/enforce/{receipt}/undo", undo, "Take back what a receipt of the host changed.",
-              statuses=(404,), **_ACTS),
-    Operation("GET", "/v1/control", loops, "Show control loops.", tag="host"),
-    Operation("POST", "/v1/control", control, "Run a control loop on a simulated machine, as a job.",
-              body=ControlBody, success=202, job=LongWork("control", control_loop), **_ACTS),
 )  # fmt: skip

@@ -72,9 +72,9 @@ async def network_function(service: "Service", call: Call) -> Answer:
 
 
 OPERATIONS = (
-    Operation("GET", "/v1/models", models, "List the models in force.", tag="knowledge"),
-    Operation("GET", "/v1/machines", machines, "List machine types.", tag="knowledge"),
-    Operation("GET", "/v1/machines/{name}", machine, "Show a machine type.", statuses=(404,), tag="knowledge"),
-    Operation("GET", "/v1/nfs", network_functions, "List network functions.", tag="knowledge"),
-    Operation("GET", "/v1/nfs/{name}", network_function, "Show a network function.", statuses=(404,), tag="knowledge"),
-)
+    Operation("GET", "/v1/models", models, tag="knowledge"),
+    Operation("GET", "/v1/machines", machines, tag="knowledge"),
+    Operation("GET", "/v1/machines/{name}", machine, statuses=(404,), tag="knowledge"),
+    Operation("GET", "/v1/nfs", network_functions, tag="knowledge"),
+    Operation("GET", "/v1/nfs/{name}", network_function, statuses=(404,), tag="knowledge"),
+)  # fmt: skip

@@ -22,21 +22,14 @@ _ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Apply a change completely or not at all, or show its effect without applying it."""
+    """Cordon, drain, taint or fail servers, update or preempt a request: completely or not at all, or only shown."""
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
         told = await service.aside(lambda: act(service.cluster_store.placer.lifecycle).to_dict())
         return Answer({**told, "what_if": True})
 
-    def run() -> Answer:
-        return service.cluster_store.perform(
-            call, lambda connection: service.cluster_store.live(connection, act, caller), f"{body.action}"
-        )
-
-    answer = await service.writing(run)
-    service.metrics.actions.add((body.action,))
-    return answer
+    return await service.changed(call, lambda c: service.cluster_store.live(c, act, caller), body.action, body.action)
 
 
 def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
@@ -82,8 +75,7 @@ def _at_risk(server: str, item: "RunningNF") -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation("POST", "/v1/cluster/changes", change, "Cordon, drain or fail a server, update or preempt a request.",
-              body=ClusterChangeBody, statuses=(404, 409), scope="admin", writes=True, tag="cluster"),
-    Operation("GET", "/v1/cluster/at-risk", at_risk, "List promises that do not hold by the models in force.",
-              tag="cluster"),
+    Operation("POST", "/v1/cluster/changes", change, body=ClusterChangeBody, statuses=(404, 409), scope="admin",
+              writes=True, tag="cluster"),
+    Operation("GET", "/v1/cluster/at-risk", at_risk, tag="cluster"),
 )  # fmt: skip

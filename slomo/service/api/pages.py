@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from slomo.errors import SlomoError
-from slomo.service.api.cluster import HOURS, hours_of
+from slomo.service.api.cluster import HOURS, number_of
 from slomo.service.api.predictions import MOST_TENANTS, together
 from slomo.service.door.access import COOKIE
 from slomo.service.door.bodies import WhatIf
@@ -73,7 +73,7 @@ async def history_page(service: "Service", call: Call) -> Answer:
     """Show the cluster over time."""
 
     def content() -> Markup:
-        hours = hours_of(call) if "hours" in call.query else service.history.fitting(HOURS_TO_CHOOSE)
+        hours = number_of(call, "hours", 24, 24) if "hours" in call.query else service.history.fitting(HOURS_TO_CHOOSE)
         rows = service.history.told(hours, MOST_ROWS)["points"]
         return history_content(service.history.told(hours), rows, hours, EVERY_S)
 
@@ -171,13 +171,11 @@ async def drift_page(service: "Service", call: Call) -> Answer:
 
 async def receipts_page(service: "Service", call: Call) -> Answer:
     """Show the latest changes to the cluster."""
-    return await _shown(
-        service, call, "Receipts", "/receipts", lambda: receipts_content(service.store.read(_latest_receipts))
-    )
 
+    def content() -> Markup:
+        return receipts_content(service.store.read(lambda connection: journal.receipts(connection, 100)))
 
-def _latest_receipts(connection: Any) -> list[dict[str, Any]]:
-    return journal.receipts(connection, 100)
+    return await _shown(service, call, "Receipts", "/receipts", content)
 
 
 async def login_page(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
@@ -204,24 +202,23 @@ def _file(name: str) -> Any:
         caching = {"Cache-Control": "max-age=300"}
         return Answer(_FILES[name], 200, caching, _TYPES[name.rsplit(".", 1)[1]])
 
+    handle.__doc__ = f"Return {name}."
     return handle
 
 
 _WHATIF = {"server": "Which server.", "add": "Which network function.", "share": "Its promise [%]."}
 _PAGE: dict[str, Any] = {"scope": "open", "media_type": "text/html", "tag": "page"}
 OPERATIONS = (
-    Operation("GET", "/", cluster_page, "Show the cluster.", statuses=(303, 422), **_PAGE),
-    Operation("GET", "/history", history_page, "Show the cluster over time.", statuses=(303, 422), query=HOURS,
+    Operation("GET", "/", cluster_page, statuses=(303, 422), **_PAGE),
+    Operation("GET", "/history", history_page, statuses=(303, 422), query=HOURS, **_PAGE),
+    Operation("GET", "/servers/{name:path}", server_page, statuses=(303, 404, 409, 422), **_PAGE),
+    Operation("GET", "/whatif", whatif_page, statuses=(303, 409, 422), query=_WHATIF, **_PAGE),
+    Operation("GET", "/jobs", jobs_page, statuses=(303,), **_PAGE),
+    Operation("GET", "/drift", drift_page, statuses=(303,), **_PAGE),
+    Operation("GET", "/receipts", receipts_page, statuses=(303,), **_PAGE),
+    Operation("GET", "/login", login_page, **_PAGE),
+    Operation("POST", "/login", login, success=303, writes=True, form={"token": "A secret of the token file."},
               **_PAGE),
-    Operation("GET", "/servers/{name:path}", server_page, "Show a server.", statuses=(303, 404, 409, 422), **_PAGE),
-    Operation("GET", "/whatif", whatif_page, "Show what one network function more would do.",
-              statuses=(303, 409, 422), query=_WHATIF, **_PAGE),
-    Operation("GET", "/jobs", jobs_page, "Show jobs.", statuses=(303,), **_PAGE),
-    Operation("GET", "/drift", drift_page, "Show errors and drift.", statuses=(303,), **_PAGE),
-    Operation("GET", "/receipts", receipts_page, "Show the latest changes.", statuses=(303,), **_PAGE),
-    Operation("GET", "/login", login_page, "Show the form for a token.", **_PAGE),
-    Operation("POST", "/login", login, "Keep a token in a cookie.", success=303, writes=True,
-              form={"token": "A secret of the token file."}, **_PAGE),
-    *(Operation("GET", f"/{name}", _file(name), f"Return {name}.", scope="open",
+    *(Operation("GET", f"/{name}", _file(name), scope="open",
                 media_type=_TYPES[name.rsplit(".", 1)[1]].split(";")[0], tag="page") for name in _FILES),
 )  # fmt: skip

@@ -22,18 +22,18 @@ LEVELS = ("l3", "llc")
 
 
 async def summary(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """List the host's caches."""
+    """List the host's caches, in RMD's format."""
     caches = [str(cache) for cache in service.host.pools.caches]
     return Answer({**service.host.pools.capabilities(), "caches": {"l3": {"number": len(caches), "cache_ids": caches}}})
 
 
 async def level(service: "Service", call: Call) -> Answer:
-    """Show the ways of all caches of one level, by pool."""
+    """Show the ways of all caches of one level by pool, in RMD's format."""
     return Answer(_caches(service, call))
 
 
 async def one_cache(service: "Service", call: Call) -> Answer:
-    """Show the ways of one cache by pool."""
+    """Show the ways of one cache by pool, in RMD's format."""
     caches = _caches(service, call)["Caches"]
     name = call.path["id"]
     if name not in caches:
@@ -49,19 +49,19 @@ def _caches(service: "Service", call: Call) -> dict[str, Any]:
 
 
 async def policy(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show the configured cache policies."""
+    """Show the configured cache policies, in RMD's format."""
     policies = service.host.pools.configuration.policies
     rows = {name: {"cache": {"max": str(p.max_ways), "min": str(p.min_ways)}} for name, p in policies.items()}
     return Answer(rows)
 
 
 async def workloads(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """List the workloads in the pools."""
+    """List the workloads in the pools, in RMD's format."""
     return Answer([service.host.pools.report(item) for item in service.host.pools.workloads])
 
 
 async def workload(service: "Service", call: Call) -> Answer:
-    """Show one workload in the pools."""
+    """Show one workload in the pools, in RMD's format."""
     pools, name = service.host.pools, call.path["id"]
     return Answer(_asked(lambda: pools.report(pools.workload(name))))
 
@@ -96,9 +96,7 @@ async def hospitality(service: "Service", call: Call) -> Answer:
 
 
 async def _changed(service: "Service", call: Call, verb: str, run: Callable[[], tuple[Any, int]]) -> Answer:
-    answer = await service.writing(lambda: service.cluster_store.perform(call, lambda _: _asked(run), f"pools {verb}"))
-    service.metrics.actions.add((f"pools-{verb.split()[0]}",))
-    return answer
+    return await service.changed(call, lambda _: _asked(run), f"pools {verb}", f"pools-{verb.split()[0]}")
 
 
 def _plain(body: RmdWorkload) -> dict[str, Any]:
@@ -119,17 +117,14 @@ def _asked(run: Callable[[], Any]) -> Any:
 _ACTS: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "pools"}
 _READS: dict[str, Any] = {"statuses": (404,), "tag": "pools"}
 OPERATIONS = (
-    Operation("GET", "/v1/cache", summary, "Say which caches there are, as RMD.", **_READS),
-    Operation("GET", "/v1/cache/{level}", level, "Show the ways of a level's caches by pool, as RMD.", **_READS),
-    Operation("GET", "/v1/cache/{level}/{id}", one_cache, "Show the ways of one cache by pool, as RMD.", **_READS),
-    Operation("GET", "/v1/policy", policy, "Show the pools' policies, as RMD.", **_READS),
-    Operation("GET", "/v1/workloads", workloads, "List workloads in pools, as RMD.", **_READS),
-    Operation("POST", "/v1/workloads", admit, "Take a workload into a pool, as RMD.", body=RmdWorkload, success=201,
-              **_ACTS),
-    Operation("GET", "/v1/workloads/{id}", workload, "Show a workload, as RMD.", **_READS),
-    Operation("PATCH", "/v1/workloads/{id}", change, "Change a workload, as RMD.", body=RmdWorkload,
-              statuses=(404,), **_ACTS),
-    Operation("DELETE", "/v1/workloads/{id}", remove, "Let a workload go, as RMD.", statuses=(404,), **_ACTS),
-    Operation("POST", "/v1/hospitality", hospitality, "Score how well a workload would do here, as RMD.",
-              body=RmdWorkload, **_READS),
+    Operation("GET", "/v1/cache", summary, **_READS),
+    Operation("GET", "/v1/cache/{level}", level, **_READS),
+    Operation("GET", "/v1/cache/{level}/{id}", one_cache, **_READS),
+    Operation("GET", "/v1/policy", policy, **_READS),
+    Operation("GET", "/v1/workloads", workloads, **_READS),
+    Operation("POST", "/v1/workloads", admit, body=RmdWorkload, success=201, **_ACTS),
+    Operation("GET", "/v1/workloads/{id}", workload, **_READS),
+    Operation("PATCH", "/v1/workloads/{id}", change, body=RmdWorkload, statuses=(404,), **_ACTS),
+    Operation("DELETE", "/v1/workloads/{id}", remove, statuses=(404,), **_ACTS),
+    Operation("POST", "/v1/hospitality", hospitality, body=RmdWorkload, **_READS),
 )  # fmt: skip

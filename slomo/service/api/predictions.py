@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 async def predict(service: "Service", call: Call) -> Answer:
-    """Predict one mix; plain questions are answered in batches, others in a thread."""
+    """Predict what a network function loses beside others.
+
+    Plain questions are answered in batches, others in a thread.
+    """
     answers, question = service.model_store.answers, call.body
     answer = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
     if answer is None and answers.is_plain(question):
@@ -50,7 +53,7 @@ def _corrected(service: "Service", document: dict[str, Any], target: str) -> dic
 
 
 async def predict_many(service: "Service", call: Call) -> Answer:
-    """Predict many mixes, in a thread; the answer has one column per field."""
+    """Predict many mixes in one request; the answer has one column per field."""
     questions: Questions = call.body
     if len(questions.targets) > service.settings.batch_limit:
         raise Problem(
@@ -130,10 +133,8 @@ def _tenant(prediction: "TenantPrediction") -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation("POST", "/v1/predict", predict, "Predict what a network function loses beside others.", body=QuestionBody,
-              answers=PredictionAnswer, tag="predict", repeated=_repeated),
-    Operation("POST", "/v1/predict/batch", predict_many, "Predict many mixes in one request, answered as columns.",
-              body=Questions, answers=PredictionColumns, tag="predict"),
-    Operation("POST", "/v1/whatif", what_if, "Predict all losses on a socket, and each neighbour's part of them.",
-              body=WhatIf, tag="predict"),
+    Operation("POST", "/v1/predict", predict, body=QuestionBody, answers=PredictionAnswer, tag="predict",
+              repeated=_repeated),
+    Operation("POST", "/v1/predict/batch", predict_many, body=Questions, answers=PredictionColumns, tag="predict"),
+    Operation("POST", "/v1/whatif", what_if, body=WhatIf, tag="predict"),
 )  # fmt: skip

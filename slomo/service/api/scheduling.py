@@ -95,16 +95,11 @@ def _count(service: "Service", verb: str, code: str, begun: float) -> None:
 
 
 OPERATIONS = (
-    Operation("POST", "/scheduler/filter", filter_nodes, "Say which nodes keep every SLO with a pod.",
-              body=ExtenderArgs, scope="schedule", tag="kubernetes"),
-    Operation("POST", "/scheduler/filter-to-bind", filter_to_bind, "Say which nodes keep every SLO with a pod that "
-              "is bound by /scheduler/bind.", body=ExtenderArgs, scope="schedule", tag="kubernetes"),
-    Operation("POST", "/scheduler/bind", bind, "Bind a pod once the API server knows of its place.", body=BindingArgs,
-              scope="schedule", tag="kubernetes"),
-    Operation("POST", "/scheduler/prioritize", prioritise_nodes, "Score nodes for a pod.", body=ExtenderArgs,
-              scope="schedule", tag="kubernetes"),
-    Operation("POST", "/scheduler/preempt", preempt, "Choose whose leaving makes room for a pod.", body=PreemptionArgs,
-              scope="schedule", tag="kubernetes"),
-    Operation("GET", "/v1/explain/{pod:path}", explain, "Show the numbers behind the last judgement of a pod.",
-              statuses=(404,), tag="kubernetes"),
+    Operation("POST", "/scheduler/filter", filter_nodes, body=ExtenderArgs, scope="schedule", tag="kubernetes"),
+    Operation("POST", "/scheduler/filter-to-bind", filter_to_bind, body=ExtenderArgs, scope="schedule",
+              tag="kubernetes"),
+    Operation("POST", "/scheduler/bind", bind, body=BindingArgs, scope="schedule", tag="kubernetes"),
+    Operation("POST", "/scheduler/prioritize", prioritise_nodes, body=ExtenderArgs, scope="schedule", tag="kubernetes"),
+    Operation("POST", "/scheduler/preempt", preempt, body=PreemptionArgs, scope="schedule", tag="kubernetes"),
+    Operation("GET", "/v1/explain/{pod:path}", explain, statuses=(404,), tag="kubernetes"),
 )  # fmt: skip

@@ -80,13 +80,11 @@ async def drift(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 OPERATIONS = (
-    Operation("GET", "/v1/jobs", jobs, "List jobs.", tag="work"),
-    Operation("GET", "/v1/jobs/{id}", job, "Show a job.", statuses=(404,), tag="work"),
-    Operation("GET", "/v1/jobs/{id}/events", events, "Send a job's progress as server-sent events.", statuses=(404,),
-              media_type="text/event-stream", tag="work"),
-    Operation("POST", "/v1/jobs/{id}/resume", resume, "Take an interrupted job up where it was.", scope="admin",
-              writes=True, success=202, statuses=(404, 409), tag="work"),
-    Operation("POST", "/v1/observations", observe, "Take outcomes in.", body=Observations, scope="observe", writes=True,
+    Operation("GET", "/v1/jobs", jobs, tag="work"),
+    Operation("GET", "/v1/jobs/{id}", job, statuses=(404,), tag="work"),
+    Operation("GET", "/v1/jobs/{id}/events", events, statuses=(404,), media_type="text/event-stream", tag="work"),
+    Operation("POST", "/v1/jobs/{id}/resume", resume, scope="admin", writes=True, success=202, statuses=(404, 409),
               tag="work"),
-    Operation("GET", "/v1/drift", drift, "Show errors and alarms.", tag="work"),
+    Operation("POST", "/v1/observations", observe, body=Observations, scope="observe", writes=True, tag="work"),
+    Operation("GET", "/v1/drift", drift, tag="work"),
 )  # fmt: skip

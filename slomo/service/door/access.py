@@ -64,17 +64,10 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 class Gate:
     """Identifies callers and checks their rights.
 
-    Parameters
-    ----------
-    tokens : tuple of Token
-        Empty: every caller that reaches the service may do everything (loopback, or a verified client certificate).
-    names : tuple of str
-        Host names, beside loopback's, that are accepted where there are no tokens.
-    certificates : bool
-        Whether TLS has verified the client.
-    open_loopback : bool
-        Whether callers on this machine need no token; never behind a proxy, where every caller seems to be on this
-        machine.
+    `tokens`: without any, every caller that reaches the service may do everything (loopback, or a verified client
+    certificate). `names`: host names, beside loopback's, that are accepted where there are no tokens. `certificates`:
+    whether TLS has verified the client. `open_loopback`: whether callers on this machine need no token; never behind a
+    proxy, where every caller seems to be on this machine.
     """
 
     def __init__(

@@ -41,18 +41,8 @@ class Call:
 class Answer:
     """Status, headers and body of an answer.
 
-    Attributes
-    ----------
-    body : object
-        Encoded as JSON; bytes are sent as they are.
-    status : int
-        HTTP status.
-    headers : dict
-        Beside those every answer has.
-    media_type : str
-        Of the body.
-    stream : callable or None
-        Instead of a body, an asynchronous iterator of chunks.
+    `body` is encoded as JSON; bytes are sent as they are. `headers` come beside those that every answer has. `stream`,
+    instead of a body, is an asynchronous iterator of chunks.
     """
 
     body: Any = None
@@ -83,10 +73,8 @@ class Operation:
     #: Such as ``"POST"`` and ``"/v1/predict"``, with path parameters in braces.
     method: str
     path: str
-    #: Answers.
+    #: Answers; the first line of its docstring describes the operation in the OpenAPI document.
     handle: Handler
-    #: One sentence for the OpenAPI document.
-    summary: str
     #: Who may call it.
     scope: Scope = "read"
     #: Schema of the body; None without a body.
@@ -111,3 +99,8 @@ class Operation:
     repeated: Callable[[Any, bytes], bytes | None] | None = None
     #: Work that continues in the background.
     job: LongWork | None = None
+
+    @property
+    def summary(self) -> str:
+        """One sentence that says what the operation does."""
+        return (self.handle.__doc__ or "").partition("\n")[0]

@@ -44,16 +44,7 @@ TITLES: dict[int, str] = {
 class Problem(SlomoError):  # noqa: N818 - RFC 9457's word
     """An exception that is answered with a problem document.
 
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    message : str
-        What is wrong.
-    hint : str, optional
-        One action the caller can take.
-    headers : mapping, optional
-        Headers of the answer.
+    `hint`: one action that the caller can take. `headers`: of the answer.
 
     Examples
     --------

@@ -70,14 +70,8 @@ class ModelStore:
 
     Raises ConfigurationError if no library can be read.
 
-    Attributes
-    ----------
-    answers : ServiceAnswers
-        Of the library in force.
-    fault : str or None
-        Why the files there now are not in force.
-    loaded_at_s : float
-        When the library in force was loaded [s since the epoch].
+    `answers`: of the library in force, loaded at `loaded_at_s` [s since the epoch]. `fault`: why the files there now
+    are not in force, if they are not.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -90,25 +90,8 @@ class AgentService(Protocol):
 class NodeAgent:
     """Measures the pods of one node, and enforces the node's plan if allowed.
 
-    Parameters
-    ----------
-    watch : Watch
-        The line to the API server.
-    node : str
-        Which node.
-    service : AgentService
-        Receives the reports.
-    counting : PodCounting, optional
-        Reads counters; none if not given.
-    groups : PodGroups, optional
-        The node's control groups.
-    enforcer : NodeEnforcer, optional
-        Carries out plans; nothing is set if not given.
-
-    Attributes
-    ----------
-    counts : Counter
-        Looks by outcome: sent, unsaturated, first, failed, counted, uncounted, refused.
+    Without `counting` no counters are read; without `enforcer` nothing is set. `counts` has looks by outcome: sent,
+    unsaturated, first, failed, counted, uncounted, refused.
     """
 
     def __init__(

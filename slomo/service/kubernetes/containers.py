@@ -35,10 +35,7 @@ class Container:
 class PodGroups:
     """Finds the control groups of pods.
 
-    Parameters
-    ----------
-    root : path
-        Where control groups are mounted.
+    `root`: where control groups are mounted.
 
     Examples
     --------

@@ -29,15 +29,7 @@ MOST_AT_A_TIME, REFUSED_S = 20, 60.0
 
 
 class ContentionWriter:
-    """Writes results to Kubernetes objects.
-
-    Parameters
-    ----------
-    watch : Watch
-        Connection to the API server.
-    clock : callable
-        Returns the time [s].
-    """
+    """Writes results to Kubernetes objects."""
 
     def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watch, self._clock = watch, clock

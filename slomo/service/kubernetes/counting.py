@@ -33,14 +33,7 @@ class Counted:
 class PodCounting:
     """Reads hardware counters of pods.
 
-    Parameters
-    ----------
-    reader : CounterReader or None
-        Counter reader; None if nothing can be read here.
-    reason : str
-        Why nothing can be read.
-    socket : callable
-        Returns the socket of a CPU.
+    `reader`: None if nothing can be read here, which `reason` explains. `socket`: returns the socket of a CPU.
 
     Examples
     --------

@@ -46,14 +46,7 @@ class Enforced:
 class NodeEnforcer:
     """Enforces plans on one node.
 
-    Parameters
-    ----------
-    node : str
-        Which node.
-    backend : Backend
-        Sets the knobs.
-    receipts : path, optional
-        Folder of the journal; the machine's own if not given.
+    `receipts`: folder of the journal; the machine's own if not given.
     """
 
     def __init__(self, node: str, backend: Backend, receipts: Path | None = None) -> None:

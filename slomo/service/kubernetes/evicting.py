@@ -38,20 +38,8 @@ PER_MINUTE = 60
 class Evictor:
     """Evicts pods from nodes with broken promises.
 
-    Parameters
-    ----------
-    watch : Watch
-        Connection to the API server.
-    view : ClusterView
-        What runs where.
-    mode : {"off", "dry-run", "on"}
-        Whether anything is evicted: with "dry-run" the API server checks rights and budgets, and changes nothing.
-    counted : metrics.Counter
-        Counts by mode and outcome.
-    per_minute : int
-        Evictions per minute, at most.
-    clock : callable
-        Returns the time [s].
+    With the mode "dry-run" the API server checks rights and budgets, and changes nothing. `counted`: counts by mode and
+    outcome.
     """
 
     def __init__(

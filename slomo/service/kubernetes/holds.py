@@ -60,20 +60,9 @@ _decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
 class SharedHolds:
     """Reserves places in this replica's view and in the API.
 
-    Parameters
-    ----------
-    watch : Watch
-        Connection to the API server.
-    view : ClusterView
-        What is known of nodes and pods.
-    wall : callable
-        Returns the time of day [s]. Replicas compare it only where one lists what was held before it began: there,
-        clocks that differ by half a minute hide a place, or hold it for half a minute too long.
-
-    Attributes
-    ----------
-    is_shared : bool
-        Whether other replicas see what is held; False where the API server refuses Leases (no such role).
+    `wall` returns the time of day [s]. Replicas compare it only where one lists what was held before it began: there,
+    clocks that differ by half a minute hide a place, or hold it for half a minute too long. `is_shared`: whether other
+    replicas see what is held; False where the API server refuses Leases (no such role).
     """
 
     def __init__(self, watch: Watch, view: ClusterView, wall: Callable[[], float] = time.time) -> None:

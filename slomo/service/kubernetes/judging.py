@@ -6,7 +6,7 @@ that took the first one is new. A network function without a model counts as the
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from slomo.errors import PredictionError, SlomoError
@@ -71,16 +71,8 @@ class _Mixed:
 class NodeJudge:
     """Judges candidate nodes with the models of one library.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models.
-    confidence : float
-        Probability with which all SLOs of a socket must hold.
-    factors : mapping of str to mapping of str to float
-        Machine type -> workload -> what predictions are multiplied by.
-    clock : callable
-        Returns the time [s].
+    `confidence`: probability with which all SLOs of a socket must hold. `factors`: machine type -> workload -> what
+    predictions are multiplied by.
     """
 
     def __init__(
@@ -142,11 +134,8 @@ class NodeJudge:
         held = {hold.node for each, hold in view.holds.items() if each != uid}
         for name in held.intersection(names):
             node = view.nodes[name]
-            host = node.host
-            if host is None or host.machine not in self.library.machines:
-                continue
-            mix = tuple(sorted(self.number(each, host.machine) for key, each in node.tenants.items() if key != uid))
-            if self._judged(need, host, [mix])[0].ok:
+            host = self.known_host(node)
+            if host is not None and self._judged(need, host, [self.mix(host, node.needs(uid, held=False))])[0].ok:
                 return True
         return False
 
@@ -158,7 +147,7 @@ class NodeJudge:
             self._learned[name] = node.version
             host = node.host
             if host.machine in self.library.machines:
-                base = self._mix(node, host, without="")
+                base = self.mix(host, node.needs())
                 numbers = [self.number(need, host.machine) for need in self._usual(host.machine)]
                 self.oracle.verdicts(host, [self.pieces.grown(base, number) for number in numbers])
             return True
@@ -200,6 +189,15 @@ class NodeJudge:
         mixed = None if node is None else self._mixed(name, node, without="")
         return () if mixed is None else mixed.strangers
 
+    def known_host(self, node: NodeView | None) -> Host | None:
+        """Return the kind of socket of a node whose machine type has models; None for other nodes."""
+        host = None if node is None else node.host
+        return host if host is not None and host.machine in self.library.machines else None
+
+    def mix(self, host: Host, needs: Iterable[PodNeed]) -> Signature:
+        """Return the mix of what some pods need on a kind of host with models."""
+        return tuple(sorted(self.number(need, host.machine) for need in needs))
+
     def verdict(self, host: Host, mix: Signature) -> MixVerdict:
         """Return the numbers on which a judgement is based."""
         return self.oracle.verdict(host, mix)
@@ -213,22 +211,17 @@ class NodeJudge:
 
     def _mixed(self, name: str, node: NodeView, without: str) -> _Mixed | None:
         """Return a node's mix, cached until it changes; None if its machine has no models."""
-        host = node.host
-        if host is None or host.machine not in self.library.machines:
+        host = self.known_host(node)
+        if host is None:
             return None
-        needs = [need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without]
+        needs = node.needs(without)
         strangers = tuple(need.nf or need.fault for need in needs if self.is_stranger(need, host.machine))
-        mix = self._mix(node, host, without)
+        mix = self.mix(host, needs)
         kind = self._kinds.setdefault((host, mix), len(self._kinds))
         mixed = _Mixed(node.version, kind, host, mix, strangers)
         if len(needs) == len(node.tenants) + len(node.held):  # a pod never counts beside itself
             self._mixes[name] = mixed
         return mixed
-
-    def _mix(self, node: NodeView, host: Host, without: str) -> Signature:
-        """Return the mix of a node's tenants and of the pods with reserved places, without the pod in question."""
-        needs = (need for uid, need in (*node.tenants.items(), *node.held.items()) if uid != without)
-        return tuple(sorted(self.number(need, host.machine) for need in needs))
 
     def is_stranger(self, need: PodNeed, machine: str) -> bool:
         """Return whether a pod has no model on a machine and therefore counts as the worst known neighbour."""
@@ -260,6 +253,6 @@ _UNKNOWN = NodeView()
 
 def _unjudged(need: PodNeed, node: NodeView) -> Judged:
     """Reject an unknown node; a pod without a promise may go where no tenant has one either."""
-    if node.exists and not any(each.has_promise for each in (need, *node.tenants.values(), *node.held.values())):
+    if node.exists and not any(each.has_promise for each in (need, *node.needs())):
         return Judged(True, NOTHING_PROMISED)
     return Judged(False, f"slomo: {node.fault}" if node.fault else NO_MODELS)

@@ -28,16 +28,7 @@ LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 class Leader:
     """Takes part in the election of a leader.
 
-    Parameters
-    ----------
-    watch : Watch
-        The line to the API server.
-    identity : str
-        Of this replica.
-    clock : callable
-        Returns the time [s].
-    models : callable
-        Returns the fingerprint of the models by which this replica judges.
+    `identity`: of this replica. `models`: returns the fingerprint of the models by which this replica judges.
     """
 
     def __init__(

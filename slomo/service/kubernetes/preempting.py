@@ -41,12 +41,9 @@ def fewest(
 ) -> Preemption | None:  # fmt: skip
     """Return the option with fewest victims, then lowest priority, then fewest promises; None if there is none.
 
-    Parameters
-    ----------
-    nodes : iterable of str and frozenset
-        Candidates, each with the pods that must leave in any case.
+    `nodes`: candidates, each with the pods that must leave in any case.
     """
-    begun, nodes = clock(), [item for item in nodes if _can_be_judged(item[0], view, judge)]
+    begun, nodes = clock(), [item for item in nodes if judge.known_host(view.nodes.get(item[0]))]
     most = MOST_VICTIMS + max((len(must) for _, must in nodes), default=0)
     for count in range(most + 1):
         sets = []
@@ -71,11 +68,6 @@ def fewest(
     return None
 
 
-def _can_be_judged(name: str, view: ClusterView, judge: NodeJudge) -> bool:
-    node = view.nodes.get(name)
-    return node is not None and node.host is not None and node.host.machine in judge.library.machines
-
-
 def _enough(
     need: PodNeed, uid: str, sets: Sequence[tuple[object, object, str, tuple[str, ...]]], view: ClusterView,
     judge: NodeJudge,
@@ -90,8 +82,7 @@ def _enough(
         number = judge.number(need, host.machine)
         if need.has_promise and judge.is_stranger(need, host.machine):
             continue
-        there = [*node.tenants.items(), *node.held.items()]
-        mix = tuple(sorted(judge.number(each, host.machine) for key, each in there if key != uid))
+        mix = judge.mix(host, node.needs(uid))
         for key in node.tenants.keys() & set(gone):
             mix = without(mix, judge.number(node.tenants[key], host.machine))
         asked.setdefault(host, []).append((index, judge.pieces.grown(mix, number)))
@@ -105,16 +96,8 @@ def _enough(
 class Preemptor:
     """Makes room for pods of high priority by evicting others.
 
-    Parameters
-    ----------
-    watch : Watch
-        The line to the API server.
-    view : ClusterView
-        What runs where.
-    mode : {"off", "dry-run", "on"}
-        Whether anything is evicted; with "dry-run" the API server checks rights and budgets, and changes nothing.
-    counted : Counter
-        Counts by mode and outcome.
+    With the mode "dry-run" the API server checks rights and budgets, and changes nothing. `counted`: counts by mode and
+    outcome.
     """
 
     def __init__(self, watch: Watch, view: ClusterView, mode: Eviction, counted: Counter) -> None:

@@ -42,9 +42,9 @@ class Running:
         changed = [name for name, node in nodes.items() if self._servers.get(name, _NEVER)[0] != node.version]
         mixes: dict[Host, list[Signature]] = {}
         for name in changed[:AT_A_TIME]:
-            host = nodes[name].host
-            if host is not None and host.machine in self._judge.library.machines:
-                mixes.setdefault(host, []).append(self._mix(host, nodes[name]))
+            host = self._judge.known_host(nodes[name])
+            if host is not None:
+                mixes.setdefault(host, []).append(self._judge.mix(host, nodes[name].tenants.values()))
         for host, here in mixes.items():
             try:
                 self._judge.oracle.verdicts(host, here)
@@ -54,13 +54,10 @@ class Running:
             self._servers[name] = (nodes[name].version, self._server(name, nodes[name]))
         return bool(changed)
 
-    def _mix(self, host: Host, node: NodeView) -> Signature:
-        return tuple(sorted(self._judge.number(need, host.machine) for need in node.tenants.values()))
-
     def _server(self, name: str, node: NodeView) -> RunningServer:
         host = node.host
         fault = node.fault if host is None else ""
-        if host is not None and host.machine not in self._judge.library.machines:
+        if host is not None and self._judge.known_host(node) is None:
             fault = NO_MODELS.removeprefix("slomo: ")
         if host is None or fault:
             tenants = tuple(self._unjudged(uid, need, fault) for uid, need in node.tenants.items())
@@ -72,7 +69,7 @@ class Running:
         return RunningServer(name, host.machine, host.cores, tenants)
 
     def _judged(self, host: Host, node: NodeView) -> tuple[RunningNF, ...]:
-        verdict = self._judge.verdict(host, self._mix(host, node))
+        verdict = self._judge.verdict(host, self._judge.mix(host, node.tenants.values()))
         tenants = []
         for uid, need in node.tenants.items():
             piece = self._judge.pieces[self._judge.number(need, host.machine)]

@@ -69,20 +69,8 @@ class PlacesHeld(PredictionError):  # noqa: N818 - says what is so
 class KubernetesRoom:
     """Answers the requests of the Kubernetes scheduler.
 
-    Parameters
-    ----------
-    model_store : ModelStore
-        The models.
-    confidence : float
-        Probability with which all SLOs of a socket must hold.
-    metrics : Metrics
-        What is counted.
-    evict : {"off", "dry-run", "on"}
-        Whether pods are moved away from nodes on which a promise is broken.
-    per_minute : int
-        How many of them, at most.
-    tracer : Tracer, optional
-        Begins spans of judgements and held places.
+    `confidence`: probability with which all SLOs of a socket must hold. `evict`: whether pods are moved away from nodes
+    on which a promise is broken, at most `per_minute` of them.
     """
 
     def __init__(

@@ -32,16 +32,7 @@ REFUSED_S = 300.0
 class Teller:
     """Writes conditions and events of pods.
 
-    Parameters
-    ----------
-    watch : Watch
-        Connection to the API server.
-    view : ClusterView
-        Conditions of the pods.
-    told : Counter
-        Counts by outcome.
-    clock : callable
-        Returns the time [s].
+    `told`: counts by outcome.
     """
 
     def __init__(

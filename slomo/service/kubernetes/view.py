@@ -33,6 +33,11 @@ class NodeView:
     #: Changes with the tenants and is never reused; results derived from them are cached under it.
     version: int = 0
 
+    def needs(self, without: str = "", *, held: bool = True) -> list[PodNeed]:
+        """Return what the pods here need, without one pod; with `held`, also what places are reserved for."""
+        pods = (*self.tenants.items(), *self.held.items()) if held else self.tenants.items()
+        return [need for uid, need in pods if uid != without]
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -45,36 +50,21 @@ class Hold:
 class ClusterView:
     """Nodes and pods of the cluster, updated by events of the API server.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns the time, never going back [s].
-
-    Attributes
-    ----------
-    nodes : dict of str to NodeView
-        By name.
-    pods : dict of str to str
-        Pod uid -> node.
-    names : dict of str to str
-        Pod uid -> ``namespace/name``.
-    ranks : dict of str to tuple of int and bool
-        Pod uid -> priority, and whether something makes the pod anew.
-    told : dict of str to str
-        Pod uid -> status of the condition that says whether its promise is kept.
-    refused : dict of str to tuple of str
-        Pod uid -> ``namespace/name`` and what is wrong with its annotations, for pods without a node.
-    policies : dict of str to SLOPolicy
-        By ``namespace/name``.
+    `clock` returns the time, never going back [s].
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        #: By name.
         self.nodes: dict[str, NodeView] = {}
+        #: Pod uid -> node; then its ``namespace/name``; its priority, and whether something makes it anew.
         self.pods: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.ranks: dict[str, tuple[int, bool]] = {}
+        #: Pod uid -> status of the condition that says whether its promise is kept.
         self.told: dict[str, str] = {}
+        #: Pod uid -> ``namespace/name`` and what is wrong with its annotations, for pods without a node.
         self.refused: dict[str, tuple[str, str]] = {}
+        #: By ``namespace/name``.
         self.policies: dict[str, SLOPolicy] = {}
         self.holds: dict[str, Hold] = {}
         #: kinds of objects to list again after their watch ends

@@ -102,21 +102,8 @@ class WatchedKind:
 class Watch:
     """Watches the objects of one API server.
 
-    Parameters
-    ----------
-    address : str
-        ``"http://..."``, ``"https://..."``, or ``"in-cluster"``.
-    view : ClusterView
-        What is told.
-
-    Attributes
-    ----------
-    kinds : dict of str to WatchedKind
-        What can be followed.
-    trouble : str
-        The latest error; empty while there is none.
-    lists : int
-        Lists read so far.
+    `address`: ``"http://..."``, ``"https://..."``, or ``"in-cluster"``. `kinds`: what can be followed. `trouble`: the
+    latest error; empty while there is none. `lists`: lists read so far.
     """
 
     def __init__(self, address: str, view: ClusterView) -> None:

@@ -17,16 +17,8 @@ MOST_ROWS = 48
 def history_content(told: dict[str, Any], rows: list[dict[str, Any]], hours: int, every_s: float) -> Markup:
     """Return the content of the history page.
 
-    Parameters
-    ----------
-    told : dict
-        Points of a window, as `slomo.service.history.History.told` returns them.
-    rows : list of dict
-        Fewer points of the same window, for the table.
-    hours : int
-        Length of the window.
-    every_s : float
-        Time between two points [s].
+    `told`: points of a window of so many `hours`, as `slomo.service.history.History.told` returns them. `rows`: fewer
+    points of the same window, for the table. `every_s`: time between two points [s].
     """
     links = [
         tag("a", f"{item} h", href=f"/history?hours={item}", aria_current="true" if item == hours else None)

@@ -33,20 +33,9 @@ def server_content(
 ) -> Markup:
     """Return the content of a server's page.
 
-    Parameters
-    ----------
-    server : RunningServer
-        The server and its tenants.
-    told : dict or None
-        Cost of each tenant to each other; None where unknown.
-    functions : list of str
-        Network functions to choose from.
-    observed : callable
-        Observed throughput of a tenant.
-    report : dict or None
-        What the agent of the node reported last.
-    can_remove : bool
-        Whether tenants can be taken off here; pods are deleted where they were made.
+    `told`: cost of each tenant to each other; None where unknown. `functions`: to choose from. `report`: what the agent
+    of the node reported last. `can_remove`: whether tenants can be taken off here; pods are deleted where they were
+    made.
     """
     machine = server.machine or "machine type not known"
     lead = f"{machine}, {len(server.tenants)} of {server.cores} cores in use: {state_text(server)}."

@@ -33,16 +33,7 @@ _encode = msgspec.json.Encoder().encode
 class ClusterStore:
     """Makes decisions about the cluster and stores them.
 
-    Parameters
-    ----------
-    store : Store
-        The state.
-    model_store : ModelStore
-        The models.
-    policy : str
-        Placement policy.
-    confidence : float
-        Probability with which all SLOs of a socket must hold.
+    `confidence`: probability with which all SLOs of a socket must hold.
     """
 
     def __init__(
