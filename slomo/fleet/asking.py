@@ -30,16 +30,8 @@ _LOOK_S = 1.0
 class ReachedHosts:
     """The participating hosts of a campaign, through a Dask client whose workers they are.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Of the scheduler.
-    hosts : mapping of str to FleetHost
-        All hosts of the fleet by name.
-    left_out : mapping of str to str
-        Those that take no part, and why.
-    skip_missing : bool
-        Whether a host that cannot be used is left out; else it ends the campaign.
+    `client`: of the scheduler. `hosts`: all of the fleet by name. `left_out`: those that take no part, and why.
+    `skip_missing`: whether a host that cannot be used is left out; else it ends the campaign.
     """
 
     def __init__(
@@ -62,14 +54,8 @@ class ReachedHosts:
     ) -> dict[str, Any]:
         """Call a function on each host and return the results by host name.
 
-        Parameters
-        ----------
-        function : callable
-            Called on each host with its `FleetHost` and the arguments.
-        of : iterable of str, optional
-            Hosts to ask; all that take part by default.
-        needed : bool
-            Raise a host's error even where unusable hosts are skipped.
+        `function` is called on each host with its `FleetHost` and the arguments. `of`: hosts to ask; all that take part
+        by default. `needed`: raise a host's error even where unusable hosts are skipped.
         """
         names = [*(self.names if of is None else of)]
         resources = {name: {RESOURCE: 1, own_resource(name): 1} for name in names}

@@ -29,12 +29,8 @@ def place_of_groups() -> Path | None:
 class Family:
     """One process and its descendants, in a control group.
 
-    Parameters
-    ----------
-    mark : RunMark
-        Mark of the run; the group carries it, so that the next run finds what a killed one left.
-    pid : int
-        The process, just started. What it forked before it was moved is not in the group: it carries the mark.
+    `mark`: of the run; the group carries it, so that the next run finds what a killed one left. `pid`: the process,
+    just started. What it forked before it was moved is not in the group: it carries the mark.
     """
 
     def __init__(self, mark: RunMark, pid: int) -> None:

@@ -7,10 +7,7 @@ import socket
 def notify(state: str) -> bool:
     """Send a state to the service manager of this process; return False if there is none.
 
-    Parameters
-    ----------
-    state : str
-        ``"READY=1"``, ``"WATCHDOG=1"`` or ``"STOPPING=1"``.
+    `state`: ``"READY=1"``, ``"WATCHDOG=1"`` or ``"STOPPING=1"``.
 
     Examples
     --------

@@ -32,18 +32,8 @@ class ProcessGroup(ABC):
 
     Raises TestbedError if it cannot be started.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Command; never a shell line.
-    mark : RunMark
-        Written into its environment.
-    environment : mapping, optional
-        Variables added to this process's own.
-    directory : path, optional
-        Where it starts.
-    cores : sequence of int
-        CPUs it may run on; those of this process if empty.
+    `words`: command; never a shell line. `mark`: written into its environment. `environment`: variables added to this
+    process's own. `directory`: where it starts. `cores`: CPUs it may run on; those of this process if empty.
     """
 
     def __init__(

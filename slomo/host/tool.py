@@ -118,14 +118,7 @@ def run_tool(words: Sequence[str], limit_s: float = 10.0, environment: Mapping[s
 
     Raises TestbedError if it does not exist, or exceeds its time limit.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Command.
-    limit_s : float
-        How long it may take [s].
-    environment : mapping, optional
-        Variables added to this process's own.
+    `environment`: variables added to this process's own.
 
     Examples
     --------

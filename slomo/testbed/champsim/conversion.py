@@ -128,17 +128,8 @@ class Disassembler:
 def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the records of a recording, and for each instruction the number of records before it.
 
-    Parameters
-    ----------
-    recording : Recording
-        What ran.
-    instruction : callable
-        From (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`.
-
-    Raises
-    ------
-    ConfigurationError
-        For a recording without instructions.
+    `instruction`: from (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`. Raises
+    ConfigurationError for a recording without instructions.
     """
     count = len(recording.ip)
     if count == 0:

@@ -61,23 +61,9 @@ class Execution(Stored):
 def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:
     """Run a binary on one trace per core and return its report.
 
-    Parameters
-    ----------
-    binary : Binary
-        With as many cores as there are traces.
-    traces : sequence of Path
-        Uncompressed traces.
-    warm : int
-        Records of the warm-up.
-    folder : Path
-        Where the JSON statistics may be written.
-
-    Raises
-    ------
-    ConfigurationError
-        For a trace that ends in the middle of a record or while warming up, or statistics that cannot be read.
-    TestbedError
-        Where ChampSim fails.
+    `traces`: uncompressed ones. `warm`: records of the warm-up. `folder`: where the JSON statistics may be written.
+    Raises ConfigurationError for a trace that ends in the middle of a record or while warming up, or statistics that
+    cannot be read; TestbedError where ChampSim fails.
     """
     for trace in traces:
         check_length(trace, warm)

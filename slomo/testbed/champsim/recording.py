@@ -59,21 +59,9 @@ def symbol_address(program: Path, name: str) -> int:
 def record(command: list[str], marker: int, *, skipped_calls: int, instructions: int) -> Recording:
     """Run a program under lackey and return its execution after `skipped_calls` calls of the marker.
 
-    Parameters
-    ----------
-    command : list of str
-        Program and arguments; it is ended once enough was recorded.
-    marker : int
-        Address of the function whose calls are counted.
-    skipped_calls : int
-        Calls that warm up; only the cache lines they referenced are kept.
-    instructions : int
-        How many to record.
-
-    Raises
-    ------
-    TestbedError
-        Without valgrind, or where the program ends too early.
+    `command`: program and arguments; it is ended once enough was recorded. `marker`: address of the function whose
+    calls are counted. `skipped_calls`: calls that warm up; only the cache lines they referenced are kept.
+    `instructions`: how many to record. Raises TestbedError without valgrind, or where the program ends too early.
     """
     if shutil.which("valgrind") is None:
         raise TestbedError(

@@ -85,16 +85,7 @@ class Trace:
 class TraceStore:
     """Traces of workloads, stored in a folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Where they are kept; 25 to 150 MB each.
-    alone : Binary
-        ChampSim with one core.
-    window : TraceWindow
-        What is measured.
-    lines : int
-        Lines of the shared cache.
+    `folder`: where traces are kept, 25 to 150 MB each. `alone`: ChampSim with one core. `lines`: of the shared cache.
     """
 
     def __init__(self, folder: Path, alone: Binary, window: TraceWindow, lines: int) -> None:

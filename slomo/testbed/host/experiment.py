@@ -66,12 +66,7 @@ class Experiment:
     def phases(self) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
         """Run both phases: the competitors alone, then beside the target.
 
-        Returns
-        -------
-        alone, beside : Phase or None
-            As in `RunRecord`.
-        details : dict
-            For the provenance.
+        Returned are both phases, as in `RunRecord`, and details for the provenance.
         """
         target = self.colocation.target
         own = NOTHING_CORE if target is None or self._bench.reader is not None else self._own_by_probe(target)

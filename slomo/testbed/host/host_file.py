@@ -64,15 +64,8 @@ def load_host(
     Raises ConfigurationError, with file, line and field, for an unreadable file or a wrong field; InvalidValueError,
     UnknownNameError or TestbedError for values that this host or the generator does not accept.
 
-    Parameters
-    ----------
-    path : path
-        YAML file with any of `cores`, `counters`, `settings` (see `HostSettings`) and `generator` (`name`, and the
-        arguments of its class).
-    machine : str or Machine, optional
-        Machine name under which the measurements are stored.
-    network_functions : iterable of NetworkFunction
-        Additional network functions.
+    `path`: YAML file with any of `cores`, `counters`, `settings` (see `HostSettings`) and `generator` (`name`, and the
+    arguments of its class). `machine`: name under which the measurements are stored.
 
     Examples
     --------

@@ -23,10 +23,7 @@ from slomo.vocabulary.workload import Workload
 class Run:
     """Starts and ends tenants; a context manager.
 
-    Parameters
-    ----------
-    generator : TrafficGenerator, optional
-        Sends packets to NFs whose throughput is measured at a generator.
+    `generator`: sends packets to NFs whose throughput is measured at a generator.
 
     Examples
     --------

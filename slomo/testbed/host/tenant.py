@@ -37,18 +37,8 @@ class HostTenant:
 
     Raises TestbedError if it cannot be started, or a needed port is in use.
 
-    Parameters
-    ----------
-    definition : HostDefinition
-        How it runs.
-    workload : Workload
-        Its settings and traffic.
-    where : Surroundings
-        Cores, directory, prefix, capture and port it was given.
-    mark : RunMark
-        Whose it is.
-    generator : TrafficGenerator, optional
-        Sends its packets, if its throughput is measured at a generator.
+    `where`: cores, directory, prefix, capture and port it was given. `generator`: sends its packets, if its throughput
+    is measured at a generator.
     """
 
     def __init__(

@@ -78,14 +78,7 @@ def render_plan(
     Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses, with small packets
     or with times, for a directory with spaces, and for a stage that moves and changes its cost.
 
-    Parameters
-    ----------
-    system : ChainSystem
-        Stages and chains.
-    settings : ChainRunSettings
-        How they are run.
-    parent, groups : optional
-        Control group of the run, and each stage's in it.
+    `parent`, `groups`: control group of the run, and each stage's in it.
 
     Examples
     --------

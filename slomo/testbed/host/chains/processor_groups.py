@@ -111,12 +111,7 @@ def _find(root: Path, membership: Path) -> ProcessorTree | None:
 class GroupWeights:
     """Writes the CPU weights of stages through files that stay open.
 
-    Parameters
-    ----------
-    tree : ProcessorTree
-        Tree of the groups.
-    groups : mapping of str to Path
-        Name of a stage -> its group.
+    `groups`: name of a stage -> its group in the `tree`.
     """
 
     def __init__(self, tree: ProcessorTree, groups: dict[str, Path]) -> None:

@@ -41,14 +41,7 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
     Raises TestbedError if the program cannot be built or started, or a stage ends early; InvalidValueError for chains
     that a host cannot run.
 
-    Parameters
-    ----------
-    system : ChainSystem
-        Stages and chains.
-    settings : ChainRunSettings
-        How they are run.
-    watch : callable, optional
-        Called every 10 ms with the observation, and a function that writes weights.
+    `watch` is called every 10 ms with the observation, and a function that writes weights.
     """
     remove_orphans()
     mark = new_mark()

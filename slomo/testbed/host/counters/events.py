@@ -39,11 +39,6 @@ class Events:
         """Return the metrics of `slomo.vocabulary` that can be derived from these event counts.
 
         `duration_s`: length of the time span [s].
-
-        Returns
-        -------
-        dict of str to float
-            Metric name -> value in its unit; a metric whose events are missing is absent.
         """
         values = {
             "INST": _per_second(self.instructions, duration_s),

@@ -152,13 +152,8 @@ class PerfReader(ProgramReader):
 def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
     """Return the counts of ``perf stat -j`` by CPU or socket and event; events that perf did not count are absent.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        One JSON object per line, among other lines; intervals are added up. An event that missed some of them is
-        scaled to all, as perf itself scales multiplexed events.
-    by : {'cpu', 'socket'}
-        Field that says where.
+    `lines`: one JSON object per line, among other lines; intervals are added up. An event that missed some of them is
+    scaled to all, as perf itself scales multiplexed events. `by`: the field that says where.
 
     Examples
     --------

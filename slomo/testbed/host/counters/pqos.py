@@ -37,16 +37,8 @@ Poll = dict[str, float]
 class PqosReader(ProgramReader):
     """Runs ``pqos -m -u csv`` until stopped.
 
-    Parameters
-    ----------
-    command : str
-        Program.
-    interval_s : float
-        Polling interval [s]; multiples of 0.1.
-    operating_system : bool, optional
-        Use resctrl instead of MSRs; where it is mounted if not given.
-    has_pmu : bool, optional
-        Whether IPC and misses can be counted, too.
+    `interval_s`: polling interval [s]; multiples of 0.1. `operating_system`: use resctrl instead of MSRs; where it is
+    mounted if not given. `has_pmu`: whether IPC and misses can be counted, too.
 
     Examples
     --------

@@ -38,15 +38,8 @@ _TRAFFIC = {"READ": "DRAM Reads", "WRITE": "DRAM Writes"}
 class SensorServerReader:
     """Queries a ``pcm-sensor-server`` at the start and the end of a measurement.
 
-    Parameters
-    ----------
-    url : str
-        Where it listens; on this machine and PCM's own port if not given.
-
-    Raises
-    ------
-    InvalidValueError
-        For something that is no http address.
+    `url`: where it listens; on this machine and PCM's own port if not given. Raises InvalidValueError for something
+    that is no http address.
 
     Examples
     --------

@@ -25,16 +25,7 @@ class Status(StrEnum):
 class Check:
     """One finding about a host.
 
-    Attributes
-    ----------
-    group, name : str
-        What was checked.
-    status : Status
-        How good it is.
-    finding : str
-        What was found.
-    remedy : str or None
-        The command that mends it; None only where it is ok.
+    `remedy` is the command that mends what was found; None only where it is ok.
 
     Examples
     --------

@@ -73,16 +73,8 @@ def diagnose(
 ) -> Diagnosis:
     """Run all checks on a host and return the findings.
 
-    Parameters
-    ----------
-    system : System, optional
-        This host if not given.
-    quick : bool
-        Leave out what takes seconds: memory and drift.
-    measure : callable
-        Measures the memory.
-    watch : callable
-        Watches how far the machine moves; it is not asked where the memory cannot be measured.
+    `quick`: leave out what takes seconds: memory and drift. `watch`: watches how far the machine moves; it is not asked
+    where the memory cannot be measured.
 
     Examples
     --------

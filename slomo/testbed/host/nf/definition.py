@@ -38,33 +38,6 @@ class ReadySignal:
 class HostDefinition:
     """How to run one network function on this machine.
 
-    Attributes
-    ----------
-    nf : str
-        Its name.
-    command : tuple of str
-        Words with placeholders.
-    settings : mapping
-        Settings a workload may change, with defaults.
-    environment : mapping of str to str
-        Variables added; values may hold placeholders.
-    working_directory, pcap : str or None
-        Where it starts, and your own capture.
-    generator : bool
-        Whether the traffic generator sends to it, wherever its throughput is read.
-    cores : int
-        Cores one instance occupies.
-    polling : bool
-        Whether it keeps them busy.
-    ready, throughput
-        Signal and source.
-    stop_signal : signal.Signals
-        What asks it to end.
-    stop_limit_s : float
-        How long ending may take [s].
-    steadiness : Steadiness
-        When its throughput counts as steady.
-
     Examples
     --------
     >>> text = {"command": ["nf", "{core}"], "throughput": {"source": "json-lines", "packets": "packets"}}
@@ -73,18 +46,25 @@ class HostDefinition:
     """
 
     nf: str
+    #: Words with placeholders.
     command: tuple[str, ...]
     throughput: ThroughputSource
+    #: Settings a workload may change, with defaults; variables added, whose values may hold placeholders.
     settings: Mapping[str, Setting] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: Where it starts, and your own capture.
     working_directory: str | None = None
     pcap: str | None = None
+    #: Whether the traffic generator sends to it, wherever its throughput is read.
     generator: bool = False
+    #: Cores one instance occupies, and whether it keeps them busy.
     cores: int = 1
     polling: bool = True
     ready: ReadySignal = field(default_factory=ReadySignal)
+    #: What asks it to end, and how long ending may take [s].
     stop_signal: signal.Signals = signal.SIGINT
     stop_limit_s: float = 3.0
+    #: When its throughput counts as steady.
     steadiness: Steadiness = field(default_factory=Steadiness)
 
     @property
@@ -115,16 +95,8 @@ def parse_host(
 
     Raises ConfigurationError naming file, line and field.
 
-    Parameters
-    ----------
-    data : mapping
-        The section.
-    nf : str
-        Name of the network function.
-    settings : mapping, optional
-        Settings of the network function with their defaults.
-    file, lines : optional
-        Where the section stands, for errors.
+    `settings`: those of the network function with their defaults. `file`, `lines`: where the section stands, for
+    errors.
     """
     where = file or f"network function '{nf}'"
     whole = convert({"host": dict(data)}, dict[Literal["host"], HostSection], where, lines=lambda: lines or {})

@@ -51,16 +51,7 @@ def calibrate(
 
     Raises UnstableMeasurementError if no reporter responds.
 
-    Parameters
-    ----------
-    definition : HostDefinition
-        Of the synthetic competitor.
-    cores : sequence of int
-        Core of the reporters, core of the competitor.
-    settings : HostSettings
-        Windows and pairs.
-    scope : CalibrationScope
-        What is calibrated.
+    `definition`: of the synthetic competitor. `cores`: that of the reporters, that of the competitor.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     llc_mib = _cache(definition, cores[1], taker, scope)

@@ -39,16 +39,7 @@ def read_pressure(
 ) -> ProbedPressure:
     """Run every reporter beside a running competition and return the slowdowns.
 
-    Parameters
-    ----------
-    standing : StandingPrograms
-        Where the reporters stand: on the target's core.
-    competition : sequence of HostTenant
-        Its members; running again afterwards.
-    reporters : sequence of Reporter
-        What to run.
-    settings : HostSettings
-        Windows, pairs, precision and budget.
+    `standing`: where the reporters stand: on the target's core. `competition`: its members; running again afterwards.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     felt = {reporter.name: Paired((), ()) for reporter in reporters}

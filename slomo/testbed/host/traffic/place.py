@@ -23,12 +23,7 @@ _LONGEST_RUN_S = 24 * 3600
 class Place:
     """A machine on which commands can run: this one, or another one over SSH.
 
-    Attributes
-    ----------
-    host : str or None
-        ``user@host`` for SSH; None for this machine.
-    ssh, scp : str
-        Programs.
+    `host`: ``user@host`` for SSH; None for this machine. `ssh`, `scp`: programs.
 
     Examples
     --------

@@ -22,19 +22,9 @@ GENERATORS: dict[str, str] = {
 def make_generator(generator: str | TrafficGenerator, **settings: Any) -> TrafficGenerator:
     """Create the traffic generator of a given name.
 
-    Parameters
-    ----------
-    generator : str or TrafficGenerator
-        Alias, or an instance that is returned as it is.
-    **settings
-        Of the generator's class.
-
-    Raises
-    ------
-    UnknownNameError
-        For an alias there is not.
-    InvalidValueError
-        For settings that the generator does not have, or lacks.
+    `generator`: alias, or an instance that is returned as it is. `settings`: of the generator's class. Raises
+    UnknownNameError for an alias there is not; InvalidValueError for settings that the generator does not have, or
+    lacks.
 
     Examples
     --------

@@ -35,14 +35,8 @@ _POOL, _REPLAY_POOL = 16_384, 131_071
 def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
     """Return a DPDK port that connects to another process through a socket.
 
-    Parameters
-    ----------
-    socket : path
-        Path of the socket that both use.
-    server : bool
-        Whether this side makes it; start the server first.
-    number : int
-        Same on both sides.
+    `socket`: path of the socket that both use. `server`: whether this side makes it; start the server first. `number`:
+    same on both sides.
 
     Examples
     --------
