@@ -55,10 +55,10 @@ KERNEL_SOURCES = (
 
 @register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
 class _Lowering(NativeLowering):
-    """Translate a function that only kernels call, and leave it to them to make machine code of it.
+    """Lower a function to LLVM's language without machine code, if only kernels call it.
 
-    numba would optimise and assemble it with all that it calls, and so each function as often as there are levels above
-    it.
+    The kernels that call it make the machine code. Otherwise numba would compile each function once for every level of
+    calls above it.
     """
 
     _name = "lowering_without_machine_code"
@@ -82,7 +82,7 @@ class _Callees(CompilerBase):
     """Compile functions that only kernels call."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return numba's passes with another last one."""
+        """Return numba's passes, with `_Lowering` as the last one."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)  # type: ignore[no-untyped-call]
         passes.passes = [(_Lowering if step is NativeLowering else step, why) for step, why in passes.passes]
         passes.finalize()
@@ -118,7 +118,7 @@ def inner(function: Function) -> Function:
 
 
 def _of_one_signature(dispatcher: Any) -> Any:
-    """Convert integers of all widths, and constants, to 64 bits: otherwise numba compiles a function for each width."""
+    """Let a compiled function take all integers as 64 bits; otherwise numba compiles it again for each width."""
     template_of = dispatcher.get_call_template
 
     def call_template(arguments: Sequence[Any], keywords: Any) -> Any:

@@ -33,7 +33,7 @@ _LARGEST_LAG_ONE = 0.9
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured batches, the scale factor of sizes, the discarded part, and which tenants converged."""
+    """A finished measurement: its batches, the scale of sizes, the discarded warm-up, and which tenants converged."""
 
     batches: s.Batches
     scale: int
@@ -43,7 +43,7 @@ class Measured:
 
 
 def join(batches: s.Batches) -> None:
-    """Join batches in pairs: the first half of the rows, but for the last one, then has what all of them had."""
+    """Join neighbouring batches in pairs, in place; the first half of the rows then holds the counts of all rows."""
     rows = len(batches.span_ns) - 1
     early, late = (batches.part(slice(begin, rows, 2)) for begin in (0, 1))
     for row in range(rows // 2):
@@ -62,7 +62,7 @@ def join(batches: s.Batches) -> None:
 
 
 class Estimate(NamedTuple):
-    """Ratios of two means over batches, with standard errors; NaN without events."""
+    """Ratios of two means over batches, with standard errors; NaN where the denominator counted nothing."""
 
     value: s.Floats
     error: s.Floats
@@ -133,7 +133,7 @@ def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
 
 
 class Series:
-    """The batches of one run, with the tests on them; with `timed`, percentiles are waited for as well."""
+    """The batches of one run, and the tests of whether they suffice; `timed` tenants need percentiles, too."""
 
     def __init__(self, state: s.State, timed: s.Bools, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
         #: Room for the largest number, and a last row for sums; and how many of them there are.
@@ -148,11 +148,11 @@ class Series:
 
     @property
     def until_next_look(self) -> int:
-        """How many batches there will be when it is decided next whether they suffice."""
+        """Number of batches at which the run is tested next for being long enough."""
         return max(LEAST_BATCHES, self.count + _BETWEEN_LOOKS - self.count % _BETWEEN_LOOKS)
 
     def is_at(self, count: int) -> bool:
-        """Take note of the number of batches; return whether they were joined, and the next must be twice as long."""
+        """Record the number of batches; join them if there are too many, and return whether that was done."""
         self.count = count
         if count < MOST_BATCHES:
             return False
@@ -188,7 +188,7 @@ class Series:
         return None
 
     def _carried(self, first: int) -> bool:
-        """Return whether the ports carried the load from batch `first` on: at first, queued frames arrive early."""
+        """Return whether the ports carried at most their line rate from batch `first` on; a queue arrives early."""
         after = self._after(first)
         wire_ns, span_ns = (float(sum(each.tolist())) for each in (after.busy_ns[:, -1], after.span_ns))
         return wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance)

@@ -1,4 +1,4 @@
-"""The many-core loop: the core with the earliest clock runs next, for a few accesses.
+"""Run many cores together: the core with the earliest clock runs next, for a few accesses.
 
 Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a
 core runs until it is `slack` nanoseconds ahead of the next one. docs/concepts/simulator.md shows the error of that
@@ -36,7 +36,7 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
 
 @inner
 def issue_delay(state: State, tenant: int, steps: int) -> float:
-    """Return the factor by which a hyper-thread's sibling slows its computing; record that it computes `steps` steps.
+    """Return the factor by which the sibling slows a hyper-thread, and record `steps` computing steps of the thread.
 
     Both share the core's issue slots. A thread gets the slots that its sibling recently left free, at least half.
     """
@@ -92,7 +92,10 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
 
 @compiled
 def next_structure(state: State, tenant: int) -> bool:
-    """Go on to the next data structure, False after the last; fractions of accesses are carried over."""
+    """Begin the accesses to the packet's next data structure; return False after the last one.
+
+    Fractions of accesses are carried over to the next packet.
+    """
     row = state.tenants[tenant]
     structure = row[s.T_FIRST_STRUCTURE] + row[s.T_OPERATION]
     if structure >= row[s.T_LAST_STRUCTURE]:
@@ -175,7 +178,7 @@ def count_ddio_lines(state: State, lines: Floats) -> None:
 
 @inner
 def note(state: State, batches: Batches, row: int) -> None:
-    """Write what was counted since the last batch into a row, and what was counted from the start into the last row."""
+    """Write the counts since the last batch into a row; the last row keeps the counts since the start."""
     batches.accesses[row] = 0
     for tenant in range(state.clock.size):
         for column in range(state.counters.shape[1]):
@@ -210,7 +213,7 @@ def note(state: State, batches: Batches, row: int) -> None:
 def play(
     state: State, batches: Batches, first: int, last: int, now: float, step: float, end: float
 ) -> tuple[float, int]:
-    """Play batches of length `step` from time `now` on, and note them in rows `first` to `last`, less one.
+    """Simulate batches of `step` ns from time `now` on, and write them into the rows from `first` up to before `last`.
 
     Returned are the time and the row after the last, the former not before `end` if there are fewer.
     """

@@ -101,7 +101,7 @@ class Totals:
 
 
 class Readings:
-    """Counts over the whole measurement (first) and over each batch."""
+    """Counts over the whole measurement (first row) and over each batch (the other rows)."""
 
     def __init__(self, measured: Measured) -> None:
         batches = measured.batches
@@ -131,7 +131,7 @@ def _whole_first(values: s.Floats) -> s.Floats:
 
 
 def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: int) -> Totals:
-    """Collect one tenant's counts."""
+    """Return one tenant's counts, for the whole measurement and per batch."""
     count = readings.counters[:, tenant].T
     idle_ns = np.minimum(readings.span_ns, readings.sums[:, tenant, s.A_IDLE])
     cycles = readings.span_ns * machine.frequency_ghz

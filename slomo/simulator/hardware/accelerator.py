@@ -1,4 +1,4 @@
-"""Accelerators (regex, crypto, compression): one server each, with round-robin service of its users.
+"""Accelerators (regex, crypto, compression): each serves one request at a time, its users in turn.
 
 Yala (ASPLOS'25) finds that SmartNIC accelerators serve their queues round-robin: each of the users with waiting
 requests is served once per round, so one of them gets 1 / (own time + sum of the others' times). A packet's requests
@@ -19,7 +19,7 @@ POLL_NS = 10.0
 
 @compiled
 def submit(state: State, tenant: int, now: float) -> None:
-    """Queue the packet that the core has just finished; fractions of requests are carried to the next packet."""
+    """Send the packet that the core has just finished to the accelerator; fractions of requests add up over packets."""
     slot = state.tenants[tenant, s.T_HEAD] % s.ACCELERATOR_SLOTS
     rates = state.rates[tenant]
     rates[s.F_REQUEST_CREDIT] += rates[s.F_REQUESTS]
@@ -31,7 +31,7 @@ def submit(state: State, tenant: int, now: float) -> None:
 
 @inner
 def pass_empty(state: State, tenant: int) -> None:
-    """Pass packets without a request through, in order."""
+    """Mark packets without a request as finished, in order."""
     row = state.tenants[tenant]
     while row[s.T_SERVED] < row[s.T_HEAD]:
         slot = row[s.T_SERVED] % s.ACCELERATOR_SLOTS

@@ -1,4 +1,4 @@
-"""One access of one core: private L2, shared LLC, memory.
+"""Simulate one access of one core: private L2, then shared LLC, then memory.
 
 Inclusive LLCs (Broadwell) evict a line from its owner's L2 too; victim LLCs (Skylake and later, Zen) are filled by
 evictions from L2. A line has one owner, so occupancy is counted as lines are inserted and evicted, never estimated.
@@ -43,7 +43,7 @@ def read_from(state: State, tenant: int, home: int, now: float) -> float:
 
 @compiled
 def memory_write(state: State, tenant: int, now: float) -> None:
-    """Write one line back to the tenant's memory, without latency but with use of the channel."""
+    """Write one line back to the tenant's memory: it occupies the channel, and the core does not wait for it."""
     home = natural(state.tenants[tenant, s.T_MEMORY_SOCKET])
     state.channels[home, s.H_WRITES] += 1.0
     request(state.channels, home, now, 1.0, state.timing)
@@ -158,7 +158,10 @@ def llc_drop(state: State, slot: int) -> int:
 
 @compiled
 def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int:
-    """Put a line into the core's L2, return its slot; an evicted line goes to the LLC or, if changed, is marked."""
+    """Put a line into the core's L2 and return its slot.
+
+    The evicted line moves to a victim LLC; in an inclusive one, it is marked dirty if it changed.
+    """
     shift = state.machine[s.M_L2_SHIFT]
     first = l2_first(state, state.tenants[tenant, s.T_L2], line)
     slot = victim(state.l2_stamps, first, shift, state.machine[s.M_L2_MASK])
@@ -210,7 +213,7 @@ def fetch(state: State, tenant: int, line: int, now: float) -> float:
 
 @compiled
 def access(state: State, tenant: int, line: int, dirty: int, now: float, throttle: float) -> float:
-    """Read one line, or with ``dirty=1`` write it; return the latency [ns] before memory-level parallelism."""
+    """Read one line, or write it if `dirty` is 1; return the latency [ns] as if no other access were in flight."""
     slot = l2_lookup(state, state.tenants[tenant, s.T_L2], line)
     if slot >= 0:
         state.counters[tenant, s.C_L2_HIT] += 1
@@ -233,7 +236,7 @@ def access(state: State, tenant: int, line: int, dirty: int, now: float, throttl
 
 @compiled
 def expect(state: State, tenant: int, line: int) -> None:
-    """Bring what the next access will look at into the caches of the processor that simulates."""
+    """Prefetch, on the processor that runs the simulator, the arrays that the next access will read."""
     first = llc_first(state, tenant, line)
     fetch_ahead(state.llc, first)
     fetch_ahead(state.llc_stamps, first)

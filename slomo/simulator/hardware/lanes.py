@@ -1,4 +1,4 @@
-"""What kernels ask of LLVM directly: operations over all ways of a cache set, and hints.
+"""LLVM instructions that numba does not generate: operations over all ways of a cache set, and compiler hints.
 
 numba does not vectorise such short loops, so finding a tag and the oldest allowed way are written as LLVM vector
 operations, which LLVM lowers to the processor's instructions (AVX-512, AVX2, SSE2, NEON). Ways are padded to 16 or 32
@@ -80,7 +80,7 @@ def _lowest(typing_context: Any, mask: Any) -> tuple[Any, Callable[..., Any]]:  
 
 
 def _natural(typing_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ARG001
-    """Return a number that is never negative: the compiler then omits the case of an index from an array's end."""
+    """Tell the compiler that a number is never negative, so that an index needs no check for counting from the end."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         builder.assume(builder.icmp_signed(">=", arguments[0], ir.Constant(_LONG, 0)))
@@ -90,7 +90,7 @@ def _natural(typing_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]
 
 
 def _fetch_ahead(typing_context: Any, array: Any, index: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ARG001
-    """Ask the processor to bring the element of an array into its first cache: no effect on results."""
+    """Ask the processor to load an array's element into its L1 cache; results do not change."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -16,7 +16,7 @@ from slomo.simulator.state import Floats
 
 @compiled
 def latency_factor(utilisation: float, timing: tuple[float, ...]) -> float:
-    """Return how many times the unloaded latency an access takes at `utilisation` (0 to 1)."""
+    """Return the latency at a `utilisation` (0 to 1), as a multiple of the unloaded latency."""
     knee, at_knee = timing[s.X_KNEE], timing[s.X_SPEED_AT_KNEE]
     if utilisation <= knee:
         return 1.0 / (1.0 - (1.0 - at_knee) * utilisation / knee)
@@ -37,7 +37,7 @@ def close_window(channels: Floats, channel: int, now: float, elapsed: float, tim
 
 @inner
 def beyond(backlog: float, timing: tuple[float, ...]) -> float:
-    """Return the part of a backlog that the queues do not hold [ns]."""
+    """Return the part of a backlog that exceeds the controller's queues [ns]."""
     return backlog - timing[s.X_BUFFERED]
 
 

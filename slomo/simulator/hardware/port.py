@@ -24,7 +24,7 @@ AHEAD, WAITING = 4.0, 256.0
 
 @inner
 def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
-    """Advance the wire to time `now`; return how many queues it then serves."""
+    """Advance the wire to time `now`; return how many tenants' queues still wait for it."""
     elapsed = max(0.0, now - wire[s.H_LAST])
     wire[s.H_LAST] = max(now, wire[s.H_LAST])
     while True:
@@ -46,7 +46,7 @@ def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
 
 @compiled
 def carry(state: State, tenant: int, now: float, ahead: float) -> float:
-    """Put a tenant's frame on the wire; return the waiting time until it may be put there [ns], 0 if it was."""
+    """Try to send a tenant's frame over the wire; return 0 if it was sent, or the time until it may be sent [ns]."""
     if state.channels[-1, s.H_SERVICE] == 0.0:  # wider than all tenants together can use
         return 0.0
     return carry_in_turn(state.channels[-1], state.rates, tenant, now, ahead)
@@ -54,7 +54,7 @@ def carry(state: State, tenant: int, now: float, ahead: float) -> float:
 
 @inner
 def carry_in_turn(wire: Floats, rates: Floats, tenant: int, now: float, ahead: float) -> float:
-    """Put a tenant's frame on a wire that may be full, at most `ahead` frames before its turn."""
+    """Try to send a tenant's frame over a wire that may be full, at most `ahead` frames before its turn."""
     active = waiting_queues(wire, rates[:, s.F_WIRE_DUE], now)
     bits = rates[tenant, s.F_WIRE_BITS]
     begin = max(rates[tenant, s.F_WIRE_DUE], wire[s.H_VIRTUAL])

@@ -1,4 +1,4 @@
-"""An L2 stream prefetcher, used if the machine file says `l2_prefetcher: stream`.
+"""Simulate an L2 stream prefetcher, if the machine file says `l2_prefetcher: stream`.
 
 The streamer of Intel's L2 (64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetch to L2 and LLC")
 observes L1's requests to L2. In each of 32 pages of 4 KiB it follows one stream, upwards or downwards. It requests two

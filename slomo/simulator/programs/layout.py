@@ -1,4 +1,4 @@
-"""Arrange a machine and its tenants as the kernel's arrays, with sizes scaled down together if asked.
+"""Convert a machine and its tenants to the arrays of the kernels, and scale all sizes down together if asked.
 
 Cache sets, footprints and packet buffers shrink by the same factor, so reuse distances keep their ratio to cache sizes
 (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not scaled.

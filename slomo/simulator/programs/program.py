@@ -1,4 +1,4 @@
-"""A tenant's work per packet in numbers: an NF's document with its settings and traffic filled in."""
+"""Compute a tenant's work per packet from an NF's document, its settings and its traffic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Program:
-    """Costs of one packet, and packet input and output."""
+    """What one packet costs an NF, and how packets reach it."""
 
     compute_cycles: float
     instructions: float
@@ -96,7 +96,7 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
 
 
 def _to_completion(stages: Sequence[Program]) -> Program:
-    """Return the cost of a packet that passes several programs on one core, one after the other.
+    """Return the program of a chain of NFs on one core: each packet passes all of them in turn.
 
     Work adds up; the next stage finds the packet in the core's caches.
     """
@@ -213,7 +213,7 @@ class _Filler:
         return Accelerator(str(item["name"]), self.number(item["service_ns"]), requests, depth)
 
     def program(self) -> Program:
-        """Fill in everything."""
+        """Return the program of the whole document."""
         packet = self.document.get("packet", {})
         size_b = int(
             self.number(self.own.get("packet_size_b", self.document.get("packet_size_b")), self.traffic.packet_size_b)

@@ -1,4 +1,4 @@
-"""Packets between rings: they enter a chain, wait before a stage, are passed on, and leave or are dropped.
+"""Move packets between rings: into a chain, from stage to stage, and out; a full ring drops them.
 
 Before each stage is a ring with a capacity and two watermarks (OpenNetVM, NFVnice, SIGCOMM'17). A ring's descriptors
 are cache lines too, eight per line, which move between the caches of producer and consumer (DPDK ``rte_ring``).
@@ -21,7 +21,7 @@ SLOTS_PER_LINE = 8
 
 @inner
 def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
-    """Send the news of a packet's fate to its source; it arrives a round trip later, in order."""
+    """Tell a source whether its packet was delivered, marked or lost; that arrives a round trip later, in order."""
     row = sharing.chains[chain]
     slot = row[h.J_ANSWER_TAIL] % h.ANSWERS
     when = now + sharing.chain_times[chain, h.G_ROUND_TRIP]
@@ -36,7 +36,7 @@ def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
 
 @compiled
 def answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
-    """Report a packet's fate to a responsive source."""
+    """Tell a responsive source whether its packet was delivered, marked or lost."""
     if sharing.chains[chain, h.J_KIND] == h.RESPONSIVE:
         send_answer(sharing, chain, now, verdict)
 
@@ -81,7 +81,7 @@ def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
 
 @compiled
 def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: int, position: int, now: float) -> float:
-    """Access a ring's descriptor; return the latency [ns], 0 within the line accessed before."""
+    """Access a ring's descriptor; return the latency [ns], which is 0 if its line was accessed just before."""
     if position % SLOTS_PER_LINE:
         return 0.0
     row = sharing.stages[stage]
@@ -115,7 +115,7 @@ def hold_card(state: State, sharing: Sharing, port: int, now: float) -> None:
 
 @inner
 def receive(state: State, sharing: Sharing, chain: int, begin: float) -> bool:
-    """Put an arrived packet into a buffer and, if the chain's entry admits it, into the first ring."""
+    """Put an arrived packet into a buffer and the first ring, unless back-pressure drops it at the chain's entry."""
     row = sharing.chains[chain]
     if row[h.J_FREE_HEAD] == row[h.J_FREE_TAIL]:
         row[h.J_CARD_LOST] += 1

@@ -1,4 +1,4 @@
-"""Scheduling of several NFs on one core: choice, duration, and cost of a switch.
+"""Schedule several NFs on one core: which runs next, for how long, and what a switch costs.
 
 Round robin (SCHED_RR) gives each NF one quantum in turn. CFS follows Linux 3 to 6.5 (kernel/sched/fair.c). The task
 with the smallest virtual runtime runs; virtual runtime grows inversely to weight. A task that wakes has at most half a
@@ -110,7 +110,7 @@ def make_ready(sharing: Sharing, stage: int, now: float) -> None:
 
 @compiled
 def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Switch to an NF: the kernel's path and its lines through the core's L2 come first, unless the NF polls."""
+    """Switch to an NF, after the kernel's time and its lines in the core's L2 were charged; polling needs no switch."""
     times, row = sharing.core_times[core], sharing.cores[core]
     if sharing.stages[stage, h.Q_POLLS] and row[h.K_LAST] == stage and sharing.stages[stage, h.Q_STORAGE_B] == 0:
         start(sharing, core, stage)
@@ -126,7 +126,7 @@ def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def start(sharing: Sharing, core: int, stage: int) -> None:
-    """Let an NF run from now on."""
+    """Make an NF the running one of its core."""
     times, row = sharing.core_times[core], sharing.cores[core]
     times[h.L_MARK] = times[h.L_CLOCK]
     times[h.L_PICKED] = times[h.L_CLOCK]

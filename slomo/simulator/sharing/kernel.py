@@ -1,4 +1,4 @@
-"""The event loop of shared cores: the core, source or manager with the earliest time runs next, briefly.
+"""Run shared cores together: the core, source or manager with the earliest time runs next, briefly.
 
 A core takes packets from the rings of its NFs as its scheduler decides; accesses are interleaved as in
 `slomo.simulator.kernel`, whose code for data structures is reused.
@@ -32,7 +32,7 @@ def flush(state: State, sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def begin(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Take the next packet, or leave the core: no packet, told to yield, or no room for the result."""
+    """Take the next packet; leave the core if there is none, the NF must yield, or the next ring is full."""
     row, times = sharing.stages[stage], sharing.core_times[core]
     if row[h.Q_DONE] and (row[h.Q_BATCH] <= 0 or row[h.Q_TAIL] == row[h.Q_HEAD]):
         flush(state, sharing, core, stage)
@@ -90,7 +90,7 @@ def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: floa
 
 @compiled
 def store(sharing: Sharing, core: int, stage: int) -> None:
-    """Log a packet: a full buffer goes to the device; an NF that blocks, or has filled both its buffers, waits."""
+    """Write a packet's log to a buffer; a full one goes to the device; without another, the NF waits."""
     row, times = sharing.stages[stage], sharing.stage_times[stage]
     row[h.Q_WRITTEN_B] += row[h.Q_STORAGE_B]
     if row[h.Q_WRITTEN_B] < row[h.Q_STORAGE_BUFFER_B]:

@@ -1,4 +1,4 @@
-"""Arrange a machine, its stages and chains as arrays: buffers of every chain, rings, data of stages and kernel.
+"""Convert a machine, its stages and its chains to the arrays of the kernels.
 
 Nothing is scaled down: rings hold the packets of a whole time slice, and a shorter ring would overflow differently.
 """
@@ -96,7 +96,7 @@ def build_shared(
 
 
 def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[Seat], cores: Sequence[int]) -> list[Seat]:
-    """Return the places of all tenants: stages, the card's side of each chain, the kernel on each core."""
+    """Return all owners of cache lines: the stages, a network card per chain, and the kernel on each core."""
     home = machine.nic_socket if system.memory_socket is None else system.memory_socket
     if not 0 <= home < machine.sockets:
         raise InvalidValueError(f"packet buffers on socket {home}, but '{machine.name}' has {machine.sockets} sockets")

@@ -1,4 +1,4 @@
-"""Transfer of a packet's lines between cores: they stay in the last stage's cache until the next stage reads them.
+"""Transfer a packet's lines between cores: they stay in the last stage's cache until the next stage reads them.
 
 The same core finds them in its L2. Another core of the same cache gets them from that L2 or from the LLC. On another
 socket they cross the link, or come from the memory of the buffers' socket. A transferred line changes its owner, as the

@@ -1,4 +1,4 @@
-"""The manager's round over the rings: detect overloaded stages, stop upstream packets, mark packets.
+"""Run the manager's round over the rings: detect overloaded stages, drop packets at the entry, mark packets.
 
 NFVnice (SIGCOMM'17), section 3.3. Stages on a shared core sleep on an empty ring until the manager's thread finds
 packets there (OpenNetVM's wake thread). If one process does everything, as on a host (`synthetic_nf/src/chain.c`), a
@@ -54,7 +54,7 @@ def stop_upstream(sharing: Sharing) -> None:
 
 @compiled
 def bring(state: State, sharing: Sharing, now: float) -> float:
-    """Take packets that left the chains, bring those that arrived; return the time for that [ns]."""
+    """Let the manager carry packets out of the chains and into them; return the time that this takes [ns]."""
     each = 0.5 * sharing.settings[h.E_CARRY]
     spent = each * sharing.settings[h.E_LEFT]
     for chain in range(sharing.chains.shape[0]):
@@ -81,7 +81,7 @@ def bring(state: State, sharing: Sharing, now: float) -> float:
 
 @compiled
 def wake_stages(sharing: Sharing, now: float) -> None:
-    """Wake stages that sleep before waiting packets, or that waited for room which now exists."""
+    """Wake stages whose rings hold packets, and stages for which the next ring has room again."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
         if row[h.Q_YIELD] or row[h.Q_TAIL] == row[h.Q_HEAD]:

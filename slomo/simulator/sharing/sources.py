@@ -1,4 +1,4 @@
-"""Packet sources: constant rate, as fast as a ring accepts, or a window that halves on a loss or ECN mark.
+"""Send packets: at a constant rate, as fast as a ring accepts, or by a window that halves on a loss or ECN mark.
 
 The responsive source is TCP by RFC 5681 (slow start, then one packet more per round trip, half on a loss, at most once
 per round trip), with ECN by RFC 3168 (a mark counts as a loss) and one acknowledgement per packet; it never exceeds its
@@ -44,7 +44,7 @@ def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None
 
 @inner
 def hear(sharing: Sharing, chain: int) -> None:
-    """Take the oldest acknowledgement or loss: grow the window, or halve it."""
+    """Process the oldest answer: an acknowledgement grows the window, a loss or mark halves it."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     slot = row[h.J_ANSWER_HEAD] % h.ANSWERS
     now, verdict = sharing.answers[chain, slot], sharing.verdicts[chain, slot]
@@ -63,7 +63,7 @@ def hear(sharing: Sharing, chain: int) -> None:
 
 @compiled
 def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Send while the window is open, and process answers."""
+    """Send packets while the window allows it, and process answers."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     while True:
         news = h.NEVER
@@ -101,7 +101,7 @@ def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def room_again(sharing: Sharing, chain: int, now: float) -> None:
-    """Wake a resting source, since its ring has room."""
+    """Let a saturating source continue, since its ring has room again."""
     times = sharing.chain_times[chain]
     if (
         sharing.chains[chain, h.J_KIND] == h.SATURATING
