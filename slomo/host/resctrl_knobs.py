@@ -75,7 +75,7 @@ class ResctrlKnobs:
             "group": lambda name: PRESENT if self.tree.has_group(name) else None,
             "schemata": self._read_schemata,
             "core": lambda core: self.tree.control_group_of(int(core)),
-            "task": self._read_task,
+            "task": lambda task: self._group_of_task(int(task)),
             "watch": self._read_watch,
             "monitor": self._class_of_monitor,
             "mode": lambda name: self.tree.read(joined(name, "mode")) if self.tree.has_group(name) else None,
@@ -164,9 +164,6 @@ class ResctrlKnobs:
             raise VanishedError(f"core {core} is not in the class of '{watcher}'", hint="move it back")
         cores = {*self.tree.cpus(watcher), int(core)} if value else {*self.tree.cpus(watcher)} - {int(core)}
         self.tree.write(joined(watcher, "cpus_list"), ",".join(map(str, sorted(cores))))
-
-    def _read_task(self, task: str) -> str | None:
-        return self._group_of_task(int(task))
 
     def _group_of_task(self, task: int) -> str | None:
         """Return a task's group (its monitoring group if it has one); None if it is in no group."""

@@ -273,8 +273,10 @@ def read_table(
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
     """Raise an error if a header has a repeated or invalid name."""
-    twice = [f"'{name}' (columns {', '.join(map(str, _places(names, name)))})" for name in dict.fromkeys(names)
-             if names.count(name) > 1]  # fmt: skip
+    places: dict[str, list[str]] = {}
+    for place, name in enumerate(names, start=1):
+        places.setdefault(name, []).append(str(place))
+    twice = [f"'{name}' (columns {', '.join(where)})" for name, where in places.items() if len(where) > 1]
     if twice:
         raise ConfigurationError(
             f"{path}: a column name occurs twice: {'; '.join(twice)}", hint="rename one, or list 'names' in the mapping"
@@ -285,10 +287,6 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
             f"{path}: column {odd[0]} of {len(names)} has no readable name: {names[odd[0] - 1][:40]!r}",
             hint="is the separator right, and the first line a header? Else list 'names' in the mapping",
         )
-
-
-def _places(names: Sequence[str], column: str) -> list[int]:
-    return [place for place, name in enumerate(names, start=1) if name == column]
 
 
 def _split(path: Path, text: str, separator: str | None, comment: str) -> list[tuple[int, list[str]]]:

@@ -434,7 +434,8 @@ class KubernetesRoom:
         }
         if judgement.host is None or not judgement.is_judged:
             return row
-        verdict = self.judge.verdict(judgement.host, judgement.mix) if self._is_current(judgement) else None
+        is_current = all(number < len(self.judge.pieces) for number in judgement.mix)
+        verdict = self.judge.verdict(judgement.host, judgement.mix) if is_current else None
         row["machine"] = judgement.host.machine
         if verdict is None:
             return row
@@ -446,9 +447,6 @@ class KubernetesRoom:
                              "possible": breach.possible}  # fmt: skip
         row["unknown_tenants"] = list(self.judge.strangers(node, self.view))
         return row
-
-    def _is_current(self, judgement: Judged) -> bool:
-        return all(number < len(self.judge.pieces) for number in judgement.mix)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:

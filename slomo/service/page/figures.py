@@ -113,10 +113,19 @@ def time_chart(
     plot = tag("svg", marks, lines, viewBox=f"0 -2 {_WIDE:g} {_HIGH + 4:g}", preserveAspectRatio="none", role="img",
                aria_label=title, class_="plot", focusable="false")  # fmt: skip
     ends = [tag("span", f"{number(value)} {unit}".strip()) for value in (high, 0.5 * (low + high), low)]
-    times = [tag("span", _clock(at_s)) for at_s in (start_s, 0.5 * (start_s + end_s), end_s)]
+    moments = [datetime.fromtimestamp(at_s, UTC) for at_s in (start_s, 0.5 * (start_s + end_s), end_s)]
+    times = [tag("span", at.strftime("%H:%M")) for at in moments]
     return tag(
         "figure",
-        tag("figcaption", tag("h2", caption), tag("ul", [_key(line) for line in series], class_="keys")),
+        tag(
+            "figcaption",
+            tag("h2", caption),
+            tag(
+                "ul",
+                [tag("li", tag("span", class_=f"key {line.kind}", aria_hidden="true"), line.name) for line in series],
+                class_="keys",
+            ),
+        ),
         tag("div", ends, class_="axis-y", aria_hidden="true"),
         plot,
         tag("div", times, class_="axis-x", aria_hidden="true"),
@@ -139,17 +148,9 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
     return min(0.0, step * math.floor(low / step)), max(0.0, step * math.ceil(high / step))
 
 
-def _key(line: ChartLine) -> Markup:
-    return tag("li", tag("span", class_=f"key {line.kind}", aria_hidden="true"), line.name)
-
-
 def _told(line: ChartLine, unit: str) -> str:
     values = [value for _, value in line.points if value is not None]
     if not values:
         return f"{line.name} not known"
     last, low, high = (f"{number(value)} {unit}".strip() for value in (values[-1], min(values), max(values)))
     return f"{line.name} {last} now, from {low} to {high}"
-
-
-def _clock(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M")

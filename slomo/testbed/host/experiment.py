@@ -145,13 +145,11 @@ class Experiment:
         reference = self._bench.solo_mpps.setdefault(target.workload.key, [statistics.median(pairs.solo_mpps)])
         self._details["pairs"] = {**pairs.to_dict(), "reference_mpps": statistics.median(reference)}
         self._details["beside"] = seen.details
-        rates = [self._throughput(pairs, reference), *self._others(pairs, competitors)]
-        return self._phase(tenants, rates, windows, seen, pairs.duration_s)
-
-    def _throughput(self, pairs: Paired, reference: Sequence[float]) -> float:
+        mpps = statistics.median(pairs.beside_mpps)
         if self.settings.interleaved:
-            return pairs.ratio.median * statistics.median(reference)
-        return statistics.median(pairs.beside_mpps)
+            mpps = pairs.ratio.median * statistics.median(reference)
+        rates = [mpps, *self._others(pairs, competitors)]
+        return self._phase(tenants, rates, windows, seen, pairs.duration_s)
 
     def _others(self, pairs: Paired, competitors: Sequence[HostTenant]) -> list[float]:
         """Return the competitors' throughput [Mpps].

@@ -171,7 +171,8 @@ class HostTestbed:
     def environment(self) -> Mapping[str, Any]:
         """Return the properties that make two runs comparable; calibrate the probes if they measure the vectors."""
         names = sorted({*self._definitions, *self._own, *runnable_names()})
-        nfs = {name: self.definition(name).fingerprint for name in names if self._runs_here(name)}
+        runnable = [name for name in names if name not in self._own or self._own[name].host is not None]
+        nfs = {name: self.definition(name).fingerprint for name in runnable}
         return describe_environment(
             self.name,
             {**self._stated_settings(), **self._calibrated()},
@@ -259,9 +260,6 @@ class HostTestbed:
         if colocation.isolation is None or self._backend is None:
             return contextlib.nullcontext()
         return isolated(cores, colocation.isolation, self._backend)
-
-    def _runs_here(self, name: str) -> bool:
-        return name not in self._own or self._own[name].host is not None
 
     def _stated_settings(self) -> dict[str, Any]:
         stated = {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores), "host": dict(facts())}

@@ -147,18 +147,14 @@ class PcmReader(PcmTool):
 
 def sample_of(recording: PcmRecording, cores: Sequence[int]) -> CounterSample:
     """Convert PCM's CSV file to a sample; metrics that the file lacks are missing."""
+    zeros = {scope.value: list(recording.zero_throughout(scope)) for scope in (Scope.CORE, Scope.SOCKET)}
     return CounterSample(
         cores={core: _vector(recording.core, core, Scope.CORE) for core in cores if core in recording.cores},
         sockets={socket: _vector(recording.socket, socket, Scope.SOCKET) for socket in recording.sockets},
         system=_system(recording.system),
         duration_s=float(np.nansum(recording.interval.seconds[1:])),
-        zero_throughout=_zeros(recording),
+        zero_throughout={scope: names for scope, names in zeros.items() if names},
     )
-
-
-def _zeros(recording: PcmRecording) -> dict[str, list[str]]:
-    read = {scope.value: list(recording.zero_throughout(scope)) for scope in (Scope.CORE, Scope.SOCKET)}
-    return {scope: names for scope, names in read.items() if names}
 
 
 def _vector(read: Callable[[int], MetricVector], number: int, scope: Scope) -> MetricVector:

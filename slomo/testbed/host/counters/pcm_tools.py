@@ -98,10 +98,7 @@ def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
         if kind is None or len(row) != len(names) or not row[0].strip().isdecimal():
             continue
         cells = {name: cell.partition("(")[0].strip() for name, cell in zip(names[1:], row[1:], strict=True)}
-        counts = [float(cell) for name, cell in cells.items() if _asked_by_device(name) and cell.isdecimal()]
+        of_devices = [cell for name, cell in cells.items() if name not in _BY_PROCESSOR and not name.endswith("(B)")]
+        counts = [float(cell) for cell in of_devices if cell.isdecimal()]
         samples.setdefault(int(row[0]), {"Hit": [], "Miss": []})[kind].append(sum(counts))
     return {socket: list(zip(kinds["Hit"], kinds["Miss"], strict=False)) for socket, kinds in samples.items()}
-
-
-def _asked_by_device(name: str) -> bool:
-    return name not in _BY_PROCESSOR and not name.endswith("(B)")

@@ -75,7 +75,7 @@ class ResctrlReader:
         except BaseException:
             self._end()
             raise
-        self._before = {group: self._counts(group) for group in self._watched()}
+        self._before = {group: self._counts(group) for group in (*self.tree.control_groups(), *self._groups.values())}
         self._began_s = time.monotonic()
 
     def stop(self) -> CounterSample:
@@ -110,8 +110,9 @@ class ResctrlReader:
             for group, counts in after.items()
         }
         cores = {
-            core: MetricVector(added([*values[group].values()], _METRICS), scope=Scope.CORE)
-            for core, group in self._cores_of(values).items()
+            int(group.rpartition("-")[2]): MetricVector(added([*by_domain.values()], _METRICS), scope=Scope.CORE)
+            for group, by_domain in values.items()
+            if "mon_groups/" in group
         }
         controls = [group for group in values if "mon_groups/" not in group]
         by_socket: dict[int, list[Mapping[str, float | None]]] = {}
@@ -122,12 +123,6 @@ class ResctrlReader:
             number: MetricVector(added(domains, _METRICS), scope=Scope.SOCKET) for number, domains in by_socket.items()
         }
         return CounterSample(cores, sockets, None, duration_s)
-
-    def _cores_of(self, values: Mapping[str, object]) -> dict[int, str]:
-        return {int(group.rpartition("-")[2]): group for group in values if "mon_groups/" in group}
-
-    def _watched(self) -> tuple[str, ...]:
-        return (*self.tree.control_groups(), *self._groups.values())
 
     def _counts(self, group: str) -> Counts:
         return {file: self._counted(group, file) for file in (_TOTAL, _LOCAL)}
