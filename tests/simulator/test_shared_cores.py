@@ -5,10 +5,11 @@ import pytest
 from slomo.errors import InvalidValueError, UnknownNameError, UnsupportedPredictionError
 from slomo.simulator.compilation import kernel
 from slomo.simulator.engine import Tenant, simulate
+from slomo.simulator.programs.layout import seat_of
 from slomo.simulator.programs.program import Program
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.engine import simulate_chains
-from slomo.simulator.sharing.layout import StageSeat, build_shared
+from slomo.simulator.sharing.layout import build_shared
 from slomo.simulator.sharing.pressure import look_at_rings, stop_upstream
 from slomo.simulator.sharing.result import ChainSimulation
 from slomo.simulator.sharing.settings import Manager, Scheduler
@@ -296,7 +297,7 @@ def test_the_manager_presses_back(
     """The manager drops at the entry of chains through an overloaded ring, and stops who works for nothing."""
     system = parse_chains(QUEUES)
     work = Program(9.0, 9.0, 64, 1, 1, 1.0, 32, 1, None, None, ())
-    seats = [StageSeat(work, stage.core) for stage in system.stages]
+    seats = [seat_of(MACHINE, stage.name, work, stage.core) for stage in system.stages]
     _, sharing = build_shared(MACHINE, system, seats, Scheduler(), Manager(pressure=True), seed=0)
     for look in range(len(next(iter(lengths.values())))):
         sharing.packet_times[:, 1] = float(sharing.settings[h.E_NEXT_SCAN]) - 1e3 * waiting_us
