@@ -327,7 +327,9 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
 def profiles(**options: Any) -> None:
     """Measure throughput over cache ways and latency over load: another name of `slomo profile NF... --plan ways`."""
     from slomo.cli.verbs.profile import command as profile_command
+    from slomo.extras import need
 
+    need("pandas", extra="simulate")  # what `slomo profile` names
     click.get_current_context().invoke(profile_command, plan="ways", **options)
 
 
