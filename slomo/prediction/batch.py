@@ -4,16 +4,18 @@ Servers are solved, or features composed, in a few passes over arrays. No result
 holds for mixes that all differ. Mixes that share an accelerator are answered one by one.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.competition import features_for
+from slomo.equilibrium.judgement import codes_of_first
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import UnsupportedPredictionError
+from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
@@ -23,8 +25,8 @@ from slomo.prediction.composed import interval_mpps, measured_alone_mpps
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.options import PredictionOptions
-from slomo.prediction.question import answers_on
-from slomo.prediction.result import PredictionBatch
+from slomo.prediction.question import answer, answers_on
+from slomo.prediction.result import Judgement, PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 from slomo.vocabulary.vector import Floats
 
@@ -86,11 +88,14 @@ class _Servers:
         """Return which servers share an accelerator or full ports: these are predicted one by one, not in arrays."""
         return accelerator_shared(self.models, self.who) | ports_full(self.models, self.who, self.offered)
 
-    def solved(self, rows: Indices, how: PredictionOptions, *, first_only: bool = False) -> tuple[Places, Indices]:
-        """Solve the servers `rows`; return all rates, and the rows that did not converge."""
+    def solved(
+        self, rows: Indices, how: PredictionOptions, *, first_only: bool = False
+    ) -> tuple[Places, Indices, Callable[[], NDArray[np.int8]]]:
+        """Solve the servers `rows`; return all rates, the rows that did not converge, and what judges first places."""
         models, who, offered = self.models, self.who[rows], self.offered[rows]
         if who.max(initial=-1) < 0:
-            return _nowhere(who.shape, np.ones(len(rows), dtype=bool)), rows[:0]
+            nobody = np.zeros(len(rows), dtype=np.int8)
+            return _nowhere(who.shape, np.ones(len(rows), dtype=bool)), rows[:0], nobody.copy
         if not _supporting(models)[1]:  # only the NFs of these servers go together
             used, packed = np.unique(who, return_inverse=True)
             empty = int(used[0] < 0)
@@ -102,7 +107,7 @@ class _Servers:
         if loads is not None:
             possible = np.where(reduced, possible / np.where(joint.load > 0.0, joint.load, 1.0), possible)
         places = Places(joint.throughput_mpps, joint.low_mpps, joint.high_mpps, possible, joint.converged)
-        return places, rows[~joint.converged]
+        return places, rows[~joint.converged], partial(codes_of_first, models, who, joint, how.coverage)
 
 
 @lru_cache(maxsize=64)
@@ -141,14 +146,13 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
     made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
     slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
     rows = np.flatnonzero(jointly & ~slow)
-    solved, moving = servers.solved(rows, how, first_only=True)
+    solved, moving, codes = servers.solved(rows, how, first_only=True)
     rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
     rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~slow), moving]))
     if len(rest):
         rates.put(rest, _composed(servers, rest, how))
     for row in np.flatnonzero(slow).tolist():
-        answers = _answers(members.tenants, whole[row], machine, how)
-        rates.put(row, _rates_of(answers, 0))
+        rates.put(row, _rates_of(answers_on(_server(members.tenants, whole[row], machine), how), 0))
     offered = servers.offered[:, 0]
     solo = np.array([model.solo_mpps for model in servers.models] or [np.nan])[servers.who[:, 0]]
     return PredictionBatch(
@@ -162,7 +166,46 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
         throughput_mpps=rates.mpps,
         low_mpps=rates.low,
         high_mpps=rates.high,
+        judge=partial(_judgements, members.tenants, whole, machine, how, (rows, moving, codes)),
     )
+
+
+def _judgements(
+    tenants: Sequence[TenantModel],
+    whole: Indices,
+    machine: str,
+    how: PredictionOptions,
+    solved: tuple[Indices, Indices, Callable[[], NDArray[np.int8]]],
+) -> list[Judgement]:
+    """Return verdict and reasons of every mix, its target first in `whole`.
+
+    Solved servers that their profiles support are found in arrays. All other mixes are asked about one by one, equal
+    ones once: only such answers have reasons.
+    """
+    rows, moving, codes = solved
+    supported = np.zeros(len(whole), dtype=bool)
+    supported[rows] = codes() == VERDICTS.index(Verdict.SUPPORTED)
+    supported[moving] = False
+    adapted = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
+    loaded = np.array([*(tenant.offered_mpps is not None for tenant in tenants), False])
+    supported &= ~adapted[whole].any(axis=1) & ~loaded[whole[:, 0]]
+    alone, told = replace(how, explain=False), {}
+    for row in np.flatnonzero(~supported).tolist():
+        mix = tuple(whole[row].tolist())
+        if mix not in told:
+            told[mix] = _judged_alone(_server(tenants, whole[row], machine), alone)
+    return [
+        (Verdict.SUPPORTED, ()) if fine else told[tuple(mix)]
+        for fine, mix in zip(supported, whole.tolist(), strict=True)
+    ]
+
+
+def _judged_alone(server: TenantModels, how: PredictionOptions) -> Judgement:
+    try:
+        prediction = answer(server, how)
+    except UnsupportedPredictionError as error:
+        return Verdict.UNSUPPORTED, (error.message,)
+    return prediction.verdict, prediction.reasons
 
 
 def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: PredictionOptions) -> Places:
@@ -188,12 +231,12 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     jointly, sharing = servers.jointly(how), servers.sharing()
     places = _nowhere(members.shape, jointly)
     rows = np.flatnonzero(jointly & ~sharing)
-    solved, moving = servers.solved(rows, how)
+    solved, moving, _ = servers.solved(rows, how)
     places.put(rows, solved)
     places.possible[rows] = solved.possible
     places.jointly[moving] = False
     for row in np.flatnonzero(sharing).tolist():
-        _put_sharing(places, row, _answers(tenants, members[row], machine, how))
+        _put_sharing(places, row, answers_on(_server(tenants, members[row], machine), how))
     rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~sharing), moving]))
     if len(rest):
         _put_composed(places, rest, servers, how)
@@ -228,9 +271,9 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
         places.possible[row, place] = lifted.mpps
 
 
-def _answers(tenants: Sequence[TenantModel], row: Indices, machine: str, how: PredictionOptions) -> Answers:
+def _server(tenants: Sequence[TenantModel], row: Indices, machine: str) -> TenantModels:
     here = tuple(tenants[number] for number in row.tolist() if number >= 0)
-    return answers_on(TenantModels(machine, here, (0,) * len(here)), how)
+    return TenantModels(machine, here, (0,) * len(here))
 
 
 def _rates_of(answers: Answers, number: int) -> Rates:

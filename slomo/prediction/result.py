@@ -5,9 +5,9 @@ operator must know how reliable a number is before placing by it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from slomo.vocabulary.display import Axes
 
 SCHEMA_VERSION = 1
+#: Verdict on a prediction, and the reasons against it.
+Judgement = tuple[Verdict, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
             "high_mpps": [high],
             "slowdown": [self.slowdown],
             "verdict": [str(self.verdict)],
+            "reasons": ["; ".join(self.reasons)],
         }
 
     def row_labels(self) -> list[str]:
@@ -199,9 +202,25 @@ class PredictionBatch(Result):
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
+    #: Returns the judgement of every mix; called when verdicts or reasons are first read.
+    judge: Callable[[], Sequence[Judgement]]
 
     def __len__(self) -> int:
         return len(self.target)
+
+    @cached_property
+    def verdict(self) -> NDArray[np.str_]:
+        """Names of the verdicts, shape (n,): whether what was measured supports each prediction."""
+        return np.array([str(verdict) for verdict, _ in self._judgements], dtype=np.str_)
+
+    @cached_property
+    def reasons(self) -> tuple[tuple[str, ...], ...]:
+        """Reasons against each prediction; empty where there are none."""
+        return tuple(reasons for _, reasons in self._judgements)
+
+    @cached_property
+    def _judgements(self) -> Sequence[Judgement]:
+        return self.judge()
 
     @property
     def slowdown(self) -> Floats:
@@ -219,6 +238,8 @@ class PredictionBatch(Result):
             "low_mpps": self.low_mpps.tolist(),
             "high_mpps": self.high_mpps.tolist(),
             "slowdown": self.slowdown.tolist(),
+            "verdict": self.verdict.tolist(),
+            "reasons": ["; ".join(reasons) for reasons in self.reasons],
         }
 
     def row_labels(self) -> list[str]:
@@ -237,20 +258,22 @@ class PredictionBatch(Result):
                 f"{mpps:.3g}",
                 f"{low:.3g} to {high:.3g}",
                 f"{100 * slowdown:.1f} %",
+                verdict,
             )
-            for target, beside, mpps, low, high, slowdown in zip(
+            for target, beside, mpps, low, high, slowdown, verdict in zip(
                 self.target,
                 self.competitors,
                 self.throughput_mpps,
                 self.low_mpps,
                 self.high_mpps,
                 self.slowdown,
+                self.verdict,
                 strict=True,
             )
         )
         caption = f"{len(self)} predictions on {self.machine}, model {self.model}"
         interval = f"{100 * self.coverage:g} % interval [Mpps]"
-        return html_table(caption, ("target", "beside", "throughput [Mpps]", interval, "slowdown"), rows)
+        return html_table(caption, ("target", "beside", "throughput [Mpps]", interval, "slowdown", "verdict"), rows)
 
 
 def mean_interval(

@@ -153,6 +153,7 @@ class ServerPrediction(Result):
             "high_mpps": [t.interval[1] for t in self.tenants],
             "slowdown": [t.slowdown for t in self.tenants],
             "verdict": [str(t.verdict) for t in self.tenants],
+            "reasons": ["; ".join(t.reasons) for t in self.tenants],
         }
 
     def row_labels(self) -> list[str]:

@@ -56,7 +56,9 @@ def batch() -> PredictionBatch:
     """Return a thousand predictions."""
     count = 1000
     index, ones = np.zeros(count, dtype=np.int64), np.ones(count)
-    return PredictionBatch(SCRIPT, SCRIPT, 0.9, index, index[:, None], (HOSTILE,), ones, ones, ones, ones)
+    judged = (Verdict.EXTRAPOLATED, (SCRIPT,))
+    numbers = (ones, ones, ones, ones, lambda: [judged] * count)
+    return PredictionBatch(SCRIPT, SCRIPT, 0.9, index, index[:, None], (HOSTILE,), *numbers)
 
 
 def explanation() -> Explanation:

@@ -65,6 +65,7 @@ def test_the_ports_of_the_machine_are_shared_where_no_port_is_told(library) -> N
     assert "the machine's ports of 1.68 Gbit/s for all lets 1.25 Mpps through" in plain.reasons
     batch = Predictor(stated, MACHINE).predict_batch(["lpm"], [["nat"]])
     assert batch.throughput_mpps[0] == plain.throughput_mpps
+    assert batch.reasons[0] == plain.reasons
 
 
 def test_the_service_divides_the_ports_of_the_machine_too(library) -> None:
@@ -85,6 +86,8 @@ def test_the_service_divides_the_ports_of_the_machine_too(library) -> None:
     assert list(zip(*(columns[name] for name in names), strict=True)) == [
         (each.throughput_mpps, *each.interval) for each in own
     ]
+    assert columns["verdict"] == [each.verdict for each in own]
+    assert [tuple(reasons) for reasons in columns["reasons"]] == [each.reasons for each in own]
     for (target, mix), each in zip(mixes.items(), own, strict=True):
         question = QuestionBody(target, mix)
         assert asked.is_plain(question)

@@ -132,6 +132,7 @@ def test_every_door_gives_the_same_bits(house, mix, manner, coverage):
     batch = predictor.predict_batch([other[0], mix[0]], [other[1:], mix[1:]], coverage)
     assert (batch.throughput_mpps[1], batch.low_mpps[1], batch.high_mpps[1]) == numbers(prediction)
     assert batch.solo_mpps[1] == prediction.solo_mpps
+    assert (batch.verdict[1], batch.reasons[1]) == (prediction.verdict, prediction.reasons)
     server = solve_server(house.library, mix, MACHINE, **how)
     assert numbers(server.tenants[0]) == numbers(prediction)
     assert (server.tenants[0].verdict, server.tenants[0].reasons) == (prediction.verdict, prediction.reasons)

@@ -62,6 +62,7 @@ def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:
         assert columns["slowdown"][row] == one["slowdown"]
         assert [columns["low_mpps"][row], columns["high_mpps"][row]] == one["interval"]
         assert columns["verdict"][row] == one["verdict"]
+        assert columns["reasons"][row] == one["reasons"]
 
 
 def test_every_answer_names_models_and_request(client: TestClient) -> None:

@@ -177,7 +177,8 @@ class PredictionColumns(Struct):
     low_mpps: list[float | None]
     high_mpps: list[float | None]
     slowdown: list[float | None]
-    verdict: list[str | None]
+    verdict: list[str]
+    reasons: list[list[str]]
     fingerprint: str
 
 

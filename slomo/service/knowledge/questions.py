@@ -122,7 +122,7 @@ class ServiceAnswers:
         if questions.model != DEFAULT_MODEL or not machine.knows(named):
             return self._columns_of_library(questions)
         solved = machine.solve(questions.targets, questions.mixes, questions.coverage)
-        joint = solved.joint
+        joint, reasons = solved.joint, machine.reasons(solved, questions.coverage)
         columns: dict[str, Any] = {
             "machine": machine.name,
             "model": NAME,
@@ -132,6 +132,7 @@ class ServiceAnswers:
             "low_mpps": joint.low_mpps[:, 0].tolist(),
             "high_mpps": joint.high_mpps[:, 0].tolist(),
             "verdict": np.array(VERDICTS, dtype=object)[solved.codes].tolist(),
+            "reasons": [reasons.get(row, []) for row in range(len(questions.targets))],
             "fingerprint": self.fingerprint,
         }
         others = np.flatnonzero(solved.of_library).tolist()
@@ -141,7 +142,7 @@ class ServiceAnswers:
 
     def _ask_library(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
         """Fill in rows that have no equilibrium or share a full port; the library answers each distinct row once."""
-        names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict")
+        names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict", "reasons")
         keys = [
             (questions.machine, questions.coverage, questions.targets[row], *sorted(questions.mixes[row]))
             for row in rows
@@ -162,14 +163,15 @@ class ServiceAnswers:
                 columns[name][row] = value
 
     def _columns_of_library(self, questions: Questions) -> dict[str, Any]:
-        """Answer with the library's batch function, whose answers have no verdicts."""
+        """Answer with the library's batch function."""
         predictor = Predictor(self.library, questions.machine, questions.model)
         batch = predictor.predict_batch(questions.targets, questions.mixes, questions.coverage)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
         return {
             **{name: getattr(batch, name) for name in ("machine", "model", "coverage")},
             **{name: getattr(batch, name).tolist() for name in numbers},
-            "verdict": [None] * len(batch),
+            "verdict": batch.verdict.tolist(),
+            "reasons": list(batch.reasons),
             "fingerprint": self.fingerprint,
         }
 
