@@ -44,9 +44,9 @@ class Evidence(Stored):
 
     #: What answered.
     model: str
-    #: Source of its held-out errors: ``"mixes"``, ``"pairs"``, ``"cross-validation"``, ``"measured"`` for a run that
-    #: was made, ``"transfer"`` for runs on a machine to which models were carried, ``"carried"`` without runs there,
-    #: ``"none"``.
+    #: Source of its held-out errors: ``"mixes"``, ``"pairs"``, ``"repeats"`` of a co-location, ``"cross-validation"``,
+    #: ``"measured"`` for a run that was made, ``"transfer"`` for runs on a machine to which models were carried,
+    #: ``"carried"`` without runs there, ``"none"``.
     source: str
     #: Number of held-out errors, and of those for this kind of neighbourhood (`slomo.models.neighbourhood`).
     scores: int = 0

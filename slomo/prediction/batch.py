@@ -19,9 +19,10 @@ from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
+from slomo.models.responses.latent import LatentSensitivity
 from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.prediction.answers import Answers
-from slomo.prediction.composed import interval_mpps, measured_alone_mpps
+from slomo.prediction.composed import interval_mpps, measured_alone_mpps, repeats_of
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.options import PredictionOptions
@@ -317,6 +318,12 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
             at = here[mine]
             mpps[at] = subject.model(how.model).predict_mpps(features[mine])
             low[at], high[at] = interval_mpps(subject, how.model, mpps[at], how.coverage, kind[at])
+            family, repeats = subject.model(how.model), repeats_of(subject, how.coverage)
+            if repeats is not None and isinstance(family, LatentSensitivity):
+                known = at[family.were_measured(features[mine])]
+                low[known], high[known] = repeats.interval_mpps(
+                    mpps[known], subject.solo_mpps, how.coverage, kind[known]
+                )
     solo = np.array([model.solo_mpps for model in models] or [np.nan])[target]
     alone = (places < 0).all(axis=1)
     mpps[alone] = solo[alone]

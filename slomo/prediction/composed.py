@@ -24,7 +24,7 @@ from slomo.models.interval_ends import ends_mpps, interval_of_one
 from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.latent import IDENTITY, LatentSensitivity
+from slomo.models.responses.latent import REPEATS, LatentSensitivity
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.explanation import explain as divide_loss
 from slomo.prediction.options import PredictionOptions
@@ -120,7 +120,10 @@ def read(
     vector = np.array([row[name] for name in family.feature_names])
     mpps = float(family.predict_mpps(vector[np.newaxis])[0])
     verdict, reasons = _judged(subject, seen)
-    measured = isinstance(family, LatentSensitivity) and family.was_measured_beside(row[IDENTITY])
+    measured = isinstance(family, LatentSensitivity) and bool(family.were_measured(vector[np.newaxis])[0])
+    repeats = repeats_of(subject, options.coverage) if measured else None
+    if repeats is not None:
+        calibration = repeats
     if isinstance(family, LatentSensitivity):
         verdict, reasons = (Verdict.SUPPORTED, ()) if measured else _by_name(family, len(case.competitors), verdict)
     if math.isnan(mpps):
@@ -130,7 +133,7 @@ def read(
     # held-out errors are those of neighbourhoods that were not measured
     if (why := caution(calibration, None if measured else error)) and verdict is Verdict.SUPPORTED:
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
-    if why := doubt_of(subject, name, options.coverage):
+    if repeats is None and (why := doubt_of(subject, name, options.coverage)):
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
     low, high = scores_between(calibration, options.coverage)
     return Prediction(
@@ -149,7 +152,7 @@ def read(
         else None,
         composition=composition,
         noise=subject.noise,
-        evidence=_evidence(case, mpps, seen) if options.explain else None,
+        evidence=_evidence(case, mpps, seen, calibration) if options.explain else None,
     )
 
 
@@ -164,9 +167,8 @@ def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[V
     )
 
 
-def _evidence(case: Case, mpps: float, seen: Mapping[str, float]) -> Evidence:
-    subject = case.subject
-    name, _, calibration = family_of(subject, case.options.model)
+def _evidence(case: Case, mpps: float, seen: Mapping[str, float], calibration: ConformalCalibration) -> Evidence:
+    subject, name = case.subject, case.subject.named(case.options.model)
     covered = subject.applicability, np.array(_row(subject, seen))
     return evidence_of(name, calibration, case.kind, max(1.0 - mpps / subject.solo_mpps, 0.0), covered)
 
@@ -175,6 +177,13 @@ def _evidence(case: Case, mpps: float, seen: Mapping[str, float]) -> Evidence:
 def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
     """Return why the evidence is too little to judge a family's predictions beside neighbours; None if it is enough."""
     return doubt(subject, family, calibration_of(subject, family), coverage)
+
+
+@lru_cache(maxsize=4096)
+def repeats_of(subject: NFModel, coverage: float) -> ConformalCalibration | None:
+    """Return the errors of repeated runs of co-locations by name; None with too few for this coverage."""
+    repeats = subject.calibration.get(REPEATS)
+    return None if repeats is None or repeats.missing(coverage) else repeats
 
 
 def interval_mpps(

@@ -4,7 +4,8 @@ The logarithm of the share that a target keeps is the product of its sensitivity
 pressures (Bubble-Up, MICRO'11, section 3, with unobserved pressures). Both are fitted alternately by ridge regression,
 shrunk towards the mean of all functions, so that a rarely measured function counts as average; held-out runs choose
 rank and strength. Of a co-location with all rates known, every member is used as target. Residuals of measured
-competitions are stored with the model. Intervals are conformal, from held-out runs.
+competitions are stored with the model. Intervals are conformal, from held-out runs; those of measured competitions are
+from repeated runs, if there are enough: each is compared with the mean of those before it.
 """
 
 import hashlib
@@ -19,10 +20,12 @@ from slomo.equilibrium.mixes import MixRows
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import constant_profile
+from slomo.models.error_shape import ErrorShape
 from slomo.models.evidence import DOUBTS
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
-from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, LatentSensitivity
+from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, REPEATS, LatentSensitivity
 from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import mix_rows
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
@@ -141,6 +144,7 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         rows.mpps, share * solo[rows.target], solo[rows.target], rows.target, beside(rows.members), run.ravel()
     )
     calibration = fit_calibrations(held, len(models))
+    repeats = _repeats(read)
     identity = [_identity(model.workload.key) for model in models]
     pressing = read.counts.sum(axis=0) > 0
     doubts = _doubts(models, read, chosen)
@@ -167,7 +171,11 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
             replace(
                 model,
                 sensitivity={**model.sensitivity, PAIRS: family},
-                calibration={**model.calibration, PAIRS: calibration[number]},
+                calibration={
+                    **model.calibration,
+                    PAIRS: calibration[number],
+                    **({REPEATS: repeats} if repeats.count else {}),
+                },
                 applicability=applicability(names, np.vstack([np.zeros((1, len(names))), felt])),
                 chosen=PAIRS,
                 manifest=manifest,
@@ -200,6 +208,23 @@ def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) 
         out = fold == number
         share[out] = np.exp(-np.maximum(_fit(rows.chosen(~out), rank, strength).losses(rows.chosen(out)), 0.0))
     return share
+
+
+def _repeats(rows: _Rows) -> ConformalCalibration:
+    """Return the errors of repeated runs, each less the mean of those before it (of their log losses).
+
+    They are relative to the throughput, and pooled over all functions. Beside its like a function has several rates in
+    one run; these are no repeats, and are left out.
+    """
+    cell = np.unique(np.column_stack([rows.target, rows.counts]), axis=0, return_inverse=True)[1].ravel()
+    cell[rows.counts[np.arange(len(cell)), rows.target] > 0] = -1
+    away = [np.zeros(0)]
+    for number in np.flatnonzero(np.bincount(cell[cell >= 0]) > 1):
+        loss = rows.loss[cell == number]
+        away.append(np.cumsum(loss)[:-1] / np.arange(1, len(loss)) - loss[1:])
+    errors = np.sort(np.expm1(np.concatenate(away)))
+    shape = ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.array([1.0, _LEAST_SHARE]))
+    return ConformalCalibration(errors, REPEATS, shape)
 
 
 def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:

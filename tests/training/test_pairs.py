@@ -84,6 +84,51 @@ def test_a_measured_pair_is_answered_as_measured(library, hidden):
     assert prediction.throughput_mpps == pytest.approx(kept(one, other), rel=1e-9)
 
 
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory) -> ModelLibrary:
+    """Models of a table with three runs of each of 60 pairs, 1 % apart; a pair is 10 % off what names alone tell."""
+    draw, lines = np.random.default_rng(11), ["one,other,one_mpps,other_mpps"]
+    lines += [f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True)]
+    for one, other in list(itertools.combinations(range(14), 2))[:60]:
+        for _ in range(3):
+            rates = [rate * (1.0 + draw.normal(0.0, 0.01)) for rate in odd(one, other)]
+            lines.append(f"{NAMES[one]},{NAMES[other]},{rates[0]},{rates[1]}")
+    path = tmp_path_factory.mktemp("repeated") / "pairs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return train(import_pairs(path, MACHINE))
+
+
+def odd(one: int, other: int) -> list[float]:
+    """Rates of a pair that no product of sensitivity and pressure explains [Mpps]."""
+    swing = np.random.default_rng(100 * one + other).normal(0.0, 0.1, 2)
+    pairs = (((one, other), swing[0]), ((other, one), swing[1]))
+    return [ALONE[target] * np.exp(-SUFFERS[target] * PRESSES[by] - abs(away)) for (target, by), away in pairs]
+
+
+def test_a_pair_measured_again_and_again_has_the_error_of_its_runs(repeated):
+    """Nine in ten new runs of a measured pair lie inside, in an interval half as wide as names alone tell or less."""
+    draw, inside, predictor = np.random.default_rng(12), [], Predictor(repeated, MACHINE)
+    pairs = list(itertools.combinations(range(14), 2))[:60]
+    for one, other in pairs:
+        prediction = predictor.predict(NAMES[one], [NAMES[other]])
+        low, high = prediction.interval
+        runs = odd(one, other)[0] * (1.0 + draw.normal(0.0, 0.01, 20))
+        inside.append(np.mean((low <= runs) & (runs <= high)))
+        family = repeated[MACHINE, prediction.target.key].calibration["pairs"]
+        wide = np.subtract(*family.interval_mpps(np.array([prediction.throughput_mpps]), ALONE[one], 0.9)[::-1])
+        assert high - low < 0.5 * wide[0]
+        assert (prediction.verdict, prediction.evidence.source) == (Verdict.SUPPORTED, "repeats")
+    assert 0.85 < np.mean(inside) < 0.97
+    batch = predictor.predict_batch([NAMES[one] for one, _ in pairs], [[NAMES[other]] for _, other in pairs])
+    assert (batch.low_mpps[-1], batch.high_mpps[-1]) == (low, high)
+
+
+def test_one_run_of_a_pair_does_not_tell_its_error(library, hidden):
+    """Without repeated runs a measured pair keeps the interval of held-out pairs."""
+    one, other = next(pair for pair in itertools.combinations(range(14), 2) if pair not in hidden)
+    assert predict(NAMES[one], NAMES[other], library, machine=MACHINE).evidence.source == "mixes"
+
+
 def test_groups_are_composed_and_say_so(library):
     """Three neighbours add up, in any order to the last bit, in arrays as in one question; none was measured."""
     three = ["app1", "app2", "app3"]

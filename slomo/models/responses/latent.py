@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 
-#: Name of the family.
-PAIRS = "pairs"
+#: Name of the family, and of the calibration from co-locations that were measured more than once.
+PAIRS, REPEATS = "pairs", "repeats"
 #: Feature that identifies competitions: the sum of their members' numbers, exact below 2**53.
 IDENTITY = "pairs.identity"
 #: Members' numbers are below it.
@@ -85,9 +86,10 @@ class LatentSensitivity(Stored, kind="latent"):
         answer: Floats = self.solo_mpps * np.exp(-np.where(loss < 0.0, 0.0, loss))
         return answer
 
-    def was_measured_beside(self, identity: float) -> bool:
-        """Return whether a competition was measured."""
-        return bool((self.known == identity).any())
+    def were_measured(self, vectors: Floats) -> NDArray[np.bool_]:
+        """Return which competitions were measured, for vectors as in :meth:`predict_mpps`."""
+        measured: NDArray[np.bool_] = np.isin(vectors[:, -1], self.known)
+        return measured
 
 
 def latent_rows(models: Sequence[_HasSensitivity], width: int) -> Floats:
