@@ -105,6 +105,12 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         """Whether the NF was never measured alone here: its solo throughput is derived from another machine's."""
         return self.manifest.get("solo_source") == "carried"
 
+    @cached_property
+    def throughput_unit(self) -> str:
+        """Unit of all throughputs: ``"Mpps"``, or ``"share"`` of solo throughput (0 to 1) if only that was imported."""
+        stated = self.manifest.get("environment", {}).get("throughput_units", {}).get(self.machine, {})
+        return str(stated.get(self.workload.nf, "Mpps"))
+
     @property
     def knows_pressure(self) -> bool:
         """Whether the NF was profiled under pressure; a solo run does not show the effect of neighbours."""

@@ -152,6 +152,7 @@ def read(
         else None,
         composition=composition,
         noise=subject.noise,
+        unit=subject.throughput_unit,
         evidence=_evidence(case, mpps, seen, calibration) if options.explain else None,
     )
 
@@ -221,6 +222,7 @@ def _alone(case: Case) -> Prediction:
         explanation=Explanation(0.0, {}, 0.0) if options.explain else None,
         composition=compose([], subject.capacities, options.compat) if reads and options.explain else None,
         noise=subject.noise,
+        unit=subject.throughput_unit,
         evidence=Evidence("solo run", "none" if subject.solo_is_carried else "measured") if options.explain else None,
     )
 

@@ -99,6 +99,7 @@ class Solved:
             explanation=self._explanation(number, subject) if shown else None,
             composition=self._pressure(number, subject) if shown else None,
             noise=subject.noise,
+            unit=subject.throughput_unit,
             evidence=self._evidence(number) if options.explain else None,
         )
 

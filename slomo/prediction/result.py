@@ -66,6 +66,8 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
         Noise of measurements, as replicates of the profile tell; None where they do not.
     evidence : Evidence or None
         What stands behind the answer; None where no explanation was asked for.
+    unit : {"Mpps", "share"}
+        Unit of all throughputs; ``"share"`` of solo throughput, 0 to 1, if models were trained on shares alone.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
     latency: LatencyPrediction | None = None
     noise: MeasurementNoise | None = None
     evidence: Evidence | None = None
+    unit: str = "Mpps"
 
     @property
     def mean_interval(self) -> tuple[float, float]:
@@ -159,18 +162,18 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
         beside = " + ".join(label(workload) for workload in self.competitors) or "nobody"
         return (
             f"Prediction({label(self.target)} beside {beside} on {self.machine}: {self.throughput_mpps:.4g} of "
-            f"{self.solo_mpps:.4g} Mpps, {self.interval[0]:.4g} to {self.interval[1]:.4g} at {100 * self.coverage:g} "
-            f"%, {self.verdict}, model {self.model})"
+            f"{self.solo_mpps:.4g} {self.unit}, {self.interval[0]:.4g} to {self.interval[1]:.4g} at "
+            f"{100 * self.coverage:g} %, {self.verdict}, model {self.model})"
         )
 
     def _repr_html_(self) -> str:
         beside = ", ".join(label(workload) for workload in self.competitors) or "nobody"
         carrier = self.carrier
         rows = {
-            "throughput": f"{self.throughput_mpps:.3g} Mpps (alone {self.solo_mpps:.3g} Mpps)",
+            "throughput": f"{self.throughput_mpps:.3g} {self.unit} (alone {self.solo_mpps:.3g} {self.unit})",
             "slowdown": f"{100 * self.slowdown:.1f} %",
-            f"{100 * self.coverage:g} % interval": f"{self.interval[0]:.3g} to {self.interval[1]:.3g} Mpps",
-            "of the mean": "{:.3g} to {:.3g} Mpps".format(*self.mean_interval) if self.noise else "the same",
+            f"{100 * self.coverage:g} % interval": f"{self.interval[0]:.3g} to {self.interval[1]:.3g} {self.unit}",
+            "of the mean": "{:.3g} to {:.3g} ".format(*self.mean_interval) + self.unit if self.noise else "the same",
             "verdict": "; ".join([str(self.verdict), *self.reasons]),
             "evidence": "-" if self.evidence is None else self.evidence.text,
             "carried by": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",

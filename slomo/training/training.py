@@ -333,7 +333,7 @@ def _manifest(
             "throughputs": len(np.unique(subject.mpps)),
         },
         "features": list(subject.names),
-        "units": {name: METRICS[name].unit for name in subject.metric_names} | {"throughput": "Mpps"},
+        "units": {name: METRICS[name].unit for name in subject.metric_names},
         "ranges": ranges,
         **results,
         "versions": facts["versions"],

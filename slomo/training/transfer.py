@@ -552,7 +552,7 @@ def _manifest(fitted: _Fitted, model: NFModel, environment: Mapping[str, Any], s
         "solo_source": fitted.runs.solo_source if fitted.runs is not None and fitted.solo_is_measured else CARRIED,
         "rows": {"fitted": runs, "solo": int(fitted.solo_is_measured)},
         "features": list(covered.feature_names),
-        "units": {name: METRICS[name].unit for name in covered.feature_names} | {"throughput": "Mpps"},
+        "units": {name: METRICS[name].unit for name in covered.feature_names},
         "transfer": {
             "from": fitted.carried.measured_on.name,
             "fingerprint": fitted.carried.measured_on.fingerprint,

@@ -111,7 +111,9 @@ def test_latency_and_share_are_targets(table):
         1.0,
         "stated",
     )
+    assert import_table(path, share).environment["throughput_units"] == {"m": {"redis": "share"}}
     with_solo = import_table(path, {**share, "solo": {"value": 2.0}})
+    assert "throughput_units" not in with_solo.environment
     assert with_solo.throughput.tolist() == [1.0, 1.6]
     for column, words in (
         ({"target": "share", "unit": "us"}, "has no unit"),

@@ -79,7 +79,7 @@ def test_a_measured_pair_is_answered_as_measured(library, hidden):
     """Whoever is in the file has what the file says, and is supported."""
     one, other = next(pair for pair in itertools.combinations(range(14), 2) if pair not in hidden)
     prediction = predict(NAMES[one], NAMES[other], library, machine=MACHINE)
-    assert prediction.model == "pairs"
+    assert (prediction.model, prediction.unit) == ("pairs", "Mpps")
     assert prediction.verdict is Verdict.SUPPORTED
     assert prediction.throughput_mpps == pytest.approx(kept(one, other), rel=1e-9)
 
@@ -168,6 +168,8 @@ def test_rates_of_one_and_without_runs_alone(tmp_path):
     pd.DataFrame(kept_rows, columns=["target", "beside", "share"]).to_csv(tmp_path / "shares.csv", index=False)
     library = train(import_pairs(tmp_path / "shares.csv", MACHINE))
     known = predict("app0", "app9", library, machine=MACHINE)
+    assert known.unit == known.to_dict()["unit"] == "share"
+    assert "1 share" in repr(known)
     assert known.slowdown == pytest.approx(1.0 - np.exp(-SUFFERS[0] * PRESSES[9]), abs=0.03)
     unknown = predict("app9", "app0", library, machine=MACHINE)
     assert unknown.verdict is Verdict.UNKNOWN

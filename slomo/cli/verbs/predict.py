@@ -303,15 +303,16 @@ def _text(prediction: "Prediction") -> str:
         beside = "a given vector"
     company = f" beside {beside}" if beside else ", alone,"
     low, high = prediction.interval
+    unit = "of solo" if prediction.unit == "share" else prediction.unit
     lines = [f"{label(prediction.target)}{company} on {prediction.machine}, model {prediction.model}"]
-    lines.append(f"  alone       {prediction.solo_mpps:.3f} Mpps")
+    lines.append(f"  alone       {prediction.solo_mpps:.3f} {unit}")
     share = f"{100 * prediction.coverage:g} % interval"
     of = "" if prediction.noise is None else ", of the next measurement"
-    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} Mpps  ({share} {low:.3f} to {high:.3f}{of})")
+    lines.append(f"  predicted   {prediction.throughput_mpps:.3f} {unit}  ({share} {low:.3f} to {high:.3f}{of})")
     if prediction.noise is not None:
         low, high = prediction.mean_interval
         one = f"one scatters by {100 * prediction.noise.next_measurement:.1f} %"
-        lines.append(f"  mean        {low:.3f} to {high:.3f} Mpps  ({share} of the mean of many; {one})")
+        lines.append(f"  mean        {low:.3f} to {high:.3f} {unit}  ({share} of the mean of many; {one})")
     lines.append(f"  slowdown    {100 * prediction.slowdown:.1f} %")
     if prediction.carrier is not None:
         lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")

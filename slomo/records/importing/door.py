@@ -78,6 +78,9 @@ def _environment(
     if shares and solo is None:
         stated = {str(target): 1.0 for target in frame[schema.TARGET].unique()}
     told = {"unit": "share"} if stated else {}
+    throughput_units: dict[str, dict[str, str]] = {}
+    for machine, nf in zip(frame[schema.MACHINE], frame[schema.NF], strict=True) if stated else ():
+        throughput_units.setdefault(str(machine), {})[str(nf)] = "share"
     if solo is not None:
         mpps = throughput_mpps(solo.value, solo.unit)
         stated = {str(target): mpps for target in frame[schema.TARGET].unique()}
@@ -92,4 +95,5 @@ def _environment(
     report |= {"units": units} if units else {}
     note = {} if solo_known else {"solo": "not measured: slowdowns are relative to the best throughput measured"}
     environment = describe_environment("imported", host=False) | {"import": report | note}
+    environment |= {"throughput_units": throughput_units} if throughput_units else {}
     return environment | ({"stated_solo_mpps": stated} if stated and not math.isnan(sum(stated.values())) else {})

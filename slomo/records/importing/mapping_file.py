@@ -36,7 +36,9 @@ class ColumnEntry(Struct, forbid_unknown_fields=True):
     label: Literal["nf", "machine", "competitor_count", "competitors"] | None = None
     ignore: bool = False
     of: _Vectors | None = None
-    unit: str | None = None
+    unit: Annotated[
+        str | None, Meta(description="Unit of the column; of a share: 1 (0 to 1, the default) or % (0 to 100)")
+    ] = None
     factor: _Positive = 1.0
     inverse: bool = False
     interval_s: _Positive = 1.0

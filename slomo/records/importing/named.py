@@ -96,6 +96,7 @@ def import_pairs(
     environment["import"] = {"file": place.name, "rows": len(listed), "unit": columns.unit}
     if columns.unit in _SHARES:
         environment["stated_solo_mpps"] = {str(row[schema.TARGET]): 1.0 for row in listed}
+        environment["throughput_units"] = {machine: {str(row[schema.NF]): "share" for row in listed}}
     elif not alone and unit is None and max(row[schema.THROUGHPUT] for row in listed) < _ABOUT_ONE:
         raise ConfigurationError(
             f"{place}: no function was run alone, and all rates are below {_ABOUT_ONE:g}: Mpps, or shares of solo?",

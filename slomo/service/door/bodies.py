@@ -163,6 +163,7 @@ class PredictionAnswer(Struct):
     explanation: Any = None
     composition: Any = None
     latency: Any = None
+    unit: Literal["Mpps", "share"] = "Mpps"
     correction: float | None = None
 
 

@@ -130,6 +130,7 @@ PROPERTIES = {
     "title": "What kind of problem it is.",
     "type": "Type.",
     "uid": "Unique id.",
+    "unit": "Unit of all throughputs: Mpps, or share of solo throughput (0 to 1) if only shares were imported.",
     "value": "Value of the label.",
     "verdict": "supported, extrapolated, unsupported or unknown: how far the models reach.",
     "ways": "Cache ways of each.",

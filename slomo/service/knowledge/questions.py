@@ -384,6 +384,7 @@ class _PlainMachine:
             "explanation": None,
             "composition": None,
             "latency": None,
+            "unit": self.models[members[0]].throughput_unit,
             "workloads": [self._spelled[number] for number in members],
         }
 
