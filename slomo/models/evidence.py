@@ -152,16 +152,8 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
     coverage : float
         Coverage asked for.
     """
-    if calibration.source == CARRIED:
-        told = subject.manifest.get("transfer", {})
-        return (
-            f"'{model}' is carried over from {told.get('from', 'another machine')}: {told.get('runs', 0)} runs of it "
-            f"here, {FEWEST_OF_TRANSFER} of all functions together are needed to know how far it is off"
-        )
-    family = subject.sensitivity.get(model)
-    if family is not None and family.composition == "none":
-        measured = "nothing was measured beside others" if not subject.knows_pressure else "it reads no pressure"
-        return f"'{model}' stands in place of a model: {measured}"
+    if (reason := groundless(subject, model, calibration)) is not None:
+        return reason
     if lacking := calibration.missing(coverage):
         return (
             f"{calibration.count} held-out errors stand behind '{model}', "
@@ -173,5 +165,23 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
         return (
             f"{own} held-out errors of the profile and none of mixes stand behind '{model}', needed {FEWEST_OF_PROFILE}"
         )
+    return None
+
+
+def groundless(subject: NFModel, model: str, calibration: ConformalCalibration) -> str | None:
+    """Return why held-out errors, however many, do not tell how far an answer is off; None if they do.
+
+    Parameters are those of :func:`doubt`.
+    """
+    if calibration.source == CARRIED:
+        told = subject.manifest.get("transfer", {})
+        return (
+            f"'{model}' is carried over from {told.get('from', 'another machine')}: {told.get('runs', 0)} runs of it "
+            f"here, {FEWEST_OF_TRANSFER} of all functions together are needed to know how far it is off"
+        )
+    family = subject.sensitivity.get(model)
+    if family is not None and family.composition == "none":
+        measured = "nothing was measured beside others" if not subject.knows_pressure else "it reads no pressure"
+        return f"'{model}' stands in place of a model: {measured}"
     told = subject.manifest.get(DOUBTS, {}).get(model)
     return None if told is None else str(told)

@@ -117,12 +117,18 @@ class ConformalCalibration(Stored):
     def lower_scores(self, confidence: float) -> Floats:
         """Return, by kind of neighbourhood, the score that a new score exceeds with probability `confidence`.
 
-        With too few scores, return the lowest one. Minus infinity without any. Raises InvalidValueError for a
-        confidence outside 0 to 1.
+        With too few scores of a kind, return the lowest of all kinds; minus infinity where :meth:`missing` says that
+        even all together are too few. Raises InvalidValueError for a confidence outside 0 to 1.
+
+        Examples
+        --------
+        >>> few, enough = (ConformalCalibration(np.arange(count) / 100, "mixes") for count in (18, 19))
+        >>> float(few.lower_scores(0.95)[0]), float(enough.lower_scores(0.95)[0])
+        (-inf, 0.0)
         """
         _check(confidence, "confidence")
         below = _below(self, 1.0 - confidence)
-        reach = float(self.scores[0]) if self.count else -math.inf
+        reach = -math.inf if self.missing(confidence) else float(self.scores[0])
         return self.centre + self.spread * np.where(np.isfinite(below), below, reach)
 
     def risks(self, scores: Floats, kind: NDArray[np.int64] | int = UNKNOWN) -> Floats:

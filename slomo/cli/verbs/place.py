@@ -41,6 +41,7 @@ from slomo.cli.verbs.place_output import (
     price_option,
     profiles_option,
     show_decisions,
+    show_lacking,
     show_measurements,
     show_prices,
 )
@@ -242,6 +243,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
     show_decisions(decisions, {request.id: len(request.chain) for request in placer.requests})
     placed = f"{len(placer.requests)} of {len(decisions)} placed"
     note(f"{placed} on {placer.servers_used} servers by policy {placer.policy.name}")
+    show_lacking(placer)
     if judgement is not None:
         click.echo()
         emit_judgements([judgement])

@@ -9,6 +9,7 @@ from slomo.cli.output import emit_table, note
 from slomo.cli.types import AMOUNT, SHARE
 
 if TYPE_CHECKING:
+    from slomo.placement.online.placer import Placer
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.worth_measuring import Measurements
     from slomo.placement.problem.decision import Decision
@@ -89,6 +90,21 @@ def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | 
         for reason in decision.reasons if decision.accepted else ():
             if "on demand" in reason:
                 note(f"{decision.request}: {reason}")
+
+
+def show_lacking(placer: "Placer") -> None:
+    """Print which network functions are promised nothing beside others, as too few prediction errors are known."""
+    if not placer.policy.predicts:
+        return
+    keys = sorted({workload.saturated.key for request in placer.requests for workload in request.chain})
+    for machine in placer.cluster.machine_types:
+        short = {key: lacking for key in keys if (lacking := placer.estimates.lacking(machine, key)) is not None}
+        if short:
+            needed, names = max(short.values())[0], " ".join(f"'{key}'" for key in short)
+            there = ", ".join(f"{key} {count}" for key, (_, count) in short.items())
+            note(f"promised nothing beside others on {machine}: at confidence {placer.settings.confidence:g} at least "
+                 f"{needed} held-out errors are needed, there are: {there}. "
+                 f"Run slomo profile {names} --machine {machine} with more --runs and --mixes, and train")  # fmt: skip
 
 
 def end(*, refused: bool, judgement: "Judgement | None") -> None:

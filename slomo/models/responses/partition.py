@@ -305,8 +305,8 @@ class AllocationModel(Stored):
             raise ConfigurationError("errors on partitions must be finite, at least one of each kind")
 
     def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
-        """Return the half-width of an interval as a share of the prediction (split conformal)."""
-        return _ranked([abs(error) for error in self._errors(shares_ways)], coverage)
+        """Return the half-width of an interval as a share of the prediction; 1 with too few held-out partitions."""
+        return min(_ranked([abs(error) for error in self._errors(shares_ways)], coverage), 1.0)
 
     def is_enough(self, coverage: float, *, shares_ways: bool = False) -> bool:
         """Return whether this many held-out partitions suffice for an interval of this coverage."""
@@ -337,7 +337,7 @@ class AllocationModel(Stored):
         return tuple(never), tuple(outside)
 
     def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
-        """Return the largest relative over-prediction with this coverage; 0 if there is none."""
+        """Return the largest relative over-prediction with this coverage, at least 0; infinite with too few errors."""
         return max(0.0, _ranked(self._errors(shares_ways), coverage))
 
     def _errors(self, shares_ways: bool) -> tuple[float, ...]:
@@ -345,8 +345,9 @@ class AllocationModel(Stored):
 
 
 def _ranked(errors: Sequence[float], coverage: float) -> float:
-    """Return the bound that a new error does not exceed with a given probability (split conformal)."""
-    return sorted(errors)[min(conformal_rank(len(errors), coverage), len(errors)) - 1]
+    """Return the bound that a new error does not exceed with a given probability; infinite with too few errors."""
+    rank = conformal_rank(len(errors), coverage)
+    return sorted(errors)[rank - 1] if rank <= len(errors) else math.inf
 
 
 def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:

@@ -55,7 +55,7 @@ def lower_mpps(
     confidence: float,
     different: NDArray[np.int64],
 ) -> Floats:
-    """Return the lower bound of every tenant's throughput [Mpps].
+    """Return the lower bound of every tenant's throughput [Mpps], 0 with too few scores for the confidence.
 
     Parameters
     ----------
@@ -83,8 +83,9 @@ def lower_mpps(
     who = np.where(nobody, 0, members)
     solo = solo_mpps[who]
     middle, size = shapes_at([each.shape for each in calibrations], who, predicted_loss(mpps, solo))
-    bound_mpps, _ = ends_mpps(mpps, solo, (middle + size * scores[which[:, None], who, within(members)], np.inf))
-    return np.where(nobody, 0.0, bound_mpps)
+    away = middle + size * scores[which[:, None], who, within(members)]
+    bound_mpps, _ = ends_mpps(mpps, solo, (away, np.inf))
+    return np.where(nobody | np.isneginf(away), 0.0, bound_mpps)
 
 
 def breaking(

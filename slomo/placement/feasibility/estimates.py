@@ -22,7 +22,7 @@ from slomo.files.stored import stored
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse
 from slomo.models.sharing import accelerator_shared, ports_full
-from slomo.placement.feasibility.bounds import breaking, different_in, lower_mpps
+from slomo.placement.feasibility.bounds import breaking, different_in, level_of, lower_mpps
 from slomo.placement.feasibility.identity import joined_fingerprint, model_fingerprint
 from slomo.placement.feasibility.kinds import Kinds, without_load
 from slomo.placement.feasibility.worst_case import STRANGER, WorstCase, worst_case
@@ -258,6 +258,19 @@ class ThroughputEstimates:
             if measured is not None
             else breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
         )
+
+    def lacking(self, machine: str, workload: str, different: int = 1) -> tuple[int, int] | None:
+        """Return how many held-out errors a promise needs beside others, and how many there are; None if enough.
+
+        `different` is how many different workloads of the server are promised something.
+        """
+        if self.confidence <= 0.5 or workload == STRANGER or not self.predictable(machine, workload):
+            return None
+        kinds = self._kinds(machine)
+        number = kinds.models_of(np.array([kinds.code(workload)]))[0]
+        known = kinds.calibrations(self.jointly(machine), self.model)[number]
+        missing = known.missing(level_of(self.confidence, different, known.together))
+        return (known.count + missing, known.count) if missing else None
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
         """Return the workload keys of a request as predicted, with offered loads rounded up to the grid."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.judgement import NAME
+from slomo.models.evidence import groundless
 from slomo.models.intervals import ConformalCalibration
 from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.prediction.tenants import TenantModel
@@ -71,11 +73,16 @@ class Kinds:
         return np.array([*model_factors, 1.0])[who]
 
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
-        """Return the signed prediction errors of each model."""
+        """Return the signed prediction errors of each model; none where `slomo predict` would not believe them."""
         empty = ConformalCalibration(np.zeros(0), "none")
-        if jointly:
-            return [empty if each.response is None else each.response.calibration for each in self.models]
-        return [each.calibration.get(each.named(model), empty) for each in self.models]
+        named = [(each, NAME if jointly else each.named(model)) for each in self.models]
+        known = [
+            each.calibration.get(name, empty) if not jointly else each.response.calibration if each.response else empty
+            for each, name in named
+        ]
+        return [
+            empty if groundless(*who, errors) is not None else errors for who, errors in zip(named, known, strict=True)
+        ]
 
 
 @lru_cache(maxsize=65_536)

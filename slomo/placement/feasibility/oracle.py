@@ -22,6 +22,8 @@ from slomo.placement.feasibility.rates import RateBook, RateTable
 HYPER_THREADS = "cores of their own beside hyper-threads"
 #: Reported limit if a shared port lets too little through.
 PORT = "share of the NIC port"
+#: Reported limit if too few prediction errors are known for the confidence.
+EVIDENCE = "held-out errors"
 #: Largest number of mixes predicted ahead. All mixes of nine kinds on nine cores are 48 619.
 MOST_MIXES = 150_000
 #: Largest number of cached verdicts per kind of socket.
@@ -32,7 +34,7 @@ MOST_GROWN = 400_000
 
 @dataclass(frozen=True)
 class Breach:
-    """The first promise that a mix would break: piece, workload, resource, required and possible amount."""
+    """The first promise that a mix would break: piece, workload, what is short, required and possible amount."""
 
     piece: Piece
     workload: str
@@ -180,8 +182,19 @@ class Oracle:
                 if verdict.ok and promised:
                     lower = self.parts.below(host.machine, mix, promised, rates)
                     verdict = _by_rates(pieces, {key: lower[loaded] for key, loaded in load.items()})
-                verdicts[signature] = verdict
+                verdicts[signature] = self._explained(host.machine, verdict, promised)
         return verdicts
+
+    def _explained(self, machine: str, verdict: MixVerdict, promised: int) -> MixVerdict:
+        """Return a verdict that names missing evidence, if that is why nothing can be counted on."""
+        breach = verdict.breach
+        if breach is None or breach.possible > 0.0:
+            return verdict
+        lacking = self.estimates.lacking(machine, breach.workload, promised)
+        if lacking is None:
+            return verdict
+        needed, there = lacking
+        return replace(verdict, breach=replace(breach, what=EVIDENCE, needed=needed, possible=there))
 
 
 def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:

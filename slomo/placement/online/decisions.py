@@ -12,6 +12,7 @@ from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
+from slomo.placement.feasibility.oracle import EVIDENCE
 from slomo.placement.feasibility.port import behind_port, port_shares
 from slomo.placement.online.refusals import Binding, told
 from slomo.placement.online.sockets import Socket
@@ -147,6 +148,10 @@ class DecisionWriter:
             what = "profile over load, for latency" if bare else "latency"
             best = self._best_latency(request, host)
             return Refusal(request.id, request.label, host.machine, what, None if bare else limit, best)
+        stages = dict.fromkeys(keys)
+        for key in stages if self._policy.predicts and len(keys) > 1 else ():
+            if (lacking := self._estimates.lacking(host.machine, key, len(stages))) is not None:
+                return Refusal(request.id, key, host.machine, EVIDENCE, *lacking)
         rates = [(self._estimates.solo_mpps(host.machine, key) or 0.0, key) for key in keys]
         best, worst = min(rates)
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)

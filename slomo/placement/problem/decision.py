@@ -79,7 +79,7 @@ class Refusal:
     #: The limit. A resource: ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``. A constraint's field:
     #: ``"affinity"``, ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``,
     #: ``"max_per_host"``, ``"min_replicas"``, ``"gang"``. An amount such as ``"memory_gib"``. Missing knowledge:
-    #: ``"model"``, ``"profile over cache ways"``.
+    #: ``"model"``, ``"profile over cache ways"``, ``"held-out errors"`` (too few for the confidence).
     what: str
     #: Needed throughput [Mpps] (or cores, ways: see `what`), and the best available.
     needed: float | None = None
@@ -120,6 +120,8 @@ class Refusal:
             short = f", {lacking:.0f} % short" if lacking >= 10.0 else f", {lacking:.2g} % short"
             if self.needed > _UNLIKELY * self.possible:
                 short += f"; is that pps? {self.needed:.4g} pps are {self.needed / 1e6:g} Mpps"
+        if self.what == "held-out errors":
+            short = f"; run slomo profile '{self.workload}' --machine {self.machine} with more --runs, --mixes; train"
         if self.what.startswith("profile"):
             measure = f"slomo profile '{self.workload}' --machine {self.machine} --plan ways --out ways.json"
             short = f"; run {measure}, then give --profiles ways.json"
