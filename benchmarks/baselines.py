@@ -1,7 +1,9 @@
 """Baselines with every advantage: each as its authors would build it, on our data, budget and calibration.
 
 Dobrescu (NSDI'12) and Bubble-Up (MICRO'11) read one metric of the competitors' solo runs; SLOMO (SIGCOMM'20) fits
-a line to it, their authors drew curves. Both forms are trained on the same rows as ours; the better one counts.
+a line to it, their authors drew curves. Both forms are trained on the same rows as ours. The default also learns from
+calibration mixes, so all other models are trained once more with these mixes as runs. The best of a baseline's four
+errors counts.
 `slomo, published rule` is SLOMO's model family composed by its published rule *on our grid*, not SLOMO as published.
 Target: the default at least twice as good as the better form of each.
 
@@ -15,7 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slomo.evaluation.baselines import FORMS, beside_baselines
+from slomo.evaluation.baselines import FORMS, beside_baselines, mixes_as_runs
 from slomo.evaluation.evaluate import Errors, evaluate
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
@@ -24,6 +26,7 @@ from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
+from slomo.vocabulary.defaults import EQUILIBRIUM
 
 MACHINES = ("e5-2620v4", "silver-4110")
 OURS = ("equilibrium", "composed", "slomo-xgb", "slomo-smooth", "slomo-gp", "slomo-gbr")
@@ -55,11 +58,15 @@ def main() -> int:
         shipped = find_dataset(f"slomo-{machine}")
         names = tuple(shipped.workload(key).nf for key in shipped.targets)
         mixes = run(mixes_plan(names, machine, given.mixes, stream="test", seed=given.seed), machine, given)
-        library = train(profile(shipped, names, machine, given), seed=given.seed)
+        measured = profile(shipped, names, machine, given)
+        library = train(measured, seed=given.seed)
         names = (*OURS, *(form for forms in FORMS.values() for form in forms), *NULL)
         errors = dict(evaluate(library, mixes, names).models)
         published = evaluate(library, mixes, ["slomo-gbr"], compat="published").models["slomo-gbr"]
-        missed += report(f"{machine}, {given.design}", {**errors, "slomo, published rule": published})
+        others = [name for name in names if name != EQUILIBRIUM]
+        learned = train(mixes_as_runs(library, measured), seed=given.seed)
+        with_mixes = dict(evaluate(learned, mixes, others).models)
+        missed += report(f"{machine}, {given.design}", {**errors, "slomo, published rule": published}, with_mixes)
     return 0 if not missed else 1
 
 
@@ -84,16 +91,20 @@ def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> Profil
     return run_campaign(plan, SimulatedTestbed(machine), store=store, jobs=given.jobs)
 
 
-def report(title: str, errors: dict[str, Errors]) -> int:
-    """Print all models, and how many times as far off the better form of each baseline is; return misses."""
-    print(f"\n{title} [%]\n{'':24}{'mean':>8}{'p95':>8}{'held':>8}{'width':>8}")
-    for name, baseline in errors.items():
-        print(f"{name:24}{baseline.mape:8.2f}{baseline.p95:8.2f}{baseline.coverage:8.1f}{baseline.width:8.2f}")
+def report(title: str, errors: dict[str, Errors], with_mixes: dict[str, Errors]) -> int:
+    """Print all models, and how many times as far off the best form of each baseline is; return misses."""
+    head = f"{'mean':>8}{'p95':>8}{'held':>8}{'width':>8}"
+    print(f"\n{title} [%]\n{'':24}{head}   mixes learned as runs:{head}")
+    for name, error in errors.items():
+        cells = [f"{each.mape:8.2f}{each.p95:8.2f}{each.coverage:8.1f}{each.width:8.2f}" for each in
+                 (error, with_mixes.get(name)) if each]  # fmt: skip
+        print(f"{name:24}" + f"{'':25}".join(cells))
     missed = 0
-    for name, baseline in beside_baselines({name: each.mape for name, each in errors.items()}).items():
+    best = {name: min(each[name].mape for each in (errors, with_mixes) if name in each) for name in errors}
+    for name, baseline in beside_baselines(best).items():
         missed += baseline["times"] < TIMES
         said = "ok " if baseline["times"] >= TIMES else "OFF"
-        print(f"{said} {name}: {baseline['times']:.1f} times as far off as the default, in its better form", end=" ")
+        print(f"{said} {name}: {baseline['times']:.1f} times as far off as the default, in its best form", end=" ")
         print(f"({baseline['form']})", flush=True)
     return missed
 

@@ -11,14 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import slomo
-from slomo.equilibrium.competition import mix_features
-from slomo.evaluation.baselines import better_forms
+from slomo.evaluation.baselines import better_forms, mixes_as_runs
 from slomo.evaluation.evaluate import Evaluation, evaluate
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.records.rows import competitors_from_cell
 from slomo.report import sections
 from slomo.report.explanation_figures import waterfall
 from slomo.report.figures import COLOURS, axes_of, legend_below
@@ -118,27 +116,6 @@ def outside() -> Evaluation:
     library = slomo.train(dataset.select(plan=["solo", "pressure"]), seed=OUTSIDE_SEED)
     mixes = dataset.select(plan="mix")
     return evaluate(library, mixes, models=(DEFAULT_MODEL, *evaluate(library, mixes).models))
-
-
-def mixes_as_runs(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDataset:
-    """Return a dataset whose mixes are runs beside the competition that profiles compose: so any family learns them."""
-    models = [library[key] for key in library]
-    number = {model.workload.key: place for place, model in enumerate(models)}
-    frame = dataset.frame.copy()
-    known = {  # text of the competitors -> their numbers
-        text: [number[each.key] for each in tenants]
-        for text in set(frame["competitors"])
-        if (tenants := competitors_from_cell(str(text))) and all(each.key in number for each in tenants)
-    }
-    mixes = frame.index[(frame["plan"] == "mix") & frame["competitors"].isin(known)]
-    tenants = [known[text] for text in frame.loc[mixes, "competitors"]]
-    members = np.array([each + [-1] * (max(map(len, tenants)) - len(each)) for each in tenants])
-    runs = frame[frame["plan"] == "pressure"].dropna(axis="columns", how="all")
-    columns = [name for name in runs.columns if name.startswith("competition.")]
-    names = [name.removeprefix("competition.") for name in columns]
-    frame.loc[mixes, columns] = mix_features(models, members, names, capacities=models[0].capacities)
-    frame.loc[mixes, "plan"] = "pressure"
-    return ProfileDataset(frame[frame["plan"] != "mix"].reset_index(drop=True), dataset.environment)
 
 
 def print_table(evaluation: Evaluation, what: str = "") -> None:

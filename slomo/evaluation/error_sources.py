@@ -18,6 +18,7 @@ from slomo.training.choice import ORDER
 from slomo.training.training import train
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL
 from slomo.vocabulary.vector import Floats
+from slomo.vocabulary.workload_text import parse_workload
 
 #: Model composed by the published rule; runs, grid and contentiousness by pressure are slomo's.
 PUBLISHED = "slomo-gbr, published rule"
@@ -189,7 +190,7 @@ def learning_curves(
     mixes : ProfileDataset
         Mixes to judge by.
     runs : sequence of int
-        Pressure runs per NF, 12 or more each; the smaller budgets are part of the larger ones.
+        Pressure runs per NF at full and at part load, 12 or more each; smaller budgets are part of the larger ones.
     models : sequence of str
         Names of models; ``"slomo as published"`` composes model ``"slomo-gbr"`` by the published rule.
     seed : int
@@ -207,6 +208,8 @@ def learning_curves(
     """
     frame = profile.frame
     pressure = frame[frame["plan"] == "pressure"]
+    at_full_load = {key: parse_workload(key).saturated.key for key in pressure["target"].unique()}
+    pressure = pressure.assign(target=pressure["target"].map(at_full_load))  # runs at part load count, too
     counts = pressure.groupby("target").size()
     most = int(counts.min()) if len(counts) else 0
     if not runs or min(runs) < 12 or max(runs) > most:

@@ -1,6 +1,7 @@
-"""Let one process compile what several processes need at the same time."""
+"""Let one process compile what several processes need, and keep machine code while its source is the same."""
 
 import gc
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ PATIENCE_S = 300.0
 _LOOK_S = 0.05
 
 
-def in_turn(dispatcher: Any) -> Any:
+def in_turn(dispatcher: Any, digest: str) -> Any:
     """Return a function that numba compiles and caches, made to wait for another process that compiles it now.
 
     The second process then reads the machine code of the first. Where the cache's folder cannot be written, or has
-    another shape, each compiles for itself.
+    another shape, each compiles for itself. Stored machine code is valid while the source has this `digest`; numba by
+    itself compares only size and date of the function's own file.
     """
+    try:
+        dispatcher._cache._cache_file._source_stamp = digest
+    except AttributeError:
+        logging.getLogger("slomo.files").debug("numba's cache has another shape; it goes by file dates")
     try:
         path = Path(dispatcher._cache._cache_path, f"{dispatcher.__name__}.compiling")
     except AttributeError:

@@ -6,7 +6,6 @@ machine compiles for about a minute (`slomo.simulator.first_compile` announces i
 
 import functools
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -105,11 +104,7 @@ def compiled(function: Function) -> Function:
 def kernel(function: Function) -> Function:
     """Compile `function` as an entry point that Python calls, and keep its machine code on disk."""
     dispatcher: Any = numba.njit(**_OPTIONS, cache=True)(function)
-    try:  # numba looks at the date of one file only; the code of all of them is in the kernel
-        dispatcher._cache._cache_file._source_stamp = source_digest()
-    except AttributeError:
-        logging.getLogger("slomo.simulator").debug("numba's cache has another shape; it goes by file dates")
-    return cast(Function, in_turn(dispatcher))
+    return cast(Function, in_turn(dispatcher, source_digest()))  # a kernel contains the code of all files
 
 
 def inner(function: Function) -> Function:

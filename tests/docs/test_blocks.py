@@ -32,8 +32,11 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from slomo.simulator.sharing.engine import simulate_chains
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.service_chains import parse_chains
 from slomo.vocabulary.workload import Workload
 from tests.docs.needs import NEEDS, TABLES, cluster
 
@@ -158,12 +161,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = (environment / "lib").glob("python*/site-packages")
     beside = {sysconfig.get_paths()["purelib"], str(Path(np.__file__).parents[1])}  # packages may stand elsewhere
     (site / "beside.pth").write_text("\n".join(sorted(beside)) + "\n", encoding="utf-8")
-    SimulatedTestbed(scale=64, accesses=10_000).run(
-        Colocation("e5-2620v4", Workload("lpm"))
-    )  # compiled once, by whoever is first
-    for made in (REPOSITORY / "slomo/simulator/__pycache__").glob("*.nb?"):  # valid for sources that are equal
-        shutil.copy(made, site / "slomo/simulator/__pycache__" / made.name)
+    compile_here()
+    for made in (REPOSITORY / "slomo").rglob("__pycache__/*.nb?"):  # valid for sources that are equal
+        shutil.copy(made, site / made.relative_to(REPOSITORY))
     return environment / "bin"
+
+
+def compile_here() -> None:
+    """Have the machine code of this checkout compiled, by whoever is first: other tests need it, too."""
+    SimulatedTestbed(scale=64, accesses=10_000).run(Colocation("e5-2620v4", Workload("lpm")))
+    chain = parse_chains("{stages: {a: {cycles: 400, core: 0}}, chains: {x: {stages: [a], mpps: 9}}}")
+    simulate_chains(load_machine("e5-2620v4"), chain, {}, duration_ms=1.0, warm_ms=1.0)
 
 
 @pytest.fixture(scope="session")

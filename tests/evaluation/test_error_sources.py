@@ -102,3 +102,12 @@ def test_impossible_budgets_are_refused(profile, mixes, runs):
     """No runs, too few, or more than were measured are refused with the range."""
     with pytest.raises(InvalidValueError, match="between 12 and the 30"):
         learning_curves(profile, mixes, runs)
+
+
+def test_runs_at_part_load_count_as_runs_of_their_function(profile, mixes):
+    """A profile of design `sources` has a function's part-load runs under keys of their own."""
+    frame = profile.frame.copy()
+    some = frame.index[(frame["plan"] == "pressure") & (frame["nf"] == "lpm")][:8]
+    frame.loc[some, "target"] = [f"lpm@64B,100000f,{place + 1}Mpps" for place in range(len(some))]
+    with pytest.raises(InvalidValueError, match="between 12 and the 30"):
+        learning_curves(type(profile)(frame, profile.environment), mixes, (31,))

@@ -5,6 +5,7 @@ import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.evaluate import evaluate, judged_mixes
+from slomo.models.library import ModelLibrary
 from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.question import solve_server
 from slomo.profiling.campaign.run import run_campaign
@@ -44,6 +45,13 @@ def full(measured: ProfileDataset) -> ProfileDataset:
     """Return the same profile without its mixes at reduced load."""
     loaded = measured.frame["competitors"].str.contains('"offered_mpps":[0-9]') | measured.frame["offered_mpps"].notna()
     return ProfileDataset(measured.frame[~loaded].reset_index(drop=True), measured.environment)
+
+
+@pytest.fixture(scope="module")
+def libraries(measured: ProfileDataset, full: ProfileDataset) -> tuple[ModelLibrary, ModelLibrary]:
+    """Return models trained with and without mixes at reduced load."""
+    with_them, without = (train(dataset, models=["none", "slomo-gbr"], seed=0) for dataset in (measured, full))
+    return with_them, without
 
 
 def test_some_tenants_of_every_mix_are_offered_a_share_of_their_solo_throughput(full: ProfileDataset) -> None:
@@ -100,9 +108,11 @@ def test_profile_refuses_impossible_mixes_at_reduced_load(count, plan) -> None:
         profile(["lpm", "stats"], plan=plan, reduced_mixes=count)
 
 
-def test_reduced_mixes_leave_everything_at_full_load_as_it_was(measured: ProfileDataset, full: ProfileDataset) -> None:
+def test_reduced_mixes_leave_everything_at_full_load_as_it_was(
+    measured: ProfileDataset, full: ProfileDataset, libraries: tuple[ModelLibrary, ModelLibrary]
+) -> None:
     """Sensitivity and the intervals of composed predictions are the same numbers with and without such mixes."""
-    with_them, without = (train(dataset, models=["slomo-gbr"], seed=0) for dataset in (measured, full))
+    with_them, without = libraries
 
     assert len(measured) > len(full) + 24
     assert list(with_them) == list(without)
@@ -112,9 +122,11 @@ def test_reduced_mixes_leave_everything_at_full_load_as_it_was(measured: Profile
             np.testing.assert_array_equal(with_them[key].calibration[name].scores, model.calibration[name].scores)
 
 
-def test_trained_models_know_how_far_arrivals_stray(measured: ProfileDataset, full: ProfileDataset) -> None:
+def test_trained_models_know_how_far_arrivals_stray(
+    full: ProfileDataset, libraries: tuple[ModelLibrary, ModelLibrary]
+) -> None:
     """With such mixes, intervals at reduced load hold on unseen mixes, and are as wide as these mixes strayed."""
-    with_them, without = (train(dataset, models=["none"], seed=0) for dataset in (measured, full))
+    with_them, without = libraries
     plan = reduced_mixes_plan(full, 16, stream="test", seed=5)
     runs = run_campaign(plan, SimulatedTestbed(MACHINE, **QUICK)).frame
 
@@ -135,9 +147,11 @@ def test_trained_models_know_how_far_arrivals_stray(measured: ProfileDataset, fu
     assert min(widths) > 0.0
 
 
-def test_evaluation_leaves_out_mixes_at_reduced_load(measured: ProfileDataset, full: ProfileDataset) -> None:
+def test_evaluation_leaves_out_mixes_at_reduced_load(
+    measured: ProfileDataset, full: ProfileDataset, libraries: tuple[ModelLibrary, ModelLibrary]
+) -> None:
     """What an NF at reduced load serves says nothing about sensitivity: such mixes are not judged."""
-    library = train(full, models=["none"], seed=0)
+    library = libraries[1]
 
     assert evaluate(library, measured).models["none"] == evaluate(library, full).models["none"]
     rest = measured.frame[~measured.frame["run_key"].isin(full.frame["run_key"])]

@@ -1,7 +1,9 @@
 """Compile a loop with numba if it is installed; numba is imported on first use."""
 
 import functools
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from slomo.files.machine_code import in_turn
@@ -23,7 +25,9 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
         return None
     # numpy's division semantics: a check before each division would prevent vector instructions
     try:
-        loop: Callable[..., Any] = in_turn(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # no folder to cache in can be written; compile each time instead
+        cached = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        source = Path(function.__code__.co_filename).read_bytes()
+        loop: Callable[..., Any] = in_turn(cached, hashlib.sha256(source).hexdigest())
+    except (RuntimeError, OSError):  # no folder to cache in can be written, or no source; compile each time instead
         loop = numba.njit(nogil=True, error_model="numpy")(function)
     return loop
