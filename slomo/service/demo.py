@@ -5,6 +5,7 @@ The models are shipped (`make demo-models` trains them), and unpacked once to th
 
 import contextlib
 import hashlib
+import lzma
 import os
 import random
 import tempfile
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 #: Requests of the demonstration, and servers of each machine type.
 REQUESTS, SERVERS = 90, 14
 #: The shipped models. No other archive is unpacked: `SLOMO_DATASETS` may name a stranger's folder.
-ARCHIVE = own_folder() / "demo-models.zip"
+ARCHIVE = own_folder() / "demo-models.zip.xz"
 Say = Callable[[str], None]
 
 
@@ -54,7 +55,11 @@ def demo_models(say: Say) -> Path:
         return folder
     if archive:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as made, zipfile.ZipFile(archive) as opened:
+        with (
+            tempfile.TemporaryDirectory(dir=folder.parent) as made,
+            lzma.open(archive) as packed,
+            zipfile.ZipFile(packed) as opened,
+        ):
             opened.extractall(Path(made) / "models")
             with contextlib.suppress(OSError):  # another process was first
                 os.replace(Path(made) / "models", folder)

@@ -292,7 +292,7 @@ def test_the_demonstration_unpacks_no_stranger_s_archive(tmp_path: Path, monkeyp
     """An archive in a folder that SLOMO_DATASETS names is left alone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     own = demo_folder()
-    (tmp_path / "demo-models.zip").write_bytes(ARCHIVE.read_bytes())
+    (tmp_path / ARCHIVE.name).write_bytes(ARCHIVE.read_bytes())
     monkeypatch.setenv("SLOMO_DATASETS", str(tmp_path))
     assert demo_folder() != own
     with pytest.raises(ConfigurationError, match="datasets are not here"):
