@@ -185,7 +185,7 @@ def _composed(
 
 @lru_cache(maxsize=1024)
 def plain_limits(names: tuple[str, ...], capacities: Capacities | None, width: int) -> NDArray[np.float64] | None:
-    """Return the limits that composing applies to sums: divisors, largest values, and two columns with a common limit.
+    """Return the limits of composed sums: what each is divided by, its largest value, and two metrics with one limit.
 
     Shape (3, width); the limit is -1 if there is none. None if a metric is a ratio, which is not a sum.
     """

@@ -127,7 +127,7 @@ def ratios_among(names: tuple[str, ...]) -> list[int]:
 
 
 def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
-    """Compose one ratio from columns in which absent competitors have 0."""
+    """Compose one ratio, such as a hit ratio, of all competitors; empty places have 0 in every column."""
     definition, values = METRICS[name], columns[name]
     unknown = np.full(values.shape, np.nan)
     if definition.rule is Rule.QUOTIENT:

@@ -84,7 +84,7 @@ class Situation:
     server: TenantModels | None = None
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
-        """Return the server if the settings divide no cache or bandwidth; None if they do, or models are unknown."""
+        """Return the server with these settings; None if they divide its cache or bandwidth, or it has no models."""
         if self.server is None:
             return None
         cores = tuple(self.cores.get(name) for name in self.responses) if self.cores else None

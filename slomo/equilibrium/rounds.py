@@ -97,7 +97,7 @@ class Servers:
 
     @cached_property
     def aged(self) -> NDArray[np.bool_] | None:
-        """Servers whose cache is divided by age: all their NFs know what they hold by age; None if there is none."""
+        """Mark the servers whose full cache is divided by the age of lines; None if there are none."""
         if self.socket.held is None or not self.start.shape[1]:
             return None
         weight = self.weight[:, :, :, self.start.shape[2] + 1]

@@ -39,7 +39,7 @@ class ResctrlKnobs:
         self.tree = tree or ResctrlTree()
 
     def place(self) -> str:
-        """Return the tree with this machine and boot, since a reboot resets the tree's settings."""
+        """Return a text that names the resctrl tree, this machine and this boot: a reboot resets all settings."""
         return this_place(str(self.tree.root))
 
     def lock(self) -> AbstractContextManager[object]:

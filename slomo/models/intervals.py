@@ -150,7 +150,7 @@ class ConformalCalibration(Stored):
         return quantiles
 
     def bounds(self, coverage: float) -> tuple[Floats, Floats]:
-        """Return the scores between which new mixes lie with probability `coverage`, by kind of neighbourhood.
+        """Return the lowest and highest score of a new mix at this `coverage`, for each kind of neighbourhood.
 
         Infinite with too few scores; if they suffice for one side only, one bound on the absolute error serves for
         both. Raises InvalidValueError for a coverage outside 0 to 1.

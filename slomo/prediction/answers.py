@@ -232,7 +232,7 @@ class SharedCores(Answers):
         return self.answers._solver(number)
 
     def _fallback(self, number: int) -> None:
-        """Return None: the predictions for whole cores already contain these reasons."""
+        """Return None: the predictions on whole cores state why the equilibrium does not answer."""
 
     def _divided(self, possible: Mapping[int, float], saturated: int | None = None) -> dict[int, float]:
         """Divide the time of each shared core; return the rates of the tenants there [Mpps].

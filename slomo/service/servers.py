@@ -133,7 +133,7 @@ BREAKS = "less than promised is to be counted on beside what runs there"
 
 
 def promises(servers: Iterable[RunningServer]) -> dict[State, int]:
-    """Return the number of promises in each state.
+    """Count the promised throughputs that are kept, broken and not judged yet.
 
     Examples
     --------

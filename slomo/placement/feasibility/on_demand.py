@@ -45,7 +45,7 @@ class Division:
     shared: int
 
     def classes(self, names: Sequence[str]) -> list[CacheClass]:
-        """Return the cache classes of some functions; classes with a single function come first."""
+        """Return the cache classes (functions that share ways) of these functions; those of one function come first."""
         sharing = tuple(name for name in names if name not in self.own)
         own = [CacheClass((name,), ways) for name, ways in self.own.items()]
         return [*own, *([CacheClass(sharing, self.shared)] if sharing else [])]

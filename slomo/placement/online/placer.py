@@ -216,7 +216,7 @@ class Placer:
                 return self._placed(self._core, batch)
 
     def placed_again(self, requests: Sequence[Request]) -> tuple[Decision, ...]:
-        """Place the requests of another placer here; neighbours that their constraints name may be missing."""
+        """Place the requests of another placer here, even if requests that their constraints name are not here."""
         with self._lock:
             return self._placed(self._core, requests)
 

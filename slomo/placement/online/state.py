@@ -172,7 +172,7 @@ class ClusterState:
                 yield host, signature, lowest
 
     def signatures(self, host: Host, cores: int) -> list[Signature]:
-        """Return the signatures with a given number of used cores among sockets of a kind."""
+        """Return the distinct contents of sockets of a kind on which this number of cores is used."""
         return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:

@@ -1,4 +1,4 @@
-"""Plan new requests and moves together, since the best place of a new request depends on which others may move.
+"""Plan where new requests go and which placed ones move, in one plan: each choice depends on the other.
 
 Placed first, newcomers open servers that no few moves empty again. Requests that a constraint binds, have several
 pieces, or a disruption budget stay, and so does whoever shares a socket with them.

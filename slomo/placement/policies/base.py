@@ -133,7 +133,7 @@ class Policy:
         return each_mpps(self.estimates, request, host.machine, needed_mpps, count)
 
     def can_alone(self, host: Host, workloads: tuple[str, ...], mpps: float) -> bool:
-        """Return whether instances alone on a socket could serve `mpps`."""
+        """Return whether each workload would serve `mpps` if it ran alone on a socket of this host."""
         solos = [self.estimates.solo_mpps(host.machine, key) for key in workloads]
         return all(solo is None or mpps <= solo for solo in solos)
 

@@ -106,7 +106,7 @@ def dequeue(sharing: Sharing, stage: int, now: float) -> int:
 
 @compiled
 def hold_card(state: State, sharing: Sharing, port: int, now: float) -> None:
-    """Delay the card until the queue of its buffers' memory has room again."""
+    """Let the network card wait until the queue of the memory that holds its buffers has room again."""
     channel = state.channels[state.tenants[port, s.T_MEMORY_SOCKET]]
     excess = channel[s.H_BACKLOG] - max(0.0, now - channel[s.H_LAST]) - state.timing[s.X_BUFFERED]
     if excess > 0.0:

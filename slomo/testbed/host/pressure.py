@@ -35,7 +35,7 @@ class ObservedPressure:
 def observe_counters(
     reader: CounterReader, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
 ) -> tuple[list[Window], ObservedPressure]:
-    """Read counters while `watch()` takes windows; the socket's vector is that of the first tenant's socket.
+    """Read the counters of the first tenant's socket while `watch()` measures throughputs in windows.
 
     Raises TestbedError if the counters cannot be started, or vanish.
     """

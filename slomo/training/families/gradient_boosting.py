@@ -116,7 +116,7 @@ def node_of(tree: Any, values: Floats) -> TreeNode:
 
 
 def float32_thresholds(thresholds: Floats) -> list[float]:
-    """Convert scikit-learn's thresholds to those that slomo's trees compare with.
+    """Round scikit-learn's thresholds down to float32, the precision in which slomo's trees compare.
 
     It compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t.
 
