@@ -102,14 +102,14 @@ def stored(value: Any) -> Any:
         return value
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [each if type(each) in _LEAVES else stored(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Mapping):
         return {str(name): each if type(each) in _LEAVES else stored(each) for name, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [stored(each) for each in value]
-    if isinstance(value, Enum):
-        return value.value
     if is_dataclass(value):
         return {each.name: stored(getattr(value, each.name)) for each in fields(value)}
     return value

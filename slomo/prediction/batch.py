@@ -1,7 +1,8 @@
 """Predict a hundred thousand mixes in one call, equal to `slomo.prediction.question` to the last bit.
 
-Servers are solved, or features composed, in a few passes over arrays. No results are cached between calls: the speed
-holds for mixes that all differ. Mixes that share an accelerator are answered one by one.
+Servers are solved, or features composed, in a few passes over arrays. Results are cached between calls only where the
+caller keeps mixes: otherwise the speed holds for mixes that all differ. Mixes that share an accelerator or full ports
+are answered one by one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from slomo.equilibrium.competition import features_for
 from slomo.equilibrium.judgement import codes_of_first
-from slomo.equilibrium.server import solve_joint
+from slomo.equilibrium.memo import JointMemo
+from slomo.equilibrium.server import Joint, solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import TRAFFIC_PREFIX
@@ -30,6 +32,9 @@ from slomo.prediction.question import answer, answers_on
 from slomo.prediction.result import Judgement, PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 from slomo.vocabulary.vector import Floats
+
+#: Largest number of mixes kept per set of models and coverage: about 20 MB.
+MOST_MIXES = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,26 +94,29 @@ class _Servers:
         """Return which servers share an accelerator or full ports: these are predicted one by one, not in arrays."""
         return accelerator_shared(self.models, self.who) | ports_full(self.models, self.who, self.offered)
 
-    def solved(
-        self, rows: Indices, how: PredictionOptions, *, first_only: bool = False
-    ) -> tuple[Places, Indices, Callable[[], NDArray[np.int8]]]:
-        """Solve the servers `rows`; return all rates, the rows that did not converge, and what judges first places."""
-        models, who, offered = self.models, self.who[rows], self.offered[rows]
-        if who.max(initial=-1) < 0:
-            nobody = np.zeros(len(rows), dtype=np.int8)
-            return _nowhere(who.shape, np.ones(len(rows), dtype=bool)), rows[:0], nobody.copy
-        if not _supporting(models)[1]:  # only the NFs of these servers go together
-            used, packed = np.unique(who, return_inverse=True)
-            empty = int(used[0] < 0)
-            models, who = tuple(models[code] for code in used[empty:]), packed.reshape(who.shape) - empty
-        reduced = np.isfinite(offered)
-        loads = offered if reduced.any() else None
-        joint = solve_joint(models, who, loads, coverage=how.coverage, window_s=how.window_s, first_only=first_only)
-        possible = joint.throughput_mpps
-        if loads is not None:
-            possible = np.where(reduced, possible / np.where(joint.load > 0.0, joint.load, 1.0), possible)
-        places = Places(joint.throughput_mpps, joint.low_mpps, joint.high_mpps, possible, joint.converged)
-        return places, rows[~joint.converged], partial(codes_of_first, models, who, joint, how.coverage)
+    def at(self, rows: Indices) -> "_Servers":
+        """Return the servers `rows`, with their own models alone if some of all do not support the equilibrium."""
+        who, offered = self.who[rows], self.offered[rows]
+        if _supporting(self.models)[1]:
+            return _Servers(self.models, who, offered)
+        used, packed = np.unique(who, return_inverse=True)
+        empty = int(used[0] < 0)
+        models = tuple(self.models[code] for code in used[empty:].tolist())
+        return _Servers(models, packed.reshape(who.shape) - empty, offered)
+
+    def solved(self, how: PredictionOptions, *, keep: bool = False, first_only: bool = False) -> Joint:
+        """Solve these servers; `keep` looks up those that were solved before, and keeps the others."""
+        loads = self.offered if np.isfinite(self.offered).any() else None
+        if keep and how.window_s is None:
+            return _kept(self.models, how.coverage).solve(self.who, loads)
+        asked = self.models, self.who, loads
+        return solve_joint(*asked, coverage=how.coverage, window_s=how.window_s, first_only=first_only)
+
+
+@lru_cache(maxsize=8)
+def _kept(models: tuple[NFModel, ...], coverage: float) -> JointMemo:
+    """Return the mixes of these models that were solved before."""
+    return JointMemo(models, coverage=coverage, most=MOST_MIXES)
 
 
 @lru_cache(maxsize=64)
@@ -134,26 +142,35 @@ def _supporting(models: tuple[NFModel, ...]) -> tuple[NDArray[np.bool_], bool]:
     return np.array([*(response is not None for response in responses), True]), len(every - {None}) == len(every) == 1
 
 
-def predict_members(members: Members, machine: str, how: PredictionOptions) -> PredictionBatch:
-    """Predict the target of every mix.
+def predict_members(members: Members, machine: str, how: PredictionOptions, *, keep: bool = False) -> PredictionBatch:
+    """Predict the target of every mix; `keep` caches solved mixes for later calls with the same tenants.
 
     Raises InvalidValueError for a mix that needs more cores than the machine has; UnknownNameError if a target has no
     model of the asked name.
     """
-    whole = np.column_stack([members.target, members.places])
+    whole, tenants = np.column_stack([members.target, members.places]), members.tenants
     _check_cores(members, whole)
-    servers = _Servers.of(members.tenants, whole)
+    servers = _Servers.of(tenants, whole)
     rates, jointly = _empty(members.target.shape), servers.jointly(how)
-    made = np.array([*(bool(tenant.adapted) for tenant in members.tenants), False])[members.target]
-    slow = servers.sharing() | (made & (members.places < 0).all(axis=1))  # alone, what was not measured is uncertain
-    rows = np.flatnonzero(jointly & ~slow)
-    solved, moving, codes = servers.solved(rows, how, first_only=True)
-    rates.put(rows, Rates(solved.mpps[:, 0], solved.low[:, 0], solved.high[:, 0]))
-    rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~slow), moving]))
+    made = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
+    slow = servers.sharing() | (made[members.target] & (members.places < 0).all(axis=1))  # a solo run never measured
+    rows, rest = np.flatnonzero(jointly & ~slow), np.flatnonzero(~jointly & ~slow)
+    supported: Callable[[], NDArray[np.bool_]] = partial(np.zeros, len(whole), dtype=bool)
+    if len(rows):
+        here = servers.at(rows)
+        joint = here.solved(how, keep=keep, first_only=True)
+        rates.put(rows, Rates(joint.throughput_mpps[:, 0], joint.low_mpps[:, 0], joint.high_mpps[:, 0]))
+        rest = np.sort(np.concatenate([rest, rows[~joint.converged]]))
+        plain = joint.converged & ~(made[whole[rows]].any(axis=1) | np.isfinite(here.offered[:, 0]))
+        supported = partial(_supported, here, joint, how.coverage, (len(whole), rows, plain))
     if len(rest):
         rates.put(rest, _composed(servers, rest, how))
+    told: dict[tuple[int, ...], Rates] = {}  # each distinct mix once
     for row in np.flatnonzero(slow).tolist():
-        rates.put(row, _rates_of(answers_on(_server(members.tenants, whole[row], machine), how), 0))
+        mix = (int(whole[row, 0]), *sorted(whole[row, 1:].tolist()))
+        if mix not in told:
+            told[mix] = _rates_of(answers_on(_server(tenants, mix, machine), how), 0)
+        rates.put(row, told[mix])
     offered = servers.offered[:, 0]
     solo = np.array([model.solo_mpps for model in servers.models] or [np.nan])[servers.who[:, 0]]
     return PredictionBatch(
@@ -162,48 +179,32 @@ def predict_members(members: Members, machine: str, how: PredictionOptions) -> P
         coverage=how.coverage,
         target=members.target,
         competitors=members.places,
-        workloads=tuple(tenant.workload for tenant in members.tenants),
+        workloads=tuple(tenant.workload for tenant in tenants),
         solo_mpps=np.fmin(solo, offered),
         throughput_mpps=rates.mpps,
         low_mpps=rates.low,
         high_mpps=rates.high,
-        judge=partial(_judgements, members.tenants, whole, machine, how, (rows, moving, codes)),
+        supported=supported,
+        judge=partial(_judged_alone, tenants, whole, machine, replace(how, explain=False)),
     )
 
 
-def _judgements(
-    tenants: Sequence[TenantModel],
-    whole: Indices,
-    machine: str,
-    how: PredictionOptions,
-    solved: tuple[Indices, Indices, Callable[[], NDArray[np.int8]]],
-) -> list[Judgement]:
-    """Return verdict and reasons of every mix, its target first in `whole`.
-
-    Solved servers that their profiles support are found in arrays. All other mixes are asked about one by one, equal
-    ones once: only such answers have reasons.
-    """
-    rows, moving, codes = solved
-    supported = np.zeros(len(whole), dtype=bool)
-    supported[rows] = codes() == VERDICTS.index(Verdict.SUPPORTED)
-    supported[moving] = False
-    adapted = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
-    loaded = np.array([*(tenant.offered_mpps is not None for tenant in tenants), False])
-    supported &= ~adapted[whole].any(axis=1) & ~loaded[whole[:, 0]]
-    alone, told = replace(how, explain=False), {}
-    for row in np.flatnonzero(~supported).tolist():
-        mix = tuple(whole[row].tolist())
-        if mix not in told:
-            told[mix] = _judged_alone(_server(tenants, whole[row], machine), alone)
-    return [
-        (Verdict.SUPPORTED, ()) if fine else told[tuple(mix)]
-        for fine, mix in zip(supported, whole.tolist(), strict=True)
-    ]
+def _supported(
+    servers: _Servers, joint: Joint, coverage: float, places: tuple[int, Indices, NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Return which mixes of a batch are supported: solved in `rows`, and `plain` enough to be judged in arrays."""
+    count, rows, plain = places
+    supported = np.zeros(count, dtype=bool)
+    codes = codes_of_first(servers.models, servers.who, joint, coverage)
+    supported[rows] = plain & (codes == VERDICTS.index(Verdict.SUPPORTED))
+    return supported
 
 
-def _judged_alone(server: TenantModels, how: PredictionOptions) -> Judgement:
+def _judged_alone(
+    tenants: Sequence[TenantModel], whole: Indices, machine: str, how: PredictionOptions, row: int
+) -> Judgement:
     try:
-        prediction = answer(server, how)
+        prediction = answer(_server(tenants, whole[row].tolist(), machine), how)
     except UnsupportedPredictionError as error:
         return Verdict.UNSUPPORTED, (error.message,)
     return prediction.verdict, prediction.reasons
@@ -231,14 +232,18 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     servers = _Servers.of(tenants, members)
     jointly, sharing = servers.jointly(how), servers.sharing()
     places = _nowhere(members.shape, jointly)
-    rows = np.flatnonzero(jointly & ~sharing)
-    solved, moving, _ = servers.solved(rows, how)
-    places.put(rows, solved)
-    places.possible[rows] = solved.possible
-    places.jointly[moving] = False
+    rows, rest = np.flatnonzero(jointly & ~sharing), np.flatnonzero(~jointly & ~sharing)
+    if servers.who[rows].max(initial=-1) >= 0:
+        here = servers.at(rows)
+        joint = here.solved(how)
+        places.put(rows, Rates(joint.throughput_mpps, joint.low_mpps, joint.high_mpps))
+        load = np.where(np.isfinite(here.offered) & (joint.load > 0.0), joint.load, 1.0)
+        places.possible[rows] = joint.throughput_mpps / load
+        moving = rows[~joint.converged]
+        places.jointly[moving] = False
+        rest = np.sort(np.concatenate([rest, moving]))
     for row in np.flatnonzero(sharing).tolist():
-        _put_sharing(places, row, answers_on(_server(tenants, members[row], machine), how))
-    rest = np.sort(np.concatenate([np.flatnonzero(~jointly & ~sharing), moving]))
+        _put_sharing(places, row, answers_on(_server(tenants, members[row].tolist(), machine), how))
     if len(rest):
         _put_composed(places, rest, servers, how)
     places.possible[members < 0] = np.nan
@@ -272,8 +277,8 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
         places.possible[row, place] = lifted.mpps
 
 
-def _server(tenants: Sequence[TenantModel], row: Indices, machine: str) -> TenantModels:
-    here = tuple(tenants[number] for number in row.tolist() if number >= 0)
+def _server(tenants: Sequence[TenantModel], row: Sequence[int], machine: str) -> TenantModels:
+    here = tuple(tenants[number] for number in row if number >= 0)
     return TenantModels(machine, here, (0,) * len(here))
 
 

@@ -205,8 +205,10 @@ class PredictionBatch(Result):
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
-    #: Returns the judgement of every mix; called when verdicts or reasons are first read.
-    judge: Callable[[], Sequence[Judgement]]
+    #: Returns which mixes what was measured supports, as far as arrays tell; called when verdicts are first read.
+    supported: Callable[[], NDArray[np.bool_]]
+    #: Returns the judgement of one of the other mixes, by its row.
+    judge: Callable[[int], Judgement]
 
     def __len__(self) -> int:
         return len(self.target)
@@ -223,7 +225,14 @@ class PredictionBatch(Result):
 
     @cached_property
     def _judgements(self) -> Sequence[Judgement]:
-        return self.judge()
+        judgements: list[Judgement] = [(Verdict.SUPPORTED, ())] * len(self)
+        told: dict[tuple[int, ...], Judgement] = {}  # each distinct mix once
+        for row in np.flatnonzero(~self.supported()).tolist():
+            mix = (int(self.target[row]), *sorted(self.competitors[row].tolist()))
+            if mix not in told:
+                told[mix] = self.judge(row)
+            judgements[row] = told[mix]
+        return judgements
 
     @property
     def slowdown(self) -> Floats:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -137,6 +137,14 @@ class Workload(Stored, version=SCHEMA_VERSION):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Workload, (self.nf, dict(self.configuration), self.traffic))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        return {name: dict(each) if isinstance(each, dict) else each for name, each in self._spelled.items()}
+
+    @cached_property
+    def _spelled(self) -> dict[str, Any]:
+        return super().to_dict()
 
     @cached_property
     def key(self) -> str:

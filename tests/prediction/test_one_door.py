@@ -1,5 +1,6 @@
 """One server, asked about through every door with everything that can be set on it: the same bits (law 11)."""
 
+import json
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.feasibility.port import behind_port
+from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.server_setting import ServerSetting
@@ -142,6 +144,21 @@ def test_every_door_says_the_same_of_a_server_with_anything_set(
     assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in asked.rows()] == wanted
     assert asked.outlook is not None
     assert list(asked.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in wanted]
+
+
+@given(st.lists(st.sampled_from(["lpm", "nat", "stats", "firewall"]), min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_the_service_answers_in_batches_what_predict_answers(
+    library: ModelLibrary, service: Any, mix: list[str]
+) -> None:
+    """Every field of an answer from the batch is that of `slomo.predict`, verdict and reasons included."""
+    prediction = slomo.predict(mix[0], mix[1:], library, machine=MACHINE, explain=False)
+    told = service.post("/v1/predict", json={"target": mix[0], "competitors": mix[1:]}).json()
+    assert {name: told[name] for name in prediction.to_dict()} == json.loads(json.dumps(prediction.to_dict()))
+    batch = Predictor(library, MACHINE).predict_batch([mix[0]], [mix[1:]])
+    assert (batch.verdict[0], batch.reasons[0]) == (str(prediction.verdict), prediction.reasons)
+    columns = service.post("/v1/predict/batch", json={"targets": [mix[0]], "mixes": [mix[1:]]}).json()
+    assert (columns["verdict"], columns["reasons"]) == ([str(prediction.verdict)], [list(prediction.reasons)])
 
 
 @given(servers())

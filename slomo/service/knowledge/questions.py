@@ -1,10 +1,9 @@
-"""Ask one library's models: waiting questions are answered in one batch, and solved mixes are cached.
+"""Ask one library's models: waiting questions are answered in one batch, and answers are cached.
 
 A cluster has few distinct mixes, and a mix in a batch costs a tenth of a single one. Questions that arrive while the
 service is busy are therefore answered together (continuous batching in language-model servers; no timer delays
-anybody), and equilibria are cached by mix (`slomo.equilibrium.memo`). The numbers equal those of
-`slomo.prediction.question` to the last bit. Questions with loads, explanations, unprofiled traffic, accelerators, full
-ports or another model are passed to it.
+anybody), and solved mixes are kept (`slomo.prediction.batch`). Questions with loads, explanations, unprofiled traffic,
+accelerators or another model, and answers that are not supported, are those of `slomo.predict`, one by one.
 """
 
 import asyncio
@@ -19,28 +18,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from slomo.equilibrium.judgement import (
-    channel_load,
-    codes_of_first,
-    doubted,
-    judged,
-    moved_beside,
-    moved_by_each,
-    usual_error,
-)
-from slomo.equilibrium.memo import JointMemo
-from slomo.equilibrium.server import FixedPoints, Joint
-from slomo.errors import InvalidValueError, SlomoError
-from slomo.models.applicability import VERDICTS as BEST_FIRST
+from slomo.errors import SlomoError
+from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
-from slomo.models.neighbourhood import beside
-from slomo.models.sharing import ports_full
-from slomo.prediction.fixed_point import NAME
+from slomo.prediction.batch import predict_members
+from slomo.prediction.members import Members
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.result import SCHEMA_VERSION, label, mean_interval
-from slomo.prediction.tenants import check_cores, tenant_of
+from slomo.prediction.result import Prediction, PredictionBatch
+from slomo.prediction.tenants import TenantModel, tenant_of
 from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload_text import each_instance
@@ -48,8 +35,6 @@ from slomo.workflow.predict import predict
 
 #: Largest number of cached encoded answers; the oldest are dropped first.
 MOST_KEPT = 20_000
-#: Largest number of cached equilibria per machine and coverage: about 20 MB.
-MOST_MIXES = 100_000
 #: Largest number of questions in one batch on the event loop.
 MOST_TOGETHER = 128
 #: Largest number of mixes of a machine solved in advance, and the number per step.
@@ -57,7 +42,6 @@ MOST_AHEAD, CHUNK = 20_000, 256
 #: Number of steps solved in advance for a machine with more mixes: by then loops are compiled (`equilibrium`).
 WARMING = 4
 DEFAULT_COVERAGE = 0.9
-VERDICTS = tuple(map(str, BEST_FIRST))
 _encode = msgspec.json.Encoder().encode
 Key = tuple[str | None, float]
 
@@ -79,9 +63,8 @@ class ServiceAnswers:
 
     def __init__(self, library: ModelLibrary, fingerprint: str) -> None:
         self.library, self.fingerprint = library, fingerprint
-        self._machines: dict[str | None, _PlainMachine] = {}
+        self._machines: dict[str | None, _Machine] = {}
         self._kept: dict[bytes, bytes] = {}
-        self._by_library: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._waiting: list[_Waiting] = []
         self.batches = 0
         self.question_count = 0
@@ -111,61 +94,14 @@ class ServiceAnswers:
 
     def columns(self, questions: Questions) -> dict[str, Any]:
         """Predict many mixes as columns; InvalidValueError and UnknownNameError as in `Predictor.predict_batch`."""
-        if len(questions.targets) != len(questions.mixes):
-            raise InvalidValueError(
-                f"{len(questions.targets)} targets for {len(questions.mixes)} mixes, needed one per mix"
-            )
-        questions = msgspec.structs.replace(questions, mixes=[each_instance(mix) for mix in questions.mixes])
-        self.batches, self.question_count = self.batches + 1, self.question_count + len(questions.targets)
-        machine = self._machine(questions.machine)
-        named = {*questions.targets, *chain.from_iterable(questions.mixes)}
-        if questions.model != DEFAULT_MODEL or not machine.knows(named):
-            return self._columns_of_library(questions)
-        solved = machine.solve(questions.targets, questions.mixes, questions.coverage)
-        joint, reasons = solved.joint, machine.reasons(solved, questions.coverage)
-        columns: dict[str, Any] = {
-            "machine": machine.name,
-            "model": NAME,
-            "coverage": questions.coverage,
-            "solo_mpps": solved.solo_mpps.tolist(),
-            "throughput_mpps": joint.throughput_mpps[:, 0].tolist(),
-            "low_mpps": joint.low_mpps[:, 0].tolist(),
-            "high_mpps": joint.high_mpps[:, 0].tolist(),
-            "verdict": np.array(VERDICTS, dtype=object)[solved.codes].tolist(),
-            "reasons": [reasons.get(row, []) for row in range(len(questions.targets))],
-            "fingerprint": self.fingerprint,
-        }
-        others = np.flatnonzero(solved.of_library).tolist()
-        if others:  # the library answers those alone
-            self._ask_library(questions, others, columns)
-        return columns
-
-    def _ask_library(self, questions: Questions, rows: list[int], columns: dict[str, Any]) -> None:
-        """Fill in rows that have no equilibrium or share a full port; the library answers each distinct row once."""
-        names = ("throughput_mpps", "low_mpps", "high_mpps", "verdict", "reasons")
-        keys = [
-            (questions.machine, questions.coverage, questions.targets[row], *sorted(questions.mixes[row]))
-            for row in rows
-        ]
-        answered = {key: self._by_library[key] for key in keys if key in self._by_library}
-        missing = [key for key in dict.fromkeys(keys) if key not in answered]
-        if missing:
-            part = msgspec.structs.replace(
-                questions, targets=[key[2] for key in missing], mixes=[list(key[3:]) for key in missing]
-            )
-            told = self._columns_of_library(part)
-            answered.update(zip(missing, zip(*(told[name] for name in names), strict=True), strict=True))
-            if len(self._by_library) + len(missing) > MOST_KEPT:
-                self._by_library.clear()
-            self._by_library.update((key, answered[key]) for key in missing)
-        for row, key in zip(rows, keys, strict=True):
-            for name, value in zip(names, answered[key], strict=True):
-                columns[name][row] = value
-
-    def _columns_of_library(self, questions: Questions) -> dict[str, Any]:
-        """Answer with the library's batch function."""
-        predictor = Predictor(self.library, questions.machine, questions.model)
-        batch = predictor.predict_batch(questions.targets, questions.mixes, questions.coverage)
+        targets, mixes = questions.targets, [[*map(str, each_instance(mix))] for mix in questions.mixes]
+        self.batches, self.question_count = self.batches + 1, self.question_count + len(targets)
+        machine, coverage = self._machine(questions.machine), questions.coverage
+        knows = questions.model == DEFAULT_MODEL and machine.knows({*targets, *chain.from_iterable(mixes)})
+        if knows and len(targets) == len(mixes):
+            batch = machine.predicted(targets, mixes, coverage)
+        else:
+            batch = Predictor(self.library, questions.machine, questions.model).predict_batch(targets, mixes, coverage)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
         return {
             **{name: getattr(batch, name) for name in ("machine", "model", "coverage")},
@@ -183,18 +119,18 @@ class ServiceAnswers:
         """
         for name in self.library.machines:
             machine = self._machine(name)
-            are_few = math.comb(len(machine.models) + machine.places, machine.places) <= MOST_AHEAD
+            are_few = math.comb(len(machine.tenants) + machine.places, machine.places) <= MOST_AHEAD
             for chunk in islice(machine.all_mixes(CHUNK), None if are_few else WARMING):
                 yield functools.partial(machine.learn, chunk)
             yield functools.partial(_ask_once, self.library, name)
 
-    def _machine(self, name: str | None) -> "_PlainMachine":
+    def _machine(self, name: str | None) -> "_Machine":
         if name is None and len(self.library.machines) == 1:
             name = self.library.machines[0]
         if name not in self._machines:
             if name is not None and name not in self.library.machines:
-                return _PlainMachine(self.library, name)  # without models; not cached, as callers choose the name
-            self._machines[name] = _PlainMachine(self.library, name)
+                return _Machine(self.library, name)  # without models; not cached, as callers choose the name
+            self._machines[name] = _Machine(self.library, name)
         return self._machines[name]
 
     def _gather(self, before: int) -> None:
@@ -228,9 +164,9 @@ class ServiceAnswers:
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions about one machine and coverage together; one that fails does not affect the others."""
+        machine = self._machine(key[0])
         try:
-            machine = self._machine(key[0])
-            solved = machine.solve([q.target for q in questions], [q.competitors for q in questions], key[1])
+            batch = machine.predicted([q.target for q in questions], [q.competitors for q in questions], key[1])
         except SlomoError as error:
             if len(questions) == 1:
                 return [error]
@@ -238,21 +174,19 @@ class ServiceAnswers:
         except Exception as fault:  # an internal error is reported to all callers of this batch, and to no others
             return [fault] * len(questions)
         self.batches, self.question_count = self.batches + 1, self.question_count + len(questions)
-        reasons = machine.reasons(solved, key[1])
         return [
-            self._answer(machine, solved, row, question, reasons.get(row, [])) for row, question in enumerate(questions)
+            self._encoded(prediction.to_dict()) if prediction is not None else self._alone(question)
+            for question, prediction in zip(questions, machine.supported(batch), strict=True)
         ]
 
-    def _answer(
-        self, machine: "_PlainMachine", solved: "_Solved", row: int, question: QuestionBody, reasons: list[str]
-    ) -> bytes | Exception:
-        strictly = question.strict and solved.codes[row] >= 2
-        if strictly or solved.of_library[row]:
-            try:
-                return _encode({**self.of_library(question), "fingerprint": self.fingerprint})
-            except SlomoError as error:
-                return error
-        return _encode({**machine.document(solved, row, question.coverage, reasons), "fingerprint": self.fingerprint})
+    def _alone(self, question: QuestionBody) -> bytes | Exception:
+        try:
+            return self._encoded(self.of_library(question))
+        except SlomoError as error:
+            return error
+
+    def _encoded(self, document: dict[str, Any]) -> bytes:
+        return _encode({**document, "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
         """Answer a question with all options of the library: loads, explanations, traffic that was not profiled.
@@ -281,19 +215,6 @@ class ServiceAnswers:
         return document
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """Solved mixes, each with its target first."""
-
-    members: NDArray[np.int64]
-    joint: Joint
-    #: Verdict per mix, 0, 1 or 2, from the profile of its target.
-    codes: NDArray[np.int8]
-    solo_mpps: NDArray[np.float64]
-    #: Mixes without an equilibrium or with full shared ports, which the library answers.
-    of_library: NDArray[np.bool_]
-
-
 def _ask_once(library: ModelLibrary, machine: str) -> float:
     """Answer one question by either method; return the time taken [s]."""
     begun = time.perf_counter()
@@ -304,128 +225,80 @@ def _ask_once(library: ModelLibrary, machine: str) -> float:
     return time.perf_counter() - begun
 
 
-class _PlainMachine:
-    """The network functions of one machine whose models array code can solve; each has a number."""
+class _Machine:
+    """The network functions of one machine that a batch solves in arrays; each has a number."""
 
     def __init__(self, library: ModelLibrary, name: str | None) -> None:
-        self.name = name or (library.machines[0] if len(library.machines) == 1 else "")
-        models = [library[key] for key in library if key[0] == self.name]
-        self.models = tuple(model for model in models if model.response is not None and model.accelerator is None)
-        self._library = library
-        self._at = {id(model): number for number, model in enumerate(self.models)}
+        self.name, self._library = name or "", library
+        models = [library[key] for key in library if key[0] == name]
+        plain = [model for model in models if model.response is not None and model.accelerator is None]
+        self.tenants = tuple(TenantModel(model.workload, model) for model in plain)
+        self._at = {id(model): number for number, model in enumerate(plain)}
         self._numbers: dict[str, int] = {}
-        self._memos: dict[float, JointMemo] = {}
-        capacities = self.models[0].capacities if self.models else None
+        capacities = plain[0].capacities if plain else None
         self.places = capacities.cores if capacities is not None else 16
-        self._solo = np.array([model.solo_mpps for model in self.models] or [np.nan])
-        self._labels = [label(model.workload) for model in self.models]
-        self._spelled = [model.workload.to_dict() for model in self.models]
 
     def knows(self, names: "set[str] | tuple[str, ...]") -> bool:
         """Whether every name is one of the functions numbered here."""
-        return bool(self.models) and all(self._number(name) >= 0 for name in names)
+        return bool(self.tenants) and all(self._number(name) >= 0 for name in names)
 
-    def solve(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> _Solved:
-        """Solve mixes of names numbered here. Raises InvalidValueError for a mix with more tenants than cores."""
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name, -1)
+        if number < 0 and not any(sign in name for sign in "@(:"):
+            with suppress(SlomoError):  # not kept: callers choose names
+                tenant = tenant_of(self._library, name, self.name)
+                number = -1 if tenant.adapted or tenant.offered_mpps else self._at.get(id(tenant.model), -1)
+            if number >= 0:
+                self._numbers[name] = number
+        return number
+
+    def predicted(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> PredictionBatch:
+        """Predict mixes of names numbered here. Raises InvalidValueError for a mix with more tenants than cores."""
+        numbers = [[self._numbers[name] for name in (target, *mix)] for target, mix in zip(targets, mixes, strict=True)]
+        return self._predicted(numbers, coverage)
+
+    def _predicted(self, mixes: Sequence[Sequence[int]], coverage: float) -> PredictionBatch:
         sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
-        widest = int(sizes.max(initial=0))
-        if widest + 1 > self.places:
-            row = int(sizes.argmax())
-            check_cores(self.models[self._number(targets[row])], widest + 1)
-        members = np.full((len(mixes), max(self.places, widest + 1)), -1, dtype=np.int64)
-        numbers = self._numbers
-        members[:, 0] = np.fromiter(map(numbers.__getitem__, targets), dtype=np.int64, count=len(targets))
-        flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(mixes)), dtype=np.int64, count=int(sizes.sum()))
-        members[:, 1:][np.arange(members.shape[1] - 1) < sizes[:, np.newaxis]] = flat
-        joint = self._memo(coverage).solve(members)
-        codes = codes_of_first(self.models, members, joint, coverage)
-        of_library = ~joint.converged | ports_full(self.models, members)
-        return _Solved(members, joint, codes, self._solo[members[:, 0]], of_library)
+        whole = np.full((len(mixes), max(self.places, int(sizes.max(initial=0)))), -1, dtype=np.int64)
+        flat = np.fromiter(chain.from_iterable(mixes), dtype=np.int64, count=int(sizes.sum()))
+        whole[np.arange(whole.shape[1]) < sizes[:, np.newaxis]] = flat
+        members = Members(self.tenants, whole[:, 0], whole[:, 1:])
+        how = PredictionOptions(coverage=coverage, explain=False)
+        return predict_members(members, self.name, how, keep=True)
+
+    def supported(self, batch: PredictionBatch) -> list[Prediction | None]:
+        """Return the predictions of a batch; None where an answer is not supported, or not solved in arrays."""
+        columns = (batch.solo_mpps, batch.throughput_mpps, batch.low_mpps, batch.high_mpps)
+        rates = zip(*(column.tolist() for column in columns), strict=True)
+        rows = zip(batch.supported().tolist(), batch.target.tolist(), batch.competitors.tolist(), rates, strict=True)
+        return [
+            Prediction(
+                batch.workloads[target],
+                tuple([batch.workloads[number] for number in others if number >= 0]),
+                batch.machine,
+                batch.model,
+                solo,
+                mpps,
+                (low, high),
+                batch.coverage,
+                Verdict.SUPPORTED,
+                noise=self.tenants[target].model.noise,
+                unit=self.tenants[target].model.throughput_unit,
+            )
+            if fine
+            else None
+            for fine, target, others, (solo, mpps, low, high) in rows
+        ]
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
         """Yield lists of all mixes of the numbered functions, small mixes first."""
         whole = (mix for size in range(1, self.places + 1)
-                 for mix in combinations_with_replacement(range(len(self.models)), size))  # fmt: skip
+                 for mix in combinations_with_replacement(range(len(self.tenants)), size))  # fmt: skip
         while mixes := list(islice(whole, chunk)):
             yield mixes
 
     def learn(self, mixes: Sequence[tuple[int, ...]], coverage: float = DEFAULT_COVERAGE) -> float:
-        """Solve mixes in advance and cache the results; return the time taken [s]."""
+        """Solve mixes in advance and keep the results; return the time taken [s]."""
         begun = time.perf_counter()
-        members = np.full((len(mixes), self.places), -1, dtype=np.int64)
-        for row, mix in enumerate(mixes):
-            members[row, : len(mix)] = mix
-        self._memo(coverage).solve(members)
+        self._predicted(mixes, coverage)
         return time.perf_counter() - begun
-
-    def document(self, solved: _Solved, row: int, coverage: float, reasons: list[str]) -> dict[str, Any]:
-        """Return one row's prediction in the library's format."""
-        members = [number for number in solved.members[row].tolist() if number >= 0]
-        joint, code, solo = solved.joint, int(solved.codes[row]), float(solved.solo_mpps[row])
-        mpps = float(joint.throughput_mpps[row, 0])
-        interval, noise = (float(joint.low_mpps[row, 0]), float(joint.high_mpps[row, 0])), self.models[members[0]].noise
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "target": self._labels[members[0]],
-            "competitors": [self._labels[number] for number in members[1:]],
-            "machine": self.name,
-            "model": NAME,
-            "solo_mpps": solo,
-            "throughput_mpps": mpps,
-            "slowdown": 1.0 - mpps / solo if solo > 0.0 else None,
-            "interval": list(interval),
-            "mean_interval": list(mean_interval(noise, mpps, solo, interval, coverage)),
-            "noise": None if noise is None else noise.to_dict(),
-            "coverage": coverage,
-            "verdict": VERDICTS[code],
-            "reasons": reasons,
-            "evidence": None,
-            "carrier": None,
-            "explanation": None,
-            "composition": None,
-            "latency": None,
-            "unit": self.models[members[0]].throughput_unit,
-            "workloads": [self._spelled[number] for number in members],
-        }
-
-    def _number(self, name: str) -> int:
-        kept_number = self._numbers.get(name)
-        if kept_number is not None:
-            return kept_number
-        number = -1
-        if not any(sign in name for sign in "@(:"):
-            try:
-                tenant = tenant_of(self._library, name, self.name)
-                number = -1 if tenant.adapted or tenant.offered_mpps else self._at.get(id(tenant.model), -1)
-            except SlomoError:
-                return -1  # not kept: callers choose names
-        if number >= 0:
-            self._numbers[name] = number
-        return number
-
-    def _memo(self, coverage: float) -> JointMemo:
-        if coverage not in self._memos:
-            if len(self._memos) >= 4:
-                self._memos.pop(next(iter(self._memos)))
-            self._memos[coverage] = JointMemo(self.models, coverage=coverage, most=MOST_MIXES)
-        return self._memos[coverage]
-
-    def reasons(self, solved: _Solved, coverage: float) -> dict[int, list[str]]:
-        """Return why answers are not supported by measurements, by row; supported rows are left out."""
-        rows = np.flatnonzero(solved.codes)
-        if not len(rows):
-            return {}
-        joint, members = solved.joint, solved.members[rows]
-        point = FixedPoints(joint.pressure[rows], joint.load[rows], joint.waiting[rows])
-        moved = moved_beside(moved_by_each(self.models, members, point), 0).tolist()
-        channel, kinds = channel_load(self.models, members, point).tolist(), beside(members[:, 1:]).tolist()
-        possible = joint.throughput_mpps[rows, 0].tolist()
-        told: dict[int, list[str]] = {}
-        for at, (row, number) in enumerate(zip(rows.tolist(), members[:, 0].tolist(), strict=True)):
-            model = self.models[number]
-            assert model.response is not None
-            error = usual_error(model, possible[at], kinds[at])
-            why = judged(model.response, joint.pressure[row, 0], moved[at], channel[at], error)[1]
-            doubt = doubted(model, coverage)
-            told[row] = [*(() if doubt is None else (doubt,)), *why]
-        return told
