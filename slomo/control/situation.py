@@ -11,10 +11,9 @@ from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.equilibrium.partition import Part, Parted, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.prediction.answers import answers_on
 from slomo.prediction.options import PredictionOptions
-from slomo.prediction.question import answers_on
 from slomo.prediction.tenants import TenantModels
-from slomo.vocabulary.server_setting import ServerSetting
 
 #: What helps against a bottleneck.
 LEVERS = {
@@ -68,7 +67,8 @@ class Situation:
     shared_doubt : float
         Share by which predictions of tenants that share ways are lowered before they are held against promises.
     server : TenantModels or None
-        The tenants' models, in the same order: where nothing is divided they answer, as `slomo predict` does.
+        The tenants' models, in the same order, with their cores and port: where nothing is divided they answer, as
+        `slomo predict` does.
     """
 
     responses: Mapping[str, PartitionResponse]
@@ -87,8 +87,7 @@ class Situation:
         """Return the server with these settings; None if they divide its cache or bandwidth, or it has no models."""
         if self.server is None:
             return None
-        cores = tuple(self.cores.get(name) for name in self.responses) if self.cores else None
-        server = self.set_on(replace(self.server, setting=ServerSetting(cores=cores)), settings)
+        server = self.set_on(self.server, settings)
         return None if server.is_divided else server
 
     def set_on(self, server: TenantModels, settings: Mapping[str, Setting]) -> TenantModels:
@@ -200,7 +199,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
     server = situation.undivided(chosen)
     if server is None:
         return parted
-    answers, places = answers_on(server, PredictionOptions()), range(len(server.tenants))
+    answers, places = answers_on(server, PredictionOptions(explain=False)), range(len(server.tenants))
     mpps = tuple(answers.prediction(place).throughput_mpps for place in places)
     return replace(parted, throughput_mpps=mpps, capacity_mpps=tuple(answers.possible_mpps(place) for place in places))
 

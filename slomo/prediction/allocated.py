@@ -4,6 +4,8 @@ An NF without such a profile is not predicted: its response to pressure does not
 `slomo.equilibrium.partition` solves the server, `slomo.models.responses.partition` is the learned response.
 """
 
+from collections.abc import Sequence
+
 from slomo.equilibrium.partition import Part, Parted, solve_partition
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
@@ -21,11 +23,11 @@ class Allocated:
 
     Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
 
-    `server`: running tenants, and what each has. `how`: coverage.
+    `server`: running tenants, and what each has. `how`: coverage. `loads`: what arrives at each tenant [Mpps].
     """
 
-    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
-        self.server, self.how = server, how
+    def __init__(self, server: TenantModels, how: PredictionOptions, loads: Sequence[float | None]) -> None:
+        self.server, self.how, self.loads = server, how, loads
         self.models = allocation_models(server)
         self.parted: dict[int, Parted] = {}
         #: Where each tenant is: (its socket, number there).
@@ -45,7 +47,7 @@ class Allocated:
             model.response,
             (1 << server.llc_ways) - 1 if setting.ways is None else setting.ways[number],
             100.0 if setting.bandwidth_percent is None else setting.bandwidth_percent[number],
-            server.tenants[number].offered_mpps,
+            self.loads[number],
             core,
             server.weight(number),
             model.remote_ns if away else 0.0,
@@ -65,7 +67,7 @@ class Allocated:
         """Return the predicted throughput of a tenant."""
         tenant, how = self.server.tenants[number], self.how
         socket, here = self.at[number]
-        parted, offered = self.parted[socket], tenant.offered_mpps
+        parted, offered = self.parted[socket], self.loads[number]
         half_width = self.models[number].half_width(how.coverage, shares_ways=self.shares_ways(number))
         mpps, solo = parted.throughput_mpps[here], tenant.model.solo_mpps
         verdict, reasons = self._judged(number)

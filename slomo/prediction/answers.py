@@ -1,8 +1,12 @@
-"""Answer questions about a server, shared cores included; `question` adds shared ports and latency.
+"""Answer questions about a server, shared cores and ports included; `question` adds latency.
 
 Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
-vectors (`composed`). Then accelerators are added (`accelerated`), offered loads limit the answer, and unprofiled
-properties become reasons.
+vectors (`composed`). Then accelerators are added (`accelerated`), loads limit the answer, and unprofiled properties
+become reasons.
+
+An NF that its neighbours slow down leaves more of a shared port's line rate to the others, who then press more on it.
+The division of the port (`slomo.compose.ports`) starts from solo throughputs and is repeated with throughputs beside
+the others until it no longer changes.
 
 A fair scheduler divides a shared core max-min by weight (`slomo.compose.cores.core_shares`). An NF with a share of a
 core presses on others like an NF offered the rate it then serves. Rates and pressures are therefore found together in a
@@ -13,6 +17,7 @@ by its share. Their occupancy is no rate and is not divided (stack distances: Ma
 1970).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -20,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from slomo.compose.cores import CoreUser, cut_turns, shared_core_mpps
+from slomo.compose.ports import port_shares_mpps
 from slomo.equilibrium.rounds import LEAST_LOAD
 from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import UnsupportedPredictionError
@@ -36,6 +42,11 @@ from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import TenantModel, TenantModels
 from slomo.vocabulary.wire import wire_gbps
 
+#: What arrives at each NF [Mpps]; None saturates it.
+Loads = Sequence[float | None]
+_UNLIMITED: Mapping[int, tuple[float, float]] = {}
+#: Largest number of times that ports are divided anew, and the change of a share at which that ends.
+_DIVISIONS, _SETTLED = 12, 1e-3
 #: Rounds until rates on a shared core change by less than a thousandth.
 ROUNDS = 6
 #: Additional relative error of an NF on a shared core, against the simulation (benchmarks/shared_cores.py): time slices
@@ -46,11 +57,19 @@ SHARE_ERROR = 0.03
 class Answers:
     """The answers about one server on which every NF has a core of its own.
 
-    Raises UnsupportedPredictionError where ways, throttles or memory nodes are set and composing was asked for.
+    `loads`: what arrives at each NF, which may be less than it is offered. `through_ports_mpps`: ends of what shared
+    ports let through to the NFs that they limit. Raises UnsupportedPredictionError where ways, throttles or memory
+    nodes are set and composing was asked for.
     """
 
-    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
-        self.server, self.how = server, how
+    def __init__(
+        self,
+        server: TenantModels,
+        how: PredictionOptions,
+        loads: Loads,
+        through_ports_mpps: Mapping[int, tuple[float, float]] = _UNLIMITED,
+    ) -> None:
+        self.server, self.how, self.loads, self.through_ports_mpps = server, how, loads, through_ports_mpps
         parted = server.is_divided
         if parted and how.by_composing:
             raise UnsupportedPredictionError(
@@ -60,14 +79,14 @@ class Answers:
         if not parted and not how.by_composing:
             parted = any(model.allocation is not None and not model.knows_pressure for model in server.models)
         #: Answers over partitions; None where nothing is divided, unless a model knows nothing else.
-        self.allocated = Allocated(server, how) if parted else None
+        self.allocated = Allocated(server, how, loads) if parted else None
 
     @cached_property
     def solved(self) -> Solved | None:
         """Fixed point of the server, solved on first use; None if another method is used."""
         if self.allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
             return None
-        return Solved(self.server, self.how)
+        return Solved(self.server, self.how, self.loads)
 
     def _solver(self, number: int) -> Allocated | Solved | None:
         """Return the solved server that answers for a tenant; None if composed vectors do."""
@@ -76,18 +95,29 @@ class Answers:
         return self.solved if self.solved.why_not(number) is None else None
 
     def prediction(self, number: int) -> Prediction:
-        """Return the answer about one tenant: memory, accelerator, offered load and verdict."""
+        """Return the answer about one tenant; the loss from shared ports is part of its slowdown, with a reason."""
+        prediction = self._behind_ports(number)
+        if number not in self.through_ports_mpps:
+            return prediction
+        server, tenant = self.server, self.server.tenants[number]
+        ports = "a port" if server.setting.port_gbps is not None else "the machine's ports"
+        reason = f"{ports} of {server.ports_gbps:g} Gbit/s for all lets {self.loads[number]:.4g} Mpps through"
+        solo = min(tenant.model.solo_mpps, tenant.wanted_mpps)
+        return replace(prediction, solo_mpps=solo, reasons=(reason, *prediction.reasons))
+
+    def _behind_ports(self, number: int) -> Prediction:
+        """Return the answer about one tenant at its load: memory, accelerator, load and verdict."""
         tenant, others = self.server.tenants[number], self.server.beside(number)
-        solver = self._solver(number)
+        solver, load = self._solver(number), self.loads[number]
         prediction = self._composed(number) if solver is None else solver.prediction(number)
         models = [tenant.model, *[other.model for other in others]]
         if shares_accelerator(models):
-            offered = [tenant.offered_mpps, *(other.offered_mpps for other in others)]
             here = self.server.by_socket[self.server.sockets[number]]
-            possible = [self.possible_mpps(i) for i in (number, *(other for other in here if other != number))]
-            prediction = with_accelerator(prediction, models, possible, offered)
-        if tenant.offered_mpps is not None:
-            prediction = _limited(prediction, tenant.offered_mpps, tenant.through_ports_mpps)
+            order = [number, *(other for other in here if other != number)]
+            possible, loads = [self.possible_mpps(i) for i in order], [self.loads[i] for i in order]
+            prediction = with_accelerator(prediction, models, possible, loads)
+        if load is not None:
+            prediction = _limited(prediction, load, self.through_ports_mpps.get(number))
         return self._marked(prediction, number, others)
 
     def whole(self) -> ServerPrediction:
@@ -112,14 +142,14 @@ class Answers:
 
     def _tenant(self, number: int) -> TenantPrediction:
         prediction, solver = self.prediction(number), self._solver(number)
-        offered, possible = self.server.tenants[number].offered_mpps, self.possible_mpps(number)
+        load, possible = self.loads[number], self.possible_mpps(number)
         return TenantPrediction(
             workload=prediction.target,
             socket=self.server.sockets[number],
             solo_mpps=prediction.solo_mpps,
             throughput_mpps=prediction.throughput_mpps,
             interval=prediction.interval,
-            load=1.0 if offered is None or possible <= 0.0 else min(1.0, offered / possible),
+            load=1.0 if load is None or possible <= 0.0 else min(1.0, load / possible),
             vector=solver.vector(number) if isinstance(solver, Solved) else None,
             verdict=prediction.verdict,
             reasons=prediction.reasons,
@@ -139,7 +169,8 @@ class Answers:
         reasons, server = list(prediction.reasons), self.server
         if why := self._fallback(number):
             reasons.append(why)
-        names = {tenant.workload.nf for tenant in server.tenants if tenant.offered_mpps is not None}
+        reduced = zip(server.tenants, self.loads, strict=True)
+        names = {tenant.workload.nf for tenant, load in reduced if load is not None}
         if names and prediction.competitors:
             reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(sorted(names))}")
         if len(reasons) == len(prediction.reasons):
@@ -172,7 +203,7 @@ class Answers:
         if not reasons:
             return prediction
         interval = prediction.interval
-        if tenant.adapted and not prediction.competitors and tenant.offered_mpps is None:
+        if tenant.adapted and not prediction.competitors and self.loads[number] is None:
             interval = self._interval_mpps(number, prediction.throughput_mpps)
         verdict = _at_most_extrapolated(prediction.verdict)
         return replace(prediction, verdict=verdict, reasons=(*reasons, *prediction.reasons), interval=interval)
@@ -186,10 +217,7 @@ class Answers:
         server, stated = self.server, self.server.machine_ports_gbps
         if server.setting.port_gbps is None or server.setting.port_gbps <= stated:
             return ()
-        served = [
-            self.possible_mpps(number) if tenant.offered_mpps is None else tenant.offered_mpps
-            for number, tenant in enumerate(server.tenants)
-        ]
+        served = [self.possible_mpps(i) if load is None else load for i, load in enumerate(self.loads)]
         gbps = sum(wire_gbps(*each) for each in zip(server.frames_b, served, strict=True))
         return (f"{gbps:.3g} Gbit/s together, profiled behind ports of {stated:g}",) if gbps > stated else ()
 
@@ -202,25 +230,26 @@ class Answers:
 
 
 class SharedCores(Answers):
-    """Answers about a server with shared cores.
+    """Answers about a server with shared cores; they are not explained."""
 
-    `server`: running tenants, and their cores. `how`: how answers are to be made; they are not explained.
-    """
-
-    def __init__(self, server: TenantModels, how: PredictionOptions) -> None:
-        super().__init__(server, replace(how, explain=False))
+    def __init__(
+        self, server: TenantModels, how: PredictionOptions, loads: Loads, ports: Mapping[int, tuple[float, float]]
+    ) -> None:
+        super().__init__(server, replace(how, explain=False), loads, ports)
         self.solved = None  # there is one per round
         sharing = [number for group in server.shared_cores for number in group]
-        self._own = {number: server.tenants[number].offered_mpps for number in sharing}
         self._possible = {number: server.tenants[number].model.solo_mpps for number in sharing}
-        self._bare = replace(server, setting=replace(server.setting, cores=None))
         rates = self._divided(self._possible)
         for _ in range(ROUNDS):
-            self.answers = Answers(self._bare.at_loads(rates), self.how)
+            self.answers = Answers(server, self.how, self._loads_at(rates), ports)
             self._shares = {number: rates[number] / max(self._possible[number], 1e-9) for number in sharing}
             self._possible = {number: self._whole_core_mpps(number) for number in sharing}
             rates = self._divided(self._possible)
         self.rates = rates
+
+    def _loads_at(self, rates: Mapping[int, float | None]) -> Loads:
+        """Return the loads if those that share a core are offered these rates."""
+        return [rates.get(number, load) for number, load in enumerate(self.loads)]
 
     @property
     def method(self) -> str:
@@ -242,7 +271,7 @@ class SharedCores(Answers):
         """
         rates: dict[int, float] = {}
         for group in self.server.shared_cores:
-            loads = {i: None if i == saturated else self._own[i] for i in group}
+            loads = {i: None if i == saturated else self.loads[i] for i in group}
             users = {i: CoreUser(1e3 / max(possible[i], 1e-9), loads[i], self.server.weight(i)) for i in group}
             order = sorted(group, key=lambda i: (users[i].time_ns, users[i].demand, users[i].weight))
             rates |= zip(order, shared_core_mpps([users[i] for i in order]), strict=True)
@@ -254,16 +283,16 @@ class SharedCores(Answers):
             return self.answers.possible_mpps(number)
         return self._divided(self._possible, number)[number]
 
-    def prediction(self, number: int) -> Prediction:
-        """Return the answer about one tenant.
+    def _behind_ports(self, number: int) -> Prediction:
+        """Return the answer about one tenant at its load.
 
         On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. The interval
         is for the CPU time that it gets, or for a count over `how.window_s` if that is given.
         """
         if number not in self.rates:
-            return self.answers.prediction(number)
+            return self.answers._behind_ports(number)
         mpps, possible, group = self.rates[number], self._possible[number], self.server.on_core[number]
-        whole = Answers(self._bare.at_loads({**self.rates, number: None}), self.how).prediction(number)
+        whole = Answers(self.server, self.how, self._loads_at({**self.rates, number: None})).prediction(number)
         verdict, reasons, ends = whole.verdict, whole.reasons, whole.interval
         felt, response = self._felt(number), self.server.tenants[number].model.response
         if felt is not None and response is not None:
@@ -312,13 +341,69 @@ class SharedCores(Answers):
         return felt
 
 
-def answers_of(server: TenantModels, how: PredictionOptions) -> Answers:
-    """Return the answers about a server without the limits of its ports.
+def answers_of(
+    server: TenantModels,
+    how: PredictionOptions,
+    loads: Loads,
+    through_ports_mpps: Mapping[int, tuple[float, float]] = _UNLIMITED,
+) -> Answers:
+    """Return the answers about a server at the loads that arrive.
 
     With a partitioned server, `allocated` also divides shared cores.
     """
-    answers = Answers(server, how)
-    return SharedCores(server, how) if server.shared_cores and answers.allocated is None else answers
+    answers = Answers(server, how, loads, through_ports_mpps)
+    if not server.shared_cores or answers.allocated is not None:
+        return answers
+    return SharedCores(server, how, loads, through_ports_mpps)
+
+
+def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
+    """Return the answers about a server whose shared ports limit the loads that arrive."""
+    offered, most_gbps = server.loads_mpps, server.ports_gbps
+    if most_gbps == math.inf or sum([tenant.wanted_gbps for tenant in server.tenants]) < (1.0 - 1e-9) * most_gbps:
+        return answers_of(server, how, offered)
+    loads, plain = _divided(server, [tenant.wanted_mpps for tenant in server.tenants]), replace(how, explain=False)
+    for _ in range(_DIVISIONS):
+        if loads == offered:
+            return answers_of(server, how, offered)
+        before, answers = loads, answers_of(server, plain, loads)
+        possible = [answers.possible_mpps(number) for number in range(len(offered))]
+        loads = _divided(server, _served(offered, possible))
+        if _alike(before, loads):
+            break
+    ends = _doubted(answers_of(server, plain, loads), possible)
+    return answers_of(server, how, loads, ends)
+
+
+def _served(loads: Loads, possible_mpps: Sequence[float]) -> list[float]:
+    """Return the rate of each NF if the port does not limit it: its possible throughput, at most its load."""
+    return [most if load is None else min(most, load) for load, most in zip(loads, possible_mpps, strict=True)]
+
+
+def _divided(server: TenantModels, demand_mpps: Sequence[float]) -> list[float | None]:
+    """Divide the ports max-min: an NF takes at most its demand, and the others share the rest."""
+    shares = port_shares_mpps(server.frames_b, demand_mpps, server.ports_gbps)
+    each = zip(server.loads_mpps, shares, demand_mpps, strict=True)
+    return [share if share < demand else offered for offered, share, demand in each]
+
+
+def _doubted(answers: Answers, possible: Sequence[float]) -> dict[int, tuple[float, float]]:
+    """Return the ends of the port share of each NF that ports limit, from the intervals of the other NFs."""
+    server, loads = answers.server, answers.loads
+    offered = server.loads_mpps
+    limited = [number for number in range(len(loads)) if loads[number] != offered[number]]
+    ends = [(most, most) if i in limited else answers.prediction(i).interval for i, most in enumerate(possible)]
+    least, most = (_divided(server, _served(offered, [each[side] for each in ends])) for side in (1, 0))
+    shares = {i: (least[i] or possible[i], most[i] or possible[i]) for i in limited}
+    return {i: (low, max(low, high)) for i, (low, high) in shares.items()}
+
+
+def _alike(before: Loads, after: Loads) -> bool:
+    """Return whether two divisions of a port limit the same NFs, with nearly equal shares."""
+    return all(
+        old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
+        for old, new in zip(before, after, strict=True)
+    )
 
 
 def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tuple[float, float] | None) -> Prediction:

@@ -23,12 +23,12 @@ from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import LatentSensitivity
 from slomo.models.sharing import accelerator_shared, ports_full
-from slomo.prediction.answers import Answers
+from slomo.prediction.answers import Answers, answers_on
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps, repeats_of
 from slomo.prediction.fixed_point import NAME
 from slomo.prediction.members import Indices, Members
 from slomo.prediction.options import PredictionOptions
-from slomo.prediction.question import answer, answers_on
+from slomo.prediction.question import answer
 from slomo.prediction.result import Judgement, PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 from slomo.vocabulary.vector import Floats
@@ -151,25 +151,25 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
     whole, tenants = np.column_stack([members.target, members.places]), members.tenants
     _check_cores(members, whole)
     servers = _Servers.of(tenants, whole)
-    rates, jointly = _empty(members.target.shape), servers.jointly(how)
+    rates, jointly, plain = _empty(members.target.shape), servers.jointly(how), replace(how, explain=False)
     made = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
     slow = servers.sharing() | (made[members.target] & (members.places < 0).all(axis=1))  # a solo run never measured
     rows, rest = np.flatnonzero(jointly & ~slow), np.flatnonzero(~jointly & ~slow)
-    supported: Callable[[], NDArray[np.bool_]] = partial(np.zeros, len(whole), dtype=bool)
+    supported: Callable[[], NDArray[np.bool_]] = np.zeros(len(whole), dtype=bool).copy
     if len(rows):
         here = servers.at(rows)
         joint = here.solved(how, keep=keep, first_only=True)
         rates.put(rows, Rates(joint.throughput_mpps[:, 0], joint.low_mpps[:, 0], joint.high_mpps[:, 0]))
         rest = np.sort(np.concatenate([rest, rows[~joint.converged]]))
-        plain = joint.converged & ~(made[whole[rows]].any(axis=1) | np.isfinite(here.offered[:, 0]))
-        supported = partial(_supported, here, joint, how.coverage, (len(whole), rows, plain))
+        arrays = joint.converged & ~(made[whole[rows]].any(axis=1) | np.isfinite(here.offered[:, 0]))
+        supported = partial(_supported, here, joint, how.coverage, (len(whole), rows, arrays))
     if len(rest):
         rates.put(rest, _composed(servers, rest, how))
     told: dict[tuple[int, ...], Rates] = {}  # each distinct mix once
     for row in np.flatnonzero(slow).tolist():
         mix = (int(whole[row, 0]), *sorted(whole[row, 1:].tolist()))
         if mix not in told:
-            told[mix] = _rates_of(answers_on(_server(tenants, mix, machine), how), 0)
+            told[mix] = _rates_of(answers_on(_server(tenants, mix, machine), plain), 0)
         rates.put(row, told[mix])
     offered = servers.offered[:, 0]
     solo = np.array([model.solo_mpps for model in servers.models] or [np.nan])[servers.who[:, 0]]
@@ -185,7 +185,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
         low_mpps=rates.low,
         high_mpps=rates.high,
         supported=supported,
-        judge=partial(_judged_alone, tenants, whole, machine, replace(how, explain=False)),
+        judge=partial(_judged_alone, tenants, whole, machine, plain),
     )
 
 
@@ -229,7 +229,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     Places
         NaN where a competitor lacks a metric the model reads, and at empty places.
     """
-    servers = _Servers.of(tenants, members)
+    servers, plain = _Servers.of(tenants, members), replace(how, explain=False)
     jointly, sharing = servers.jointly(how), servers.sharing()
     places = _nowhere(members.shape, jointly)
     rows, rest = np.flatnonzero(jointly & ~sharing), np.flatnonzero(~jointly & ~sharing)
@@ -243,7 +243,7 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
         places.jointly[moving] = False
         rest = np.sort(np.concatenate([rest, moving]))
     for row in np.flatnonzero(sharing).tolist():
-        _put_sharing(places, row, answers_on(_server(tenants, members[row].tolist(), machine), how))
+        _put_sharing(places, row, answers_on(_server(tenants, members[row].tolist(), machine), plain))
     if len(rest):
         _put_composed(places, rest, servers, how)
     places.possible[members < 0] = np.nan
@@ -272,8 +272,9 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
     for place in range(len(answers.server.tenants)):
         rates = _rates_of(answers, place)
         places.put((row, place), rates)
-        full = answers.server.tenants[place].offered_mpps is None
-        lifted = rates if full else _rates_of(Answers(answers.server.at_loads({place: None}), answers.how), place)
+        loads = [None if i == place else load for i, load in enumerate(answers.loads)]
+        full = answers.loads[place] is None
+        lifted = rates if full else _rates_of(Answers(answers.server, answers.how, loads), place)
         places.possible[row, place] = lifted.mpps
 
 

@@ -5,6 +5,8 @@ throughputs are read at the fixed point (`slomo.equilibrium.server` says when it
 explained as with method ``"composed"``, from the pressure on an NF at the fixed point.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from slomo.compose.composition import Composition
@@ -32,17 +34,16 @@ class Solved:
     """The fixed points of a server, one per socket.
 
     `server`: running tenants; every model has a `response`. `options`: coverage, length of the measurement, and whether
-    to prove and explain.
+    to prove and explain. `loads`: what arrives at each tenant [Mpps]; None saturates it.
     """
 
-    def __init__(self, server: TenantModels, options: PredictionOptions) -> None:
-        self.server, self.options = server, options
+    def __init__(self, server: TenantModels, options: PredictionOptions, loads: Sequence[float | None]) -> None:
+        self.server, self.options, self.loads = server, options, loads
         self.sockets: dict[int, OneServer] = {}
         #: Where each tenant is: (its socket, place there).
         self.at: dict[int, tuple[OneServer, int]] = {}
         for socket, numbers in sorted(server.by_socket.items()):
-            here = [server.tenants[number] for number in numbers]
-            one = OneServer([tenant.model for tenant in here], [tenant.offered_mpps for tenant in here])
+            one = OneServer([server.tenants[number].model for number in numbers], [loads[number] for number in numbers])
             self.sockets[socket] = one
             for i, number in enumerate(numbers):
                 self.at[number] = (one, one.place[i])
@@ -83,7 +84,7 @@ class Solved:
         tenant, options = self.server.tenants[number], self.options
         one, here = self.at[number]
         verdict, reasons = self._judged(number)
-        subject, offered = tenant.model, tenant.offered_mpps
+        subject, offered = tenant.model, self.loads[number]
         shown = options.explain and one.load_of(here) >= 1.0
         return Prediction(
             target=tenant.workload,
@@ -132,7 +133,7 @@ class Solved:
     def _is_spared(self, number: int) -> bool:
         """Return whether a tenant is offered so little that it serves it even if the interval were twice as wide."""
         one, here = self.at[number]
-        subject, offered = self.server.tenants[number].model, self.server.tenants[number].offered_mpps
+        subject, offered = self.server.tenants[number].model, self.loads[number]
         if offered is None or subject.response is None:
             return False
         possible, calibration = one.possible_mpps(here), subject.response.calibration

@@ -20,13 +20,17 @@ from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.vector import Floats
 
 
-def latency_of(tenant: TenantModel, saturated: Prediction, beside: ServerPrediction) -> LatencyPrediction:
-    """Return the sojourn times of packets of a server's first NF at its offered load.
+def latency_of(
+    tenant: TenantModel, load_mpps: float, saturated: Prediction, beside: ServerPrediction
+) -> LatencyPrediction:
+    """Return the sojourn times of packets of a server's first NF at its load.
 
     Parameters
     ----------
     tenant : TenantModel
         The NF; its model needs runs at several loads (`slomo profile --latency`).
+    load_mpps : float
+        What arrives at it [Mpps].
     saturated : Prediction
         Of the NF at full load. Its interval is part of that of latency, beside the scatter of a measurement.
     beside : ServerPrediction
@@ -38,10 +42,9 @@ def latency_of(tenant: TenantModel, saturated: Prediction, beside: ServerPredict
         Without numbers, and with the verdict ``unsupported``, at a load of 1 or more, beyond the loads measured, and
         where latency was not profiled.
     """
-    assert tenant.offered_mpps is not None
     first, *rest = beside.tenants
     others, mpps = [other for other in rest if other.socket == first.socket], saturated.throughput_mpps
-    case = _Case(tenant.model, tenant.offered_mpps, mpps, _felt(others, tenant.model), len(others), saturated.coverage)
+    case = _Case(tenant.model, load_mpps, mpps, _felt(others, tenant.model), len(others), saturated.coverage)
     answer = _answer(case, saturated.interval)
     reasons = (*answer.reasons, *saturated.reasons)
     if tenant.adapted and answer.percentiles_us:

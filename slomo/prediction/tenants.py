@@ -5,7 +5,7 @@ Only this module turns a name, text or workload into a model. Unprofiled traffic
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -35,9 +35,6 @@ class TenantModel:
     offered_mpps: float | None = None
     #: Adaptations made if the workload was not profiled.
     adapted: tuple[str, ...] = ()
-    #: Least and most load that shared ports let through, from the intervals of the others; None if the ports limit
-    #: nothing.
-    through_ports_mpps: tuple[float, float] | None = None
 
     @property
     def wanted_mpps(self) -> float:
@@ -62,8 +59,7 @@ class TenantModels:
     sockets: tuple[int, ...]
     #: Socket of the NIC, on which profiles are measured.
     nic_socket: int = 0
-    #: Cache ways, throttle and core of each tenant; its sockets and port are already applied in `sockets` and in the
-    #: tenants' loads.
+    #: Cache ways, throttle and core of each tenant, and a shared port; its sockets are already applied in `sockets`.
     setting: ServerSetting = _UNDIVIDED
 
     @property
@@ -129,15 +125,6 @@ class TenantModels:
     def weight(self, number: int) -> float:
         """Return the CPU weight of a tenant."""
         return 1.0 if self.setting.weights is None else self.setting.weights[number]
-
-    def at_loads(self, offered_mpps: Mapping[int, float | None]) -> "TenantModels":
-        """Return the server with other offered loads for some tenants; their names do not change.
-
-        A load of None saturates the tenant.
-        """
-        loads = {**{i: each.offered_mpps for i, each in enumerate(self.tenants)}, **offered_mpps}
-        tenants = tuple([replace(each, offered_mpps=loads[i]) for i, each in enumerate(self.tenants)])
-        return replace(self, tenants=tenants)
 
     def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
         """Return the server with another offered load for one tenant; the tenant's name then states this load."""

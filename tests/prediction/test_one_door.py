@@ -109,6 +109,11 @@ def numbers(item: Any) -> tuple[float, ...]:
     return (item.throughput_mpps, *item.interval)
 
 
+def said(item: Any) -> tuple[float, str, tuple[str, ...]]:
+    """Return what stands beside the numbers: solo throughput, verdict and reasons."""
+    return item.solo_mpps, str(item.verdict), item.reasons
+
+
 def first(server: Server, place: int) -> tuple[list[Workload], ServerSetting]:
     """Return the same server with another tenant named first."""
     order = [place, *(i for i in range(len(server.mix)) if i != place)]
@@ -134,12 +139,16 @@ def test_every_door_says_the_same_of_a_server_with_anything_set(
         mix, setting = first(server, place)
         prediction = slomo.predict(mix[0], mix[1:], library, machine=MACHINE, setting=setting)
         assert numbers(prediction) == wanted[place]
-        assert prediction.verdict == tenant.verdict
+        assert said(prediction) == said(tenant)
         body = {"target": mix[0].key, "competitors": [item.key for item in mix[1:]], "setting": listed(setting)}
         told = service.post("/v1/predict", json=body).json()
         assert (told["throughput_mpps"], *told["interval"]) == wanted[place]
+        assert (told["solo_mpps"], told["verdict"], tuple(told["reasons"])) == said(tenant)
     told = service.post("/v1/whatif", json={"tenants": names, "setting": listed(server.setting)}).json()
     assert [(each["throughput_mpps"], *each["interval"]) for each in told["tenants"]] == wanted
+    assert [(each["solo_mpps"], each["verdict"], tuple(each["reasons"])) for each in told["tenants"]] == [
+        said(tenant) for tenant in whole.tenants
+    ]
     asked = what_if(library, server.mix, HERE, server.setting)
     assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in asked.rows()] == wanted
     assert asked.outlook is not None

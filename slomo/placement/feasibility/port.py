@@ -10,7 +10,7 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.mixes import Host
-from slomo.prediction.question import behind_ports
+from slomo.prediction.answers import answers_on
 from slomo.prediction.tenants import server_of
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic
@@ -47,7 +47,7 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
 def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimates) -> dict[str, str]:
     """Return every workload of a mix with the load that the shared port lets through, if there is such a port.
 
-    If all have models, the port is divided as for every question (`slomo.prediction.question.behind_ports`); else by
+    If all have models, the port is divided as for every question (`slomo.prediction.answers.answers_on`); else by
     solo throughputs. A workload that cannot serve its part is left unchanged: its ring is full in both cases.
     """
     loaded, solo_mpps = {key: key for key in tenants}, estimates.solo_mpps
@@ -55,9 +55,9 @@ def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimat
         return loaded
     if all((host.machine, without_load(key)) in estimates.library for key in tenants):
         server = server_of(estimates.library, tenants, host.machine, ServerSetting(port_gbps=host.port_gbps))
-        for tenant, narrow in zip(server.tenants, behind_ports(server, estimates.how).tenants, strict=True):
-            if narrow.offered_mpps != tenant.offered_mpps and narrow.offered_mpps is not None:
-                loaded[tenant.workload.key] = tenant.workload.offered(narrow.offered_mpps).key
+        for tenant, load in zip(server.tenants, answers_on(server, estimates.how).loads, strict=True):
+            if load != tenant.offered_mpps and load is not None:
+                loaded[tenant.workload.key] = tenant.workload.offered(load).key
         return loaded
     shares = port_shares(host, tenants, solo_mpps)
     for key, share in shares.items():

@@ -15,8 +15,8 @@ from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, library_of
 from slomo.models.responses.partition import memory_of
 from slomo.prediction.allocated import allocation_models
+from slomo.prediction.answers import Loads, answers_on
 from slomo.prediction.options import OptionFields, PredictionOptions
-from slomo.prediction.question import answers_on, behind_ports
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of
 from slomo.vocabulary.display import Result, html_table
@@ -166,13 +166,14 @@ def what_if(
             hint = meant if 1.0 < share <= 100.0 else "0.9 promises 90 % of what it serves alone"
             raise InvalidValueError(f"slo_share of tenant {place} is {share}, needed above 0 and at most 1", hint=hint)
     promised = {place: share * server.tenants[place].model.solo_mpps for place, share in (slo_share or {}).items()}
-    answer = PartitionAnswer(answers_on(server, options).whole(), promised)
+    answers = answers_on(server, options)
+    answer = PartitionAnswer(answers.whole(), promised)
     if len(server.by_socket) > 1 or any(model.allocation is None for model in server.models):
         if with_advice:
             allocation_models(server)
             raise UnsupportedPredictionError("advice is for the tenants of one socket", hint="leave out --advise")
         return answer
-    situation, careful, margin = _situation(server, behind_ports(server, options), promised, machine)
+    situation, careful, margin = _situation(server, answers.loads, promised, machine)
     outlook = foresee(situation)
     answer = replace(answer, situation=situation, outlook=outlook)
     advice = advise(careful, margin=margin) if with_advice else None
@@ -197,7 +198,7 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
 
 
 def _situation(
-    server: TenantModels, loaded: TenantModels, promised: Mapping[int, float], machine: Machine
+    server: TenantModels, loads: Loads, promised: Mapping[int, float], machine: Machine
 ) -> tuple[Situation, Situation, float]:
     """Return a socket's tenants at their loads over partitions, for prediction and for advice with its margin."""
     models = allocation_models(server)
@@ -207,17 +208,16 @@ def _situation(
     nodes = setting.nodes or server.sockets
     away = [node != socket for node, socket in zip(nodes, server.sockets, strict=True)]
     each = zip(ways, setting.bandwidth_percent or [100.0] * count, setting.weights or [1.0] * count, away, strict=True)
-    loads = {name: tenant.offered_mpps for name, tenant in zip(names, loaded.tenants, strict=True)}
     situation = Situation(
         {name: model.response for name, model in zip(names, models, strict=True)},
         memory_of(models),
         machine.llc_ways,
         dict(zip(names, [Setting(*values) for values in each], strict=True)),
         {names[place]: mpps for place, mpps in promised.items()},
-        {name: load for name, load in loads.items() if load is not None},
+        {name: load for name, load in zip(names, loads, strict=True) if load is not None},
         cores={n: core for n, core in zip(names, setting.cores or [None] * count, strict=True) if core is not None},
         remote_ns=models[0].remote_ns,
-        server=replace(loaded, setting=ServerSetting()) if loaded.models[0].response is not None else None,
+        server=server if server.models[0].response is not None else None,
     )
     own, shared = (max(m.excess(ADVICE_COVERAGE, shares_ways=flag) for m in models) for flag in (False, True))
     return situation, replace(situation, shared_doubt=max(0.0, 1.0 - (1.0 + own) / (1.0 + shared))), own
