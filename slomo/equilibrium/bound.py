@@ -9,10 +9,11 @@ magnitude smaller.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.equilibrium.rounds import TINY, Servers, answer, within_capacities
 from slomo.models.base import Floats
@@ -38,6 +39,24 @@ class _Slopes(NamedTuple):
     most: Floats
 
 
+class _Enclosed(NamedTuple):
+    """Values known to lie within `radius` of `centre`."""
+
+    centre: Floats
+    radius: Floats
+
+
+def _between(low: Floats, high: Floats) -> _Enclosed:
+    return _Enclosed(0.5 * (low + high), 0.5 * (high - low))
+
+
+def _product(factor: _Enclosed, value: _Enclosed, times: Callable[[Floats, Floats], Floats] = np.matmul) -> _Enclosed:
+    """Enclose the products of all enclosed factors and values."""
+    largest = np.abs(value.centre) + value.radius
+    radius = times(np.abs(factor.centre), value.radius) + times(factor.radius, largest)
+    return _Enclosed(times(factor.centre, value.centre), radius)
+
+
 def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
     """Return a bound on the distance to the fixed point, as a share of `Servers.reference`; infinite if unproven.
 
@@ -57,7 +76,7 @@ def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
         memory channel may be full: how long requests wait is then one more unknown.
     """
     reference = servers.reference
-    here, _ = _derivatives(servers, vector, age, reference, np.zeros(len(vector)))
+    here = _derivatives(servers, vector, age, reference, np.zeros(len(vector))).centre
     inverse = np.asarray(np.linalg.inv(np.eye(here.shape[1]) - here), dtype=np.float64)
     # a Newton step leads so close that slopes hardly vary around it
     step, age = _left(servers, vector, age, reference, inverse)
@@ -65,8 +84,8 @@ def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
     step, age = _left(servers, nearer, age, reference, inverse)
     left = np.abs(step).max(axis=(1, 2))
     radius = _BOX * np.maximum(left, TINY)
-    middle, spread = _derivatives(servers, nearer, age, reference, radius)
-    varying = (np.abs(middle - here) + spread).sum(axis=2, keepdims=True)
+    nearby = _derivatives(servers, nearer, age, reference, radius)
+    varying = (np.abs(nearby.centre - here) + nearby.radius).sum(axis=2, keepdims=True)
     contraction = np.matmul(np.abs(inverse), varying)[:, :, 0].max(axis=1)
     bound = left / np.maximum(1.0 - contraction, TINY)
     fits = (contraction < 1.0) & (bound <= radius)
@@ -89,10 +108,8 @@ def _left(servers: Servers, vector: Floats, age: Floats, reference: Floats, inve
     return left, age
 
 
-def _derivatives(
-    servers: Servers, vector: Floats, age: Floats, reference: Floats, radius: Floats
-) -> tuple[Floats, Floats]:
-    """Return centre and radius of J, the slopes of the joint map, over a box around `vector`.
+def _derivatives(servers: Servers, vector: Floats, age: Floats, reference: Floats, radius: Floats) -> _Enclosed:
+    """Enclose J, the slopes of the joint map, over a box around `vector`.
 
     The unknowns are pairs (place, pressure), in units of `reference`.
     """
@@ -108,86 +125,106 @@ def _derivatives(
         return whole
 
     ratio = 1.0 / reference[:, :, None, :]
-    sides = [(side.high + side.low, side.high - side.low) for side in (slopes, speeds)]
-    middle, spread = (over_all(0.5 * side * ratio) for side in sides[0])
-    by_speed = [over_all(0.5 * side) for side in sides[1]]
+    joint = _Enclosed(*(over_all(side * ratio) for side in _between(slopes.low, slopes.high)))
+    by_unknowns = _Enclosed(*map(over_all, _between(speeds.low, speeds.high)))
     for column in np.flatnonzero(np.isfinite(servers.socket.caps) | servers.least.any(axis=(0, 1))).tolist():
         rows = np.arange(places) * pressures + column
-        whole = middle[:, rows].sum(axis=1, keepdims=True), spread[:, rows].sum(axis=1, keepdims=True)
-        share, wide = _shares(servers, slopes, column)
-        least = np.abs(middle[:, rows]) + spread[:, rows]
-        spread[:, rows] = np.matmul(np.abs(share), spread[:, rows]) + np.matmul(wide, least)
-        middle[:, rows] = np.matmul(share, middle[:, rows])
+        asked = _Enclosed(*(side[:, rows] for side in joint))
+        given = _product(_shares(servers, slopes, column), asked)
         if column == servers.socket.held and servers.aged is not None:
-            unit = reference[:, :, column, None]
-            aged = _by_age(servers, (slopes, speeds, age), (whole, by_speed), unit)
-            for side, changed in zip((middle, spread), aged, strict=True):
-                side[:, rows] = np.where(servers.aged[:, None, None], changed, side[:, rows])
-    return middle, spread
+            total = _Enclosed(*(side.sum(axis=1, keepdims=True) for side in asked))
+            aged = _by_age(servers, (slopes, speeds, age), total, by_unknowns, reference[:, :, column, None])
+            by_age = servers.aged[:, None, None]
+            given = _Enclosed(*(np.where(by_age, *sides) for sides in zip(aged, given, strict=True)))
+        for side, of_column in zip(joint, given, strict=True):
+            side[:, rows] = of_column
+    return joint
 
 
 def _by_age(
-    servers: Servers,
-    at: tuple[_Slopes, _Slopes, Floats],
-    by: tuple[tuple[Floats, Floats], Sequence[Floats]],
-    unit: Floats,
-) -> tuple[Floats, Floats]:
-    """Return centre and radius of the slopes of occupancies where the cache is divided by age.
+    servers: Servers, at: tuple[_Slopes, _Slopes, Floats], asked: _Enclosed, by_unknowns: _Enclosed, unit: Floats
+) -> _Enclosed:
+    """Enclose the slopes of occupancies where the cache is divided by age.
 
     Occupancy i is O_i(T s_i), s the speeds and T the age at which all together are F, what is held. With e_i the slope
     of O_i by log T and e the sum of these, dO_i = e_i dlog(s_i) + e_i / e (dF - sum_j e_j dlog(s_j)).
 
-    Parameters
-    ----------
-    at : slopes of answers, of log speeds, and ages
-    by : slopes of what all ask for, and of log speeds, each centre and radius, as rows over all unknowns
-    unit : ndarray, shape (servers, 1, 1)
-        The reference of occupancies.
+    `at`: slopes of answers, of log speeds, and ages. `asked`, `by_unknowns`: slopes of what all ask for together, and
+    of log speeds, as rows over all unknowns. `unit`: the reference of occupancies, shape (servers, 1, 1).
     """
-    (slopes, speeds, age), (asked, by_speed) = at, by
-    column = servers.socket.held
-    low, high = (side[:, :, column].sum(axis=1) for side in (slopes.least, slopes.most))
-    ends = [
-        np.minimum(np.maximum(each, servers.least[:, 0, column]), servers.socket.caps[column]) for each in (low, high)
-    ]
-    follows, full = (ends[0] == low) & (ends[1] == high), ends[0] == ends[1]
-    slower, faster = speeds.least[:, :, 0], speeds.most[:, :, 0]
-    weight = servers.weight[:, :, :, slopes.least.shape[2] + 1]
-    held = weight[:, :, 0].sum(axis=1)
-
-    def parts(packets: Floats) -> tuple[Floats, Floats]:
-        share = packets[:, :, None] / (packets[:, :, None] + packets_of_age(weight.shape[2]))
-        return share, held + (weight[:, :, 1:] * share).sum(axis=(1, 2))
-
-    share, _ = parts(age[:, None] * slower)
-    slope = np.maximum((weight[:, :, 1:] * share * (1.0 - share)).sum(axis=(1, 2)), TINY)
-    wide = np.log(np.maximum(faster, TINY) / np.maximum(slower, TINY)).max(axis=1) + (ends[1] - ends[0]) / slope
-    reach = 2.0 * wide + _AGE_ROUNDING
-    first, last = age * np.exp(-reach), age * np.exp(reach)
-    least, most = parts(first[:, None] * slower)[0], parts(last[:, None] * faster)[0]
-    certain = (parts(first[:, None] * faster)[1] <= ends[0]) & (parts(last[:, None] * slower)[1] >= ends[1])
-    flat = np.minimum(least * (1.0 - least), most * (1.0 - most))
-    steep = np.where((least <= 0.5) & (most >= 0.5), 0.25, np.maximum(least * (1.0 - least), most * (1.0 - most)))
-    small, big = ((weight[:, :, 1:] * side).sum(axis=2) for side in (flat, steep))
-    all_small, all_big = (np.maximum(side.sum(axis=1, keepdims=True), TINY) for side in (small, big))
-    same = np.eye(small.shape[1], dtype=bool)
-    to_all = small / np.maximum(small + all_big - big, TINY), big / np.maximum(big + all_small - small, TINY)
-    others = all_small - small, all_big - big
-    own = [side * other / np.maximum(side + other, TINY) for side, other in zip((small, big), others, strict=True)]
-    cross = -big[:, :, None] * big[:, None] / all_small[:, None], -small[:, :, None] * small[:, None] / all_big[:, None]
-    low_m, high_m = (np.where(same, mine[:, :, None], side) for mine, side in zip(own, cross, strict=True))
-    turn, vary = 0.5 * (low_m + high_m) / unit, 0.5 * (high_m - low_m) / unit
-    part, loose = (0.5 * (to_all[1] + to_all[0]))[:, :, None], (0.5 * (to_all[1] - to_all[0]))[:, :, None]
-    grows, grown = (np.where(follows[:, None, None], side, 0.0) for side in asked)
-    middle = np.matmul(turn, by_speed[0]) + part * grows
-    spread = np.matmul(np.abs(turn), by_speed[1]) + np.matmul(vary, np.abs(by_speed[0]) + by_speed[1])
-    spread += part * grown + loose * (np.abs(grows) + grown)
-    hopeless = ~(certain & (follows | full))
-    return middle, np.where(hopeless[:, None, None], _HOPELESS, spread)
+    (slopes, speeds, age), column = at, servers.socket.held
+    demand = [side[:, :, column].sum(axis=1) for side in (slopes.least, slopes.most)]
+    floor, ceiling = servers.least[:, 0, column], servers.socket.caps[column]
+    low, high = (np.minimum(np.maximum(side, floor), ceiling) for side in demand)
+    holds_demand, holds_constant = (low == demand[0]) & (high == demand[1]), low == high
+    flattest, steepest, certain = _slopes_by_age(servers, speeds, age, (low, high))
+    by_speed, by_total = _divided_slopes(flattest, steepest)
+    from_speed = _product(_Enclosed(*(side / unit for side in by_speed)), by_unknowns)
+    total = _Enclosed(*(np.where(holds_demand[:, None, None], side, 0.0) for side in asked))
+    from_total = _product(by_total, total, np.multiply)
+    proven = (certain & (holds_demand | holds_constant))[:, None, None]
+    radius = np.where(proven, from_speed.radius + from_total.radius, _HOPELESS)
+    return _Enclosed(from_speed.centre + from_total.centre, radius)
 
 
-def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Floats]:
-    """Return centre and radius of the slopes of `within_capacities`, shape (servers, places, places), over the box.
+def _slopes_by_age(
+    servers: Servers, speeds: _Slopes, age: Floats, held: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Return bounds on each occupancy's slope by log age, shape (servers, places), and for which servers they hold.
+
+    The ages of the box are enclosed by guess, twice as far as speeds and what is `held` move them to first order; the
+    bounds hold where the occupancies at both ends confirm the guess.
+    """
+    slowest, fastest = speeds.least[:, :, 0], speeds.most[:, :, 0]
+    weight = servers.weight[:, :, :, servers.start.shape[2] + 1]
+    always, weight, half = weight[:, :, 0].sum(axis=1), weight[:, :, 1:], packets_of_age(weight.shape[2])
+
+    def shares(packets: Floats) -> Floats:
+        """Return the share of each term that is in the cache at an age [packets]."""
+        share: Floats = packets[:, :, None] / (packets[:, :, None] + half)
+        return share
+
+    def occupied(packets: Floats) -> Floats:
+        total: Floats = always + (weight * shares(packets)).sum(axis=(1, 2))
+        return total
+
+    here = shares(age[:, None] * slowest)
+    slope = np.maximum((weight * here * (1.0 - here)).sum(axis=(1, 2)), TINY)
+    speed_range = np.log(np.maximum(fastest, TINY) / np.maximum(slowest, TINY)).max(axis=1)
+    reach = 2.0 * (speed_range + (held[1] - held[0]) / slope) + _AGE_ROUNDING
+    youngest, oldest = (age * np.exp(-reach))[:, None], (age * np.exp(reach))[:, None]
+    certain = (occupied(youngest * fastest) <= held[0]) & (occupied(oldest * slowest) >= held[1])
+    least, most = shares(youngest * slowest), shares(oldest * fastest)
+    ends = least * (1.0 - least), most * (1.0 - most)
+    highest = np.where((least <= 0.5) & (most >= 0.5), 0.25, np.maximum(*ends))
+    flattest, steepest = ((weight * side).sum(axis=2) for side in (np.minimum(*ends), highest))
+    return flattest, steepest, certain
+
+
+def _divided_slopes(flattest: Floats, steepest: Floats) -> tuple[_Enclosed, _Enclosed]:
+    """Enclose the slopes of occupancies by log speeds while their total stays, and by their total (`_by_age`).
+
+    These are e_i (e - e_i) / e for the NF's own speed, -e_i e_j / e for another's, and e_i / e, with every e_i between
+    `flattest` and `steepest`.
+    """
+    bounds = flattest, steepest
+    all_flat, all_steep = (np.maximum(side.sum(axis=1, keepdims=True), TINY) for side in bounds)
+    low_part = flattest / np.maximum(flattest + all_steep - steepest, TINY)
+    high_part = steepest / np.maximum(steepest + all_flat - flattest, TINY)
+    others = all_flat - flattest, all_steep - steepest
+    own = [side * other / np.maximum(side + other, TINY) for side, other in zip(bounds, others, strict=True)]
+    cross = (
+        -steepest[:, :, None] * steepest[:, None] / all_flat[:, None],
+        -flattest[:, :, None] * flattest[:, None] / all_steep[:, None],
+    )
+    same = np.eye(flattest.shape[1], dtype=bool)
+    low, high = (np.where(same, of_own[:, :, None], side) for of_own, side in zip(own, cross, strict=True))
+    by_total = _between(low_part, high_part)
+    return _between(low, high), _Enclosed(*(side[:, :, None] for side in by_total))
+
+
+def _shares(servers: Servers, slopes: _Slopes, column: int) -> _Enclosed:
+    """Enclose the slopes of `within_capacities`, shape (servers, places, places), over the box.
 
     The part of a full cache (or channel) of size w with demands x is w x / X, X the sum of x; its slopes are w / X (1 -
     x / X). If the cache is full in only a part of the box, the radius is `_HOPELESS`.
@@ -203,8 +240,9 @@ def _shares(servers: Servers, slopes: _Slopes, column: int) -> tuple[Floats, Flo
     least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
     free = (sides[0] == lowest) & (sides[1] == highest)
     mixed = ~free & ((sides[0] != sides[1]) | (column == servers.socket.channel))
-    middle = np.where(free, same, 0.5 * (least + most))
-    return middle, np.where(mixed, _HOPELESS, np.where(free, 0.0, 0.5 * (most - least)))
+    full = _between(least, most)
+    radius = np.where(mixed, _HOPELESS, np.where(free, 0.0, full.radius))
+    return _Enclosed(np.where(free, same, full.centre), radius)
 
 
 def _bilinear(weight: Floats) -> Floats:
