@@ -331,6 +331,21 @@ def test_a_chain_moves_whole_and_an_instance_more_counts(library) -> None:
     assert [(move.request, move.source[-1], move.target[-1]) for move in moves] == [("b", "2", "1"), ("c", "3", "1")]
 
 
+def test_a_closed_server_takes_nothing_and_a_newcomer_is_no_move() -> None:
+    """A server that the plan opens keeps its name where an empty one before it is closed; a newcomer does not move."""
+
+    def document(**placed):
+        pieces = {name: [{"server": f"{MACHINE}-{server}", "socket": 0, "cores": [0], "workloads": ["lpm"]}]
+                  for name, server in placed.items()}  # fmt: skip
+        return {"placed": [{"request": {"id": name}, "pieces": part} for name, part in pieces.items()]}
+
+    now = {**document(a=2), "closed": {f"{MACHINE}-1": "cordoned"}}
+    result, moves = aligned(now, document(b=3, a=2), Cluster.uniform(MACHINE, 3))
+
+    assert [entry["pieces"][0]["server"][-1] for entry in result["placed"]] == ["2", "3"]
+    assert not moves
+
+
 def test_timeline_counts_servers_moves_and_refusals(library, ask) -> None:
     """Of the same comings and goings, re-optimisation needs fewer servers on average, and its moves are counted."""
     requests = [ask(f"r{i}", ("lpm", "stats", "firewall")[i % 3]) for i in range(40)]

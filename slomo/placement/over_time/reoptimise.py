@@ -8,7 +8,7 @@ planned together with it.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -184,7 +184,8 @@ def _planned(
             options += _parts_anew(core, state, before, budget)
             joint = planned_together(running, placed, budget)
             if joint is not None:
-                options.append(_Option(joint.core.state.servers_used, snapshot(joint.core), joint.moves))
+                made = aligned(now, snapshot(joint.core), placer.cluster)
+                options.append(_Option(joint.core.state.servers_used, *made))
                 reoptimisation = replace(reoptimisation, lower_bound=joint.lower_bound)
     best = _best([each for each in options if _keeps_budgets(requests, each.moves)], used, budget)
     with placer._lock:
@@ -249,20 +250,16 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
 def aligned(
     now: Mapping[str, Any], plan: Mapping[str, Any], cluster: Cluster
 ) -> tuple[dict[str, Any], tuple[Move, ...]]:
-    """Map the servers of a plan to those present servers that already run most of it.
+    """Return a plan's snapshot, its servers named as those that already run most of it, and what moves.
 
-    `now`, `plan`: snapshots of one cluster with the same requests placed. `cluster`: the servers.
-
-    Returns
-    -------
-    tuple of dict and tuple of Move
-        The plan's snapshot with servers and cores renamed, and what moves.
+    `now`, `plan`: snapshots of one cluster; requests of the plan alone are newcomers, which come last and move nothing.
+    Unmoved pieces keep their cores. A server that is closed now takes no other server's part of the plan.
     """
-    names = _matched(_parts(now), _parts(plan), cluster)
+    names = _matched(_parts(now), _parts(plan), cluster, now.get("closed", ()))
     order = {entry["request"]["id"]: number for number, entry in enumerate(now["placed"])}
     entries = [
         {**entry, "pieces": [{**piece, "server": names[piece["server"]]} for piece in entry["pieces"]]}
-        for entry in sorted(plan["placed"], key=lambda entry: order[entry["request"]["id"]])
+        for entry in sorted(plan["placed"], key=lambda entry: order.get(entry["request"]["id"], len(order)))
     ]
     _seat(entries, now, {server.name: server.cores for server in cluster.servers})
     same = {name: now[name] for name in ("policy", "closed") if name in now}
@@ -283,10 +280,17 @@ def _part(entry: _Entry, piece: _Entry) -> _Part:
 
 
 def _matched(
-    now: Mapping[str, Counter[tuple[int, _Part]]], plan: Mapping[str, Counter[tuple[int, _Part]]], cluster: Cluster
+    now: Mapping[str, Counter[tuple[int, _Part]]],
+    plan: Mapping[str, Counter[tuple[int, _Part]]],
+    cluster: Cluster,
+    closed: Container[str],
 ) -> dict[str, str]:
     """Return the present server for each server of the plan, largest overlap first."""
     kinds = {server.name: replace(server, name="any") for server in cluster.servers}
+
+    def may_be(planned: str, name: str) -> bool:
+        return kinds[name] == kinds[planned] and (name == planned or name not in closed)
+
     runs: dict[tuple[int, _Part], list[str]] = {}
     for name, parts in now.items():
         for part in parts:
@@ -295,7 +299,7 @@ def _matched(
     for planned, parts in plan.items():
         for part, count in parts.items():
             for name in runs.get(part, ()):
-                if kinds[name] == kinds[planned]:
+                if may_be(planned, name):
                     common[planned, name] += min(count, now[name][part])
     names: dict[str, str] = {}
     taken: set[str] = set()
@@ -305,8 +309,7 @@ def _matched(
             taken.add(name)
     for planned in plan:
         if planned not in names:
-            free = (name for name in kinds if name not in taken and kinds[name] == kinds[planned])
-            names[planned] = next(free)
+            names[planned] = next(name for name in kinds if name not in taken and may_be(planned, name))
             taken.add(names[planned])
     return names
 
@@ -341,6 +344,8 @@ def _moves(now: Mapping[str, Any], entries: Sequence[_Entry]) -> tuple[Move, ...
     moves: list[Move] = []
     for entry in entries:
         name = entry["request"]["id"]
+        if name not in before:
+            continue
         was, is_now = before[name], _places(entry)
         left = [server for server, _ in (was - is_now).elements()]
         come = [server for server, _ in (is_now - was).elements()]

@@ -13,8 +13,8 @@ import numpy as np
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.online.admission import Admission
 from slomo.placement.online.checker import Before, worsened
-from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Spot
+from slomo.placement.online.state import ClusterState
 from slomo.placement.over_time.repack import MoveBudget
 from slomo.placement.planning.refilling import Content, Refilling, refilled
 from slomo.placement.problem.request import Request
@@ -22,10 +22,9 @@ from slomo.placement.problem.request import Request
 
 @dataclass(frozen=True)
 class JointPlacement:
-    """A placement of new requests, with the moves made for them."""
+    """A placement of new requests, for which others moved."""
 
     core: Admission
-    moves: tuple[Move, ...]
     #: As in `Reoptimisation`; None for servers of several sockets.
     lower_bound: int | None
 
@@ -58,12 +57,12 @@ def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveB
     made = core.with_state(state.copy())
     before = Before(dict(state.requests), dict(state.spots))
     requests = [(request, newcomers[request.id]) for request in arriving if request.id in newcomers]
-    moves = _carried_out(made, plan, pieces, contents, empty, requests)
+    _carry_out(made.state, plan, pieces, contents, empty, requests)
     if made.place([request for request in arriving if request.id not in newcomers]) or worsened(made, before):
         return None
     single = all(len(server.nics) == 1 for server in state.servers)
     lower = plan.lower_bound + len({state.sockets[at].server for at in bound}) if single else None
-    return JointPlacement(made, moves, lower)
+    return JointPlacement(made, lower)
 
 
 def _piece(core: Admission, request: Request, host: Host) -> int | None:
@@ -105,16 +104,15 @@ def _content(signature: Iterable[int], pieces: Sequence[int]) -> Content:
     return tuple(count[piece] for piece in pieces)
 
 
-def _carried_out(
-    made: Admission,
+def _carry_out(
+    state: ClusterState,
     plan: Refilling,
     pieces: Sequence[int],
     contents: dict[int, Content],
     empty: Sequence[int],
     arriving: Sequence[tuple[Request, int]],
-) -> tuple[Move, ...]:
-    """Move and place pieces as planned; return the moves."""
-    state = made.state
+) -> None:
+    """Move and place pieces as planned."""
     by_content: dict[Content, list[int]] = {(0,) * len(pieces): list(reversed(empty))}
     for number in sorted(contents, reverse=True):
         by_content.setdefault(contents[number], []).append(number)
@@ -134,7 +132,6 @@ def _carried_out(
         for request, spot in requests:
             if spot is not None:
                 state.take(request, spot)
-    moves: list[Move] = []
     for number, after in become:
         short = Counter(dict(zip(pieces, after, strict=True)))
         short.subtract(state.sockets[number].signature)
@@ -143,9 +140,6 @@ def _carried_out(
             state.put(request, (number, piece))
             if spot is None:
                 state.keep(request, [(number, piece)])
-                continue
-            state.settle(request.id, [(number, piece)])
-            names = (state.servers[state.sockets[at].server].name for at in (spot[0], number))
-            moves.append(Move(request.id, *names))
+            else:
+                state.settle(request.id, [(number, piece)])
     assert not any(waiting.values()), "BUG: a plan that serves all left someone out"
-    return tuple(moves)
