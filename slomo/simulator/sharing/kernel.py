@@ -1,7 +1,13 @@
 """Run shared cores together: the core, source or manager with the earliest time runs next, briefly.
 
 A core takes packets from the rings of its NFs as its scheduler decides; accesses are interleaved as in
-`slomo.simulator.kernel`, whose code for data structures is reused.
+`slomo.simulator.kernel`, whose code for caches, memory and data structures is reused.
+
+The two loops are not one, since they differ in what waits and who acts. There, each NF owns its core, card and
+buffers: arrivals are computed from the NF's own clock when it takes a packet, so nobody sleeps, wakes or sends, and the
+choice of the earliest core is a scan of clocks. Here, arrivals, wake-ups and the manager are actors with clocks of
+their own, packets pass from ring to ring, and buffers belong to a chain. This loop with one NF per core would fill the
+DDIO ways with other bursts, scan more actors for each step, and know no accelerators, hyper-threads and scaled caches.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
