@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import nfvnice
 import numasfp_allocation
 import phenomena
@@ -300,10 +301,11 @@ def anat_lines(served: Mapping[str, float]) -> Iterator[Line]:
 
 def noisy_neighbour(seed: int) -> Iterator[Line]:
     """Run the talk's L2-forwarding VM beside noise, without and with a policy."""
-    test = replace(read_noisy_neighbour_file(NOISY), policies=("none", "pools"), seed=seed)
+    read = read_noisy_neighbour_file(NOISY)
+    test = replace(read, settings=msgspec.structs.replace(read.settings, policies=("none", "pools")), seed=seed)
     rows = {(row.noise, row.policy): row.throughput_mpps for row in run_noisy_neighbour(test)}
     alone, level = rows[0, "none"], max(noise for noise, _ in rows)
-    lost = {policy: 100 * (1 - rows[level, policy] / alone) for policy in test.policies}
+    lost = {policy: 100 * (1 - rows[level, policy] / alone) for policy in test.settings.policies}
     back = 100 * (rows[level, "pools"] / rows[level, "none"] - 1)
     yield Line("talk", "L2-forwarding VM at 64 B beside noise: % lost", "over 33", lost["none"], 30, 45)
     yield Line("talk", "a guaranteed LLC policy wins back: % of throughput", "about 40", back, 30, 50)

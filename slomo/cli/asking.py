@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, emit_json, note
 from slomo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def placed(
     with client(service) as line:
         decisions = line.place(read_requests(path), what_if=what_if)
     if as_json:
-        emit_json({"server": service, "what_if": what_if, "decisions": [item.to_dict() for item in decisions]})
+        emit_json({"server": service, "what_if": what_if, "decisions": decisions})
     else:
         show(decisions)
         done = sum(item.accepted for item in decisions)
@@ -121,9 +121,6 @@ def asked_about_socket(
     chosen = {name: value for name, value in asdict(setting).items() if value is not None}
     with client(service) as line:
         told = line.whatif(mix, machine, setting=chosen or None, **how)
-    if as_json:
-        emit_json(told)
-        return 0
     rows = [
         (
             item["target"],
@@ -135,5 +132,6 @@ def asked_about_socket(
         )
         for number, item in enumerate(told["tenants"])
     ]
-    emit_table(("tenant", "Mpps", "low", "high", "slowdown [%]", "verdict", "costs others [kpps]"), rows)
+    headers = ("tenant", "Mpps", "low", "high", "slowdown [%]", "verdict", "costs others [kpps]")
+    emit(told, headers, rows, as_json=as_json)
     return 0

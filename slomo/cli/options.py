@@ -1,6 +1,7 @@
 """Options shared by several commands, their shell completions, and the settings behind their defaults."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,36 +36,30 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
     return [load_network_function(path) for path in paths]
 
 
-def complete_network_functions(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a network function."""
-    from slomo.vocabulary.network_function import network_function_names
+def completing(*sources: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a completion by the names that functions return, each given as ``module:function``, imported when used."""
 
-    return _starting_with(network_function_names(), incomplete)
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+        homes = (source.partition(":") for source in sources)
+        names = (name for home, _, function in homes for name in getattr(import_module(home), function)())
+        return [name for name in names if name.startswith(incomplete)]
 
-
-def complete_machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a machine."""
-    from slomo.vocabulary.machine import machine_names
-
-    return _starting_with(machine_names(), incomplete)
+    return complete
 
 
-def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a model."""
-    from slomo.training.families.registry import model_names
-
-    return _starting_with(model_names(), incomplete)
+complete_network_functions = completing("slomo.vocabulary.network_function:network_function_names")
+complete_machines = completing("slomo.vocabulary.machine:machine_names")
+complete_models = completing("slomo.training.families.registry:model_names")
+complete_policies = completing(
+    "slomo.placement.policies.registry:policy_names", "slomo.placement.chains.registry:chain_policy_names"
+)
 
 
 def complete_metrics(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a metric, with the equals sign that follows it."""
     from slomo.vocabulary.metrics import METRICS
 
-    return _starting_with((f"{name}=" for name in METRICS), incomplete)
-
-
-def _starting_with(names: Iterable[str], incomplete: str) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
+    return [f"{name}=" for name in METRICS if name.startswith(incomplete.rstrip("="))]
 
 
 json_option = click.option(

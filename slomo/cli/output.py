@@ -3,38 +3,43 @@
 uv's rule: data on stdout, everything else on stderr, readable without colour.
 """
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
+
+from slomo.files.stored import stored
 
 
 def emit_json(document: Any) -> None:
-    """Print one JSON document on stdout; non-finite numbers become null, as JSON has no NaN."""
-    click.echo(json.dumps(jsonable(document), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def jsonable(value: Any) -> Any:
-    """Return `value` with numpy numbers, tuples and enumerations converted to JSON types.
+    """Print one JSON document on stdout, each value in its stored form; non-finite numbers become null.
 
     Examples
     --------
-    >>> jsonable({"interval": (1.0, float("nan"))})
-    {'interval': [1.0, None]}
+    >>> emit_json({"high_mpps": float("nan")})
+    {
+      "high_mpps": null
+    }
     """
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [jsonable(item) for item in value]
-    if hasattr(value, "tolist"):
-        return jsonable(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    click.echo(msgspec.json.format(msgspec.json.encode(stored(document)), indent=2).decode())
+
+
+def emit(document: Any, headers: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
+    """Print a JSON document, or the table that shows it to people."""
+    if as_json:
+        emit_json(document)
+    else:
+        emit_table(headers, rows)
+
+
+def tell(document: Any, text: str, *, as_json: bool) -> None:
+    """Print a JSON document on stdout, or a message on stderr."""
+    if as_json:
+        emit_json(document)
+    else:
+        note(text)
 
 
 #: Told where an imported table has shares.

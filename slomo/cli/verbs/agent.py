@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, note
+from slomo.cli.output import note, tell
 from slomo.cli.types import POSITIVE_COUNT
 
 
@@ -43,10 +43,7 @@ def command(as_json: bool, **options: Any) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     counts = asyncio.run(_observe(**options))
-    if as_json:
-        emit_json(counts)
-    else:
-        note(f"looks: {counts}")
+    tell(counts, f"looks: {counts}", as_json=as_json)
 
 
 async def _observe(

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, seed_option, settings
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT, POSITIVE_COUNT, SECONDS
 from slomo.cli.verbs.learning import figure_path
+from slomo.files.stored import stored
 
 if TYPE_CHECKING:
     from slomo.simulator.sharing.result import ChainSimulation
@@ -60,8 +61,6 @@ def run(
     arrivals and costs, and back-pressure to the chains' entries. Needs a C compiler; weights need the right to make
     control groups, rr the right to set a scheduler: without them it runs, and says what to grant.
     """
-    from dataclasses import asdict
-
     from slomo.testbed.host.chains.moves import parse_move
     from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.workflow.chains.on_host import run_chains_on_host
@@ -79,7 +78,7 @@ def run(
         note(text)
     if as_json:
         summary = {"policy": policy, "delivered_mpps": result.delivered_mpps, "wasted": result.wasted}
-        emit_json({**summary, "fairness": result.fairness, **asdict(result)})
+        emit_json({**summary, "fairness": result.fairness, **stored(result)})
         return
     _print(result)
 
@@ -137,15 +136,11 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     Every chain has one stage, all on one core. Each function runs for two half seconds a round; how the scheduler takes
     turns, rings that run empty and caches that are cold after a turn of the others are played from that.
     """
-    from dataclasses import asdict
-
     from slomo.workflow.chains.shared_core import forecast_core
 
     stages = forecast_core(document, policy, rounds=rounds, measure=measure)
-    if as_json:
-        emit_json({"policy": policy, "stages": [asdict(stage) for stage in stages]})
-        return
-    emit_table(
+    emit(
+        {"policy": policy, "stages": stages},
         ("stage", "predicted [Mpps]", "core share", "turns/s", *(("measured [Mpps]",) if measure else ())),
         [
             (
@@ -157,6 +152,7 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
             )
             for stage in stages
         ],
+        as_json=as_json,
     )
 
 
@@ -193,8 +189,6 @@ def simulate(
 
     Example: slomo chain simulate chains.yaml
     """
-    from dataclasses import asdict
-
     from slomo.vocabulary.service_chains import load_chains
     from slomo.workflow.chains.simulate import simulate_chains, unmarked_chains
 
@@ -203,7 +197,7 @@ def simulate(
     functions, chosen_seed = own_network_functions(nf_files), settings(seed=seed).seed
     result = simulate_chains(document, policy, functions=functions, seed=chosen_seed, **options)
     if as_json:
-        emit_json({"policy": policy, **asdict(result)})
+        emit_json({"policy": policy, **stored(result)})
         return
     _print_simulated(result)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, scheduler_option
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, emit_json, emit_table, note
 
 if TYPE_CHECKING:
     from slomo.profiling.plans.plan import ExperimentPlan
@@ -58,12 +58,9 @@ def profile(
     if dry_run:
         testbed = make_testbed(fleet.testbed, experiments.machine, own)
         described = describe_on_hosts(experiments, fleet, store, testbed.estimate_s)
-        if as_json:
-            emit_json(described.to_dict())
-        else:
-            emit_table(
-                ("host", "runs", "busy [s]", "cost"), [(s.name, s.runs, s.busy_s, s.cost) for s in described.shares]
-            )
+        each = [(s.name, s.runs, s.busy_s, s.cost) for s in described.shares]
+        emit(described, ("host", "runs", "busy [s]", "cost"), each, as_json=as_json)
+        if not as_json:
             note(str(described))
         return
     assert out is not None
@@ -75,8 +72,7 @@ def profile(
     for host, why in done.left_out.items():
         note(f"note: host '{host}' was left out: {why}")
     if as_json:
-        shares = [share.to_dict() for share in done.shares]
-        emit_json({"out": out, "rows": len(done.dataset), "hosts": shares, "left_out": done.left_out})
+        emit_json({"out": out, "rows": len(done.dataset), "hosts": done.shares, "left_out": done.left_out})
         return
     rows = [(s.name, s.runs, s.busy_s, 100.0 * s.busy_s / max(done.wall_s, 1e-9), s.cost) for s in done.shares]
     emit_table(("host", "runs", "busy [s]", "busy [%]", "cost"), rows)

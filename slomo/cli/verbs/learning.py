@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, note
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -71,14 +71,12 @@ def show_learning_curve(
     learned, judged = _datasets(profile, dataset)
     curves = learning_curve(learned, judged, budgets=counts, **running)
     _write(curves, place, report)
-    if as_json:
-        emit_json({"budgets": counts, "mean_error_percent": curves})
-        return
     from slomo.report.tables import learning_table
 
     table = learning_table(curves)
-    emit_table(table.headers, table.rows)
-    note("\nmean absolute error of throughput [%] by runs per network function under pressure; the same for all models")
+    emit({"budgets": counts, "mean_error_percent": curves}, table.headers, table.rows, as_json=as_json)
+    if not as_json:
+        note("\nmean absolute error of throughput [%] by runs per NF under pressure; the same for all models")
 
 
 def _datasets(profile: str | None, dataset: str | None) -> "tuple[ProfileDataset, ProfileDataset | None]":

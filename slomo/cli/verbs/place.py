@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from slomo.cli.asking import placed as placed_by_service
 from slomo.cli.asking import server_option
 from slomo.cli.options import (
+    complete_policies,
     jobs_option,
     json_option,
     machine_option,
@@ -34,7 +35,6 @@ from slomo.cli.verbs.place_dynamic import (
     timeline,
 )
 from slomo.cli.verbs.place_output import (
-    complete_policies,
     confidence_option,
     emit_judgements,
     end,
@@ -166,12 +166,10 @@ def batch(
 
         measurements = named_mixes(placer, worth_measuring)
     if as_json:
-        shown = [decision.to_dict() for decision in decisions]
-        check_part: dict[str, Any] = {} if judgement is None else {"check": judgement.to_dict()}
-        check_part |= {"stats": placer.stats()} if stats else {}
-        check_part |= {} if measurements is None else {"worth_measuring": measurements.to_dict()}
-        check_part |= {"priced": [each.to_dict() for each in priced]} if priced else {}
-        emit_json({"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": shown, **check_part})
+        document = {"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": decisions}
+        asked = {"check": judgement, "stats": placer.stats() if stats else None, "worth_measuring": measurements}
+        asked["priced"] = priced or None
+        emit_json(document | {name: value for name, value in asked.items() if value is not None})
     else:
         if priced:
             show_prices(priced, placer.settings.confidence)
@@ -290,7 +288,7 @@ def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **opti
         write_durably(report, comparison_page(judgements))
         note(f"report: {report}")
     if as_json:
-        emit_json({"policies": [item.to_dict() for item in judgements]})
+        emit_json({"policies": judgements})
     else:
         emit_judgements(judgements)
 

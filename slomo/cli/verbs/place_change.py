@@ -74,7 +74,7 @@ def change(
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     if as_json:
-        emit_json({"what_if": flags["what_if"], "changes": [item.to_dict() for item in changes]})
+        emit_json({"what_if": flags["what_if"], "changes": changes})
     else:
         _show(changes)
     if not all(item.done for item in changes):

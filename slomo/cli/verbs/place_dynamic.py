@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.options import json_option, model_option, models_option, own_nf_option, seed_option, settings
+from slomo.cli.options import (
+    complete_policies,
+    json_option,
+    model_option,
+    models_option,
+    own_nf_option,
+    seed_option,
+    settings,
+)
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT, RATE, SECONDS
 from slomo.cli.verbs.place_output import (
-    complete_policies,
     confidence_option,
     emit_judgements,
     end,
@@ -109,11 +116,11 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
         document: dict[str, Any] = {
             "policy": policy,
             "servers_used": placed.servers_used,
-            "decisions": [decision.to_dict() for decision in decisions],
+            "decisions": decisions,
             "migrations": plan.migrations,
             "intervals": [{name: list(seats) for name, seats in interval.items()} for interval in plan.seats],
         }
-        emit_json(document if judgement is None else {**document, "check": judgement.to_dict()})
+        emit_json(document if judgement is None else {**document, "check": judgement})
     else:
         show_decisions(decisions)
         summary = f"{len(decisions) - len(placed.plan.unplaced)} of {len(decisions)} placed"
@@ -214,7 +221,7 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **opt
         write_durably(report, timeline_page(timelines))
         note(f"report: {report}")
     if as_json:
-        emit_json({"timelines": [item.to_dict() for item in timelines]})
+        emit_json({"timelines": timelines})
     else:
         _show(timelines)
 

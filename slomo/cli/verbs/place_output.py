@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from slomo.workflow.place import Priced
 
 
-def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a policy."""
-    from slomo.placement.chains.registry import chain_policy_names
-    from slomo.placement.policies.registry import policy_names
-
-    return [name for name in (*policy_names(), *chain_policy_names()) if name.startswith(incomplete)]
-
-
 confidence_option = click.option(
     "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE",
     help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",

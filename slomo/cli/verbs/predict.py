@@ -21,7 +21,7 @@ from slomo.cli.options import (
     seed_option,
     settings,
 )
-from slomo.cli.output import SHARES, emit_json, format_table, note
+from slomo.cli.output import SHARES, emit_json, format_table, note, tell
 from slomo.cli.types import RATE, SECONDS
 from slomo.cli.verbs.learning import figure_path
 
@@ -187,11 +187,8 @@ def _bulk(
             scheduler=scheduler,
             report=lambda group, groups: bar.advance(group) if group else bar.start(groups),
         )
-    if as_json:
-        emit_json({"mixes": done.mixes, "row_groups": done.row_groups, "kept": done.kept, "to": to})
-    else:
-        resumed = f", {done.kept} of {done.row_groups} row groups kept from before" if done.kept else ""
-        note(f"{done.mixes} mixes predicted into {to}{resumed}")
+    resumed = f", {done.kept} of {done.row_groups} row groups kept from before" if done.kept else ""
+    tell({**vars(done), "to": to}, f"{done.mixes} mixes predicted into {to}{resumed}", as_json=as_json)
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -3,12 +3,10 @@
 Bubble-Up (MICRO'11) section 3; `slomo.evaluation.probes` explains the bounds that phases leave.
 """
 
-from dataclasses import asdict
-
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, emit_table
+from slomo.cli.output import emit
 
 
 @click.command()
@@ -29,8 +27,5 @@ def command(tables: str, target: str | None, beside: str | None, as_json: bool) 
     targets = model.tables.names if target is None else (target,)
     competitors = model.tables.names if beside is None else (beside,)
     answers = [model.predict(one, other) for one in targets for other in competitors]
-    if as_json:
-        emit_json([{**asdict(answer), "verdict": str(answer.verdict)} for answer in answers])
-        return
     rows = [(a.target, a.competitor, a.performance, f"{a.low:.3f} to {a.high:.3f}", str(a.verdict)) for a in answers]
-    emit_table(("target", "beside", "performance", "range", "verdict"), rows)
+    emit(answers, ("target", "beside", "performance", "range", "verdict"), rows, as_json=as_json)

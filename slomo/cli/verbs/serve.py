@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from slomo.cli.options import json_option, models_option, settings
-from slomo.cli.output import emit_json, note
+from slomo.cli.output import emit_json, note, tell
 from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
 
 FILE = click.Path(path_type=Path)
@@ -76,8 +76,7 @@ def command(demo: bool, backup: Path | None, body_limit_mib: int, log: str, as_j
 
     if backup is not None:
         _backup(options["state"], backup)
-        if as_json:
-            emit_json({"copied": str(backup)})
+        tell({"copied": str(backup)}, f"copied to {backup}", as_json=as_json)
         return
     _log_to_stderr(log)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is a line
@@ -112,4 +111,3 @@ def _backup(state: Path | None, target: Path) -> None:
         hint = "slomo serve --state FILE --backup COPY"
         raise UsageError("--backup needs --state: which state is to be copied?", hint=hint)
     copy_state(state, target)
-    note(f"copied to {target}")

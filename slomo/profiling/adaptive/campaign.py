@@ -15,10 +15,11 @@ from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.profiling.adaptive.outcome import AdaptiveOutcome, AdaptiveSettings
 from slomo.profiling.campaign.progress import Progress, Silent
 from slomo.profiling.campaign.run import (
-    IncompleteCampaignError,
     attempt,
     campaign_environment,
     check_in_advance,
+    farewell,
+    incomplete,
     run_batch,
     worker_count,
 )
@@ -138,7 +139,7 @@ def run_adaptive(
             designs = [campaign.profile(target) for target in plan.targets]
             records = [record for design in designs for record in design.records()]
         except KeyboardInterrupt:  # during a run or between two, while the next ones are chosen
-            raise KeyboardInterrupt(campaign.farewell()) from None
+            raise KeyboardInterrupt(farewell(opened)) from None
         dataset = ProfileDataset.from_records(
             with_proved_zeros(records), opened.settings()["environment"], limit=sure.dispersion_limit
         )
@@ -195,26 +196,10 @@ class _Campaign:
         failed = run_batch(self.store, batch, partial(attempt, self.testbed), self.jobs, self.progress)
         self._found |= batch.records
         if failed:
-            raise self._incomplete(failed)
+            kept = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
+            told = f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {kept}"
+            raise incomplete(told, failed)
         return [self._found[key] for key in keys]
-
-    def farewell(self) -> str:
-        """Return the message shown after an interrupt: which runs are stored."""
-        finished = len(self.store)
-        if self.store.path is None:
-            return f"stopped after {finished} runs; none is kept, because the campaign had no store"
-        return f"{finished} runs are kept in '{self.store.name}'; the same command again goes on from there"
-
-    def _incomplete(self, failed: dict[str, Exception]) -> IncompleteCampaignError:
-        label, first = next(iter(failed.items()))
-        finished = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
-        error = IncompleteCampaignError(
-            f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {finished}. "
-            f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
-            hint="mend the cause and run the same command again: only the failed runs are repeated",
-        )
-        error.failed = tuple(failed)
-        return error
 
 
 def refuse_replicates(replicates: int) -> None:

@@ -195,7 +195,7 @@ class _Work:
             self._keep_the_rest(running)
             raise
         if stop.is_set():
-            raise KeyboardInterrupt(self._farewell())
+            raise KeyboardInterrupt(farewell(self.store, self.schedule.plan.least_runs))
 
     def _keep(self, run: PlannedRun, outcome: RunOutcome) -> list[PlannedRun]:
         for error in outcome.errors:
@@ -217,11 +217,13 @@ class _Work:
             if not future.cancelled() and future.exception() is None and (record := future.result().record) is not None:
                 self.store.add(running[future], record, future.result().wall_s)
 
-    def _farewell(self) -> str:
-        finished, total = len(self.store), self.schedule.plan.least_runs
-        if self.store.path is None:
-            return f"stopped after {finished} of {total} runs; none is kept, because the campaign had no store"
-        return f"{finished} of {total} runs are kept in '{self.store.name}'; the same command again goes on from there"
+
+def farewell(store: CampaignStore, total: int | None = None) -> str:
+    """Return the message shown after an interrupt: which runs are stored."""
+    runs = f"{len(store)}{'' if total is None else f' of {total}'} runs"
+    if store.path is None:
+        return f"stopped after {runs}; none is kept, because the campaign had no store"
+    return f"{runs} are kept in '{store.name}'; the same command again goes on from there"
 
 
 @contextmanager
@@ -284,23 +286,26 @@ def campaign_dataset(
     dataset = ProfileDataset.from_records(records, environment, limit=plan.dispersion_limit)
     if not failed:
         return dataset
-    error = _incomplete(plan, store, failed)
+    where = f"are kept in '{store.name}'" if store.path else "are in this error's `dataset`"
+    error = incomplete(
+        f"{len(failed)} of {plan.least_runs} runs of plan '{plan.name}' failed {_ATTEMPTS} times each; "
+        f"the {len(store)} finished ones {where}",
+        failed,
+    )
+    if all(isinstance(problem, MeasurementError) for problem in failed.values()):
+        error.exit_code = MeasurementError.exit_code
     error.dataset = dataset if records else None
     raise error
 
 
-def _incomplete(plan: ExperimentPlan, store: CampaignStore, failed: Mapping[str, Exception]) -> IncompleteCampaignError:
+def incomplete(told: str, failed: Mapping[str, Exception]) -> IncompleteCampaignError:
+    """Return the error of a campaign some of whose runs failed: what is `told` of all, and the first of them."""
     label, first = next(iter(failed.items()))
-    where = f"are kept in '{store.name}'" if store.path else "are in this error's `dataset`"
     error = IncompleteCampaignError(
-        f"{len(failed)} of {plan.least_runs} runs of plan '{plan.name}' failed {_ATTEMPTS} times each; "
-        f"the {len(store)} finished ones {where}. "
-        f"First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
+        f"{told}. First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
         hint="mend the cause and run the same command again: only the failed runs are repeated",
     )
     error.failed = tuple(failed)
-    if all(isinstance(problem, MeasurementError) for problem in failed.values()):
-        error.exit_code = MeasurementError.exit_code
     return error
 
 

@@ -47,53 +47,49 @@ class PathStage:
     passes: PositiveCount = 1
 
 
-class _Noise(Struct, forbid_unknown_fields=True):
+class _Noise(Struct, forbid_unknown_fields=True, frozen=True):
     nf: Name
     levels: Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 
-class NoisyNeighbourFile(Struct, forbid_unknown_fields=True):
+class NoisyNeighbourFile(Struct, forbid_unknown_fields=True, frozen=True):
     """The file of a noisy-neighbour test."""
 
+    #: Simulated machine.
     machine: Name
+    #: The victim.
     path: Annotated[tuple[PathStage, ...], Meta(min_length=1)]
+    #: What the noise runs, and numbers of noisy tenants.
     noise: _Noise
+    #: Which of ``POLICIES``.
     policies: tuple[str, ...] = POLICIES
+    #: That the throughput may have.
     loss_ratio: Part = 0.005
+    #: Cache ways of `victim` (each stage, guaranteed), `infrastructure` (first stage, may use every pool) and `noise`.
     pools: dict[str, Ways] = {}
+    #: Memory-bandwidth throttle of the noise under policies mba and both [%].
     noise_mba: Percent = 10
+    #: Additional network functions.
     files: tuple[Name, ...] = ()
+    #: Fidelity.
     accesses: PositiveCount = 60_000
     scale: PositiveCount = 32
 
 
 @dataclass(frozen=True)
 class NoisyNeighbourTest:
-    """Settings of a noisy-neighbour test."""
+    """A noisy-neighbour test with its machine and functions, as its file names them."""
 
-    #: Simulated machine.
+    settings: NoisyNeighbourFile
     machine: Machine
-    #: The victim.
-    path: tuple[PathStage, ...]
-    #: What the noise runs.
-    noise_nf: str
-    #: Numbers of noisy tenants.
-    levels: tuple[int, ...]
-    #: Which of ``POLICIES``.
-    policies: tuple[str, ...]
-    #: That the throughput may have.
-    loss_ratio: float
-    #: Cache ways of `victim` (each stage, guaranteed), `infrastructure` (first stage, may use every pool) and `noise`.
-    pools: Mapping[str, int]
-    #: Memory-bandwidth throttle of the noise under policies mba and both [%].
-    noise_mba: int
-    #: From additional files.
     functions: tuple[NetworkFunction, ...]
-    #: Fidelity.
-    accesses: int = 60_000
-    scale: int = 32
     #: Of all runs: one for all loads, so that the search repeats itself and loss grows with load.
     seed: int = 0
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """The settings' pools, with the usual ways of those not stated."""
+        return {"victim": 2, "infrastructure": 11, "noise": 3, **self.settings.pools}
 
 
 @dataclass(frozen=True)
@@ -124,19 +120,8 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
     for name in stored.policies:
         if name not in POLICIES:
             raise UnknownNameError("policy", name, POLICIES)
-    return NoisyNeighbourTest(
-        load_machine(stored.machine),
-        stored.path,
-        stored.noise.nf,
-        stored.noise.levels,
-        stored.policies,
-        stored.loss_ratio,
-        {"victim": 2, "infrastructure": 11, "noise": 3, **stored.pools},
-        stored.noise_mba,
-        tuple(load_network_function(str(Path(path).parent / name)) for name in stored.files),
-        stored.accesses,
-        stored.scale,
-    )
+    functions = tuple(load_network_function(str(Path(path).parent / name)) for name in stored.files)
+    return NoisyNeighbourTest(stored, load_machine(stored.machine), functions)
 
 
 def run_noisy_neighbour(
@@ -147,8 +132,8 @@ def run_noisy_neighbour(
     Raises TestbedError if MLRsearch is not installed.
     """
     rows = []
-    for level in test.levels:
-        for policy in test.policies if level else ("none",):
+    for level in test.settings.noise.levels:
+        for policy in test.settings.policies if level else ("none",):
             row = _search(test, level, policy)
             rows.append(row)
             if told is not None:
@@ -164,7 +149,7 @@ def _search(test: NoisyNeighbourTest, level: int, policy: str) -> NoisyNeighbour
     measurer = _Path(test, server)
     line_rate_pps = test.machine.nic_gbps * 1e9 / ((64 + 20) * 8)
     low, high = search_throughput(
-        lambda _, load: measurer.trial(load).loss, test.loss_ratio, least_pps=2e4, most_pps=line_rate_pps
+        lambda _, load: measurer.trial(load).loss, test.settings.loss_ratio, least_pps=2e4, most_pps=line_rate_pps
     )
     final = measurer.trial(low)
     knobs = {
@@ -180,10 +165,11 @@ def _search(test: NoisyNeighbourTest, level: int, policy: str) -> NoisyNeighbour
 
 
 def _server(test: NoisyNeighbourTest, level: int) -> SimulatedServer:
-    own = {function.name: function for function in test.functions}
-    stages = [Occupant(stage.name, Workload(stage.nf), own.get(stage.nf)) for stage in test.path]
-    noise = [Occupant(f"noise{n}", Workload(test.noise_nf), own.get(test.noise_nf)) for n in range(level)]
-    return SimulatedServer(test.machine, [*stages, *noise], scale=test.scale, accesses=test.accesses)
+    own, settings = {function.name: function for function in test.functions}, test.settings
+    stages = [Occupant(stage.name, Workload(stage.nf), own.get(stage.nf)) for stage in settings.path]
+    nf = settings.noise.nf
+    noise = [Occupant(f"noise{n}", Workload(nf), own.get(nf)) for n in range(level)]
+    return SimulatedServer(test.machine, [*stages, *noise], scale=settings.scale, accesses=settings.accesses)
 
 
 @dataclass(frozen=True)
@@ -197,17 +183,17 @@ class _Path:
     """Runs trials of a path on a simulated server."""
 
     def __init__(self, test: NoisyNeighbourTest, server: SimulatedServer) -> None:
-        self._test, self._server, self.trials = test, server, 0
+        self._path, self._seed, self._server, self.trials = test.settings.path, test.seed, server, 0
 
     def trial(self, load_pps: float) -> _Trial:
         """Offer a load to every stage and count the packets that come through."""
         self.trials += 1
-        for stage in self._test.path:
+        for stage in self._path:
             workload = self._server.occupants[stage.name].workload
             traffic = replace(workload.traffic, offered_mpps=stage.passes * load_pps * 1e-6)
             self._server.offer(stage.name, replace(workload, traffic=traffic))
-        result = self._server.simulate(self._test.seed)
-        stages = list(zip(self._test.path, result.tenants[: len(self._test.path)], strict=True))
+        result = self._server.simulate(self._seed)
+        stages = list(zip(self._path, result.tenants[: len(self._path)], strict=True))
         loss = max(tenant.loss for _, tenant in stages)
         noise = result.tenants[len(stages) :]
         misses = {stage.name: _misses(tenant) for stage, tenant in stages}
@@ -230,10 +216,11 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
         return _chosen(test, noise)
     if policy == "pools":
         return _pools(test, noise)
-    throttle = MemoryBandwidth(test.noise_mba) if policy in ("mba", "both") else None
+    path = test.settings.path
+    throttle = MemoryBandwidth(test.settings.noise_mba) if policy in ("mba", "both") else None
     full = test.machine.full_way_mask
-    own = (1 << (test.pools["victim"] * len(test.path))) - 1 if policy in ("llc", "both") else 0
-    settings = [TenantSetting(stage.name, llc_way_mask=own or None) for stage in test.path]
+    own = (1 << (test.pools["victim"] * len(path))) - 1 if policy in ("llc", "both") else 0
+    settings = [TenantSetting(stage.name, llc_way_mask=own or None) for stage in path]
     settings += [
         TenantSetting(name, llc_way_mask=(full & ~own) if own else None, memory_bandwidth=throttle) for name in noise
     ]
@@ -242,12 +229,12 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
 
 def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
     """Return RMD's cache pools: guaranteed for the VM, best-effort for noise; the vSwitch may use all of their ways."""
-    ways, pools = test.machine.llc_ways, test.pools
+    ways, pools, path = test.machine.llc_ways, test.pools, test.settings.path
     wide = ((1 << pools["infrastructure"]) - 1) << (ways - pools["infrastructure"])
     low = ways - pools["infrastructure"]
-    settings = [TenantSetting(test.path[0].name, llc_way_mask=wide)]
+    settings = [TenantSetting(path[0].name, llc_way_mask=wide)]
     at = ways
-    for stage in test.path[1:]:
+    for stage in path[1:]:
         at -= pools["victim"]
         settings.append(TenantSetting(stage.name, llc_way_mask=((1 << pools["victim"]) - 1) << at))
     best_effort = ((1 << pools["noise"]) - 1) << low
@@ -257,13 +244,13 @@ def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
 
 def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
     """Ask for advice that keeps 95 % of each stage's solo throughput, or the highest share that advice can keep."""
-    machine = test.machine
-    testbed = SimulatedTestbed(machine, test.functions, scale=test.scale, accesses=test.accesses)
-    names = [*(stage.nf for stage in test.path), test.noise_nf]
+    machine, settings = test.machine, test.settings
+    testbed = SimulatedTestbed(machine, test.functions, scale=settings.scale, accesses=settings.accesses)
+    names = [*(stage.nf for stage in settings.path), settings.noise.nf]
     profile = profile_partitions(testbed, machine, [Workload(nf) for nf in names])
-    responses = {stage.name: profile.responses[Workload(stage.nf).key] for stage in test.path}
+    responses = {stage.name: profile.responses[Workload(stage.nf).key] for stage in settings.path}
     stages = list(responses)
-    responses |= {name: profile.responses[Workload(test.noise_nf).key] for name in noise}
+    responses |= {name: profile.responses[Workload(settings.noise.nf).key] for name in noise}
     whole = dict.fromkeys(responses, Setting(machine.full_way_mask))
     for share in (0.95, 0.9, 0.85, 0.8, 0.7, 0.6):
         promised = {name: share * responses[name].solo_mpps for name in stages}
@@ -291,7 +278,7 @@ def to_json(rows: Sequence[NoisyNeighbourRow], test: NoisyNeighbourTest) -> str:
     """Return configuration, rows and software versions as JSON."""
     document = {
         "machine": test.machine.name,
-        "loss_ratio": test.loss_ratio,
+        "loss_ratio": test.settings.loss_ratio,
         "versions": versions(),
         "rows": summary(rows),
     }

@@ -15,7 +15,7 @@ import numpy as np
 
 from slomo.compose.turns import RingOutcome, RingUser, TurnRules, ring_turns
 from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
-from slomo.testbed.host.chains.cold_caches import Refill, evicts_over_us, refill_of
+from slomo.testbed.host.chains.cold_caches import evicts_over_us, refill_of
 from slomo.testbed.host.chains.looks import HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings, offered_mpps
 from slomo.testbed.host.machine.this_machine import cache_mib
@@ -35,22 +35,10 @@ PREDICTED_POLICIES = ("cfs", "nfvnice")
 
 
 @dataclass(frozen=True)
-class FunctionReading:
-    """Measurements of one function on a core: alone, and beside the reporter (probe program)."""
-
-    #: Time per packet alone, saturated [ns].
-    time_ns: float
-    #: Cost of cold caches.
-    refill: Refill
-    #: Time constant of its evicting others' cache lines [us].
-    evicts_over_us: float
-
-
-@dataclass(frozen=True)
 class CoreReadings:
-    """Readings of all functions of a core by stage, and the properties of the packet source."""
+    """What was measured of all functions of a core by stage, and the properties of the packet source."""
 
-    functions: Mapping[str, FunctionReading]
+    functions: Mapping[str, RingUser]
     rules: TurnRules
 
 
@@ -121,10 +109,13 @@ def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> 
             raise TestbedError(
                 f"stage '{name}' served no packet alone in {alone.seconds:g} s", hint="something else has its core"
             )
-        functions[name] = FunctionReading(
+        refill = refill_of(one)
+        functions[name] = RingUser(
             1e9 * alone.stages[0].processor_share * alone.seconds / alone.stages[0].served,
-            refill_of(one),
-            evicts_over_us(one, reporter, full_us, beside.seconds),
+            offered_mpps=0.0,
+            refill_us=refill.extra_us,
+            refill_over_us=refill.over_us,
+            evicts_over_us=evicts_over_us(one, reporter, full_us, beside.seconds),
         )
     alone_runs = [result for what, result in results.items() if not what.startswith("beside ")]
     return CoreReadings(functions, rules_of(alone_runs, system.queue_capacity))
@@ -152,7 +143,10 @@ def predict_core(system: ChainSystem, policy: str, readings: CoreReadings) -> tu
     checked_policy(policy)
     require_one_core(system)
     offered = {chain.stages[0]: offered_mpps(chain, system) for chain in system.chains}
-    users = [_user(stage, offered[stage.name], readings) for stage in system.stages]
+    users = [
+        replace(readings.functions[stage.name], offered_mpps=offered[stage.name], weight=stage.shares / 1024.0)
+        for stage in system.stages
+    ]
     if policy == "cfs":
         return ring_turns(users, readings.rules)
     costs = [user.time_ns for user in users]
@@ -240,18 +234,6 @@ def _weighted(system: ChainSystem, users: Sequence[RingUser], costs_ns: Sequence
     ]
     mean = sum(loads) / len(loads)
     return [replace(user, weight=load / mean) for user, load in zip(users, loads, strict=True)]
-
-
-def _user(stage: ChainStage, offered: float, readings: CoreReadings) -> RingUser:
-    seen = readings.functions[stage.name]
-    return RingUser(
-        time_ns=seen.time_ns,
-        offered_mpps=offered,
-        weight=stage.shares / 1024.0,
-        refill_us=seen.refill.extra_us,
-        refill_over_us=seen.refill.over_us,
-        evicts_over_us=seen.evicts_over_us,
-    )
 
 
 def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:

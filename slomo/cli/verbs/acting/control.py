@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, emit_json, emit_table, note
 
 if TYPE_CHECKING:
     from slomo.control.loop import Step
@@ -42,10 +42,8 @@ def run_loop(configuration: str, as_json: bool) -> int:
             note(f"{when}: {step.fault or '; '.join(reasons)} ({step.changes} knobs)")
 
     summary = run_control(read, told)
-    if as_json:
-        emit_json(summary)
-    else:
-        emit_table(("what", "value"), [(name.replace("_", " "), str(value)) for name, value in summary.items()])
+    rows = [(name.replace("_", " "), str(value)) for name, value in summary.items()]
+    emit(summary, ("what", "value"), rows, as_json=as_json)
     return int(any(last))
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, emit_table, note
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -69,15 +69,13 @@ def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None,
     if csv_file is not None or html_file is not None:
         raise ConfigurationError("a test on this host is printed as a table or as JSON", hint="use --json")
     rows = run_host_noise(test)
-    if as_json:
-        emit_json({"rows": host_documents(rows)})
-        return
     table = [
         (r.noise, r.policy, r.quiet_mpps, _percent(r.lost_share), f"± {100 * r.error_share:.1f} %", r.verdict)
         for r in rows
     ]
-    emit_table(("noise", "policy", "quiet [Mpps]", "lost", "error (95 %)", "verdict"), table)
-    if all(row.verdict == "nothing to tell" for row in rows if row.policy == "none"):
+    headers = ("noise", "policy", "quiet [Mpps]", "lost", "error (95 %)", "verdict")
+    emit({"rows": host_documents(rows)}, headers, table, as_json=as_json)
+    if not as_json and all(row.verdict == "nothing to tell" for row in rows if row.policy == "none"):
         note("noise on other cores costs nothing here that these windows could tell; other machines may differ")
 
 

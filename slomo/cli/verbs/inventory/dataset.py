@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import SHARES, emit_json, emit_table, note
+from slomo.cli.output import SHARES, emit, emit_json, emit_table, note, tell
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -80,10 +80,9 @@ def _import_probes(folders: tuple[str, ...], mapping: str, out: str, as_json: bo
         )
     probed = read_probe_tables(folders[0], mapping)
     save_probe_tables(probed, out)
-    if as_json:
-        emit_json({"out": out, "machine": probed.machine, "applications": list(probed.names)})
-    else:
-        note(f"probes of {len(probed.names)} applications on {probed.machine} written to {out}")
+    document = {"out": out, "machine": probed.machine, "applications": probed.names}
+    text = f"probes of {len(probed.names)} applications on {probed.machine} written to {out}"
+    tell(document, text, as_json=as_json)
 
 
 @command.command("show")
@@ -115,10 +114,8 @@ def list_datasets(as_json: bool) -> None:
     from slomo.records.catalog import catalog
 
     datasets = catalog()
-    if as_json:
-        emit_json([{"name": item.name, "path": str(item.path), "summary": item.summary} for item in datasets])
-    else:
-        emit_table(("name", "summary"), [(item.name, item.summary) for item in datasets])
+    shown = [{"name": item.name, "path": str(item.path), "summary": item.summary} for item in datasets]
+    emit(shown, ("name", "summary"), [(item.name, item.summary) for item in datasets], as_json=as_json)
 
 
 @command.command("metrics")
@@ -131,8 +128,6 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
     Mean error of throughput over solo, of competitor settings left out, all network functions alike, in the order in
     which forward selection takes the metrics.
     """
-    from dataclasses import asdict
-
     from slomo.records.catalog import find_dataset
     from slomo.training.metric_ranking import rank_metrics, unranked_metrics
 
@@ -140,7 +135,7 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
     keys = [key for name in targets for key in loaded.select(target=name).profiled_targets]
     ranked = rank_metrics(loaded, keys or None)
     if as_json:
-        emit_json([asdict(item) for item in ranked])
+        emit_json(ranked)
         return
     rows = [(item.place, item.name, item.alone, item.error, item.gain, item.without) for item in ranked]
     emit_table(("", "metric", "alone [%]", "with those above [%]", "adds [%]", "without it [%]"), rows)
@@ -161,14 +156,11 @@ def screen_dataset(dataset: str, as_json: bool) -> None:
     from slomo.records.catalog import find_dataset
 
     answers = screen(find_dataset(dataset))
-    if as_json:
-        emit_json([answer.to_dict() for answer in answers])
-        return
     told = {True: "yes", False: "no", None: "unknown"}
     rows = [
         (answer.target, answer.runs, 100 * answer.lost, 100 * answer.most, told[answer.worth]) for answer in answers
     ]
-    emit_table(("target", "runs", "lost [%]", "at most [%]", "worth more runs"), rows)
+    emit(answers, ("target", "runs", "lost [%]", "at most [%]", "worth more runs"), rows, as_json=as_json)
 
 
 @command.command("export")
@@ -209,10 +201,8 @@ def _merged(parts: "list[ProfileDataset]") -> "ProfileDataset":
 def _report(dataset: "ProfileDataset", out: str, as_json: bool, save: object) -> None:
     assert callable(save)
     save(dataset, out)
-    if as_json:
-        emit_json({"out": out, **_summary(dataset)})
-    else:
-        note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+    text = f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}"
+    tell({"out": out, **_summary(dataset)} if as_json else None, text, as_json=as_json)
 
 
 def _summary(dataset: "ProfileDataset") -> dict[str, object]:

@@ -3,7 +3,7 @@
 import click
 
 from slomo.cli.options import complete_machines, json_option, yaml_option
-from slomo.cli.output import emit_json, emit_table, emit_text
+from slomo.cli.output import emit, emit_text
 
 
 @click.group()
@@ -18,11 +18,10 @@ def list_machines(as_json: bool) -> None:
     from slomo.vocabulary.machine import load_machine, machine_names
 
     machines = [load_machine(name) for name in machine_names()]
-    if as_json:
-        emit_json([{"name": machine.name, "description": machine.description} for machine in machines])
-        return
+    shown = [{"name": machine.name, "description": machine.description} for machine in machines]
     rows = [(m.name, m.sockets, m.cores_per_socket, m.llc_mib, m.memory_peak_gb_s, m.description) for m in machines]
-    emit_table(("name", "sockets", "cores per socket", "LLC [MiB]", "memory [GB/s]", "description"), rows)
+    headers = ("name", "sockets", "cores per socket", "LLC [MiB]", "memory [GB/s]", "description")
+    emit(shown, headers, rows, as_json=as_json)
 
 
 @command.command("show")
@@ -35,11 +34,8 @@ def show_machine(name: str, as_json: bool, as_yaml: bool) -> None:
     from slomo.vocabulary.machine import load_machine
 
     table = load_machine(name).to_dict()
-    if as_json:
-        emit_json(table)
-    elif as_yaml:
+    if as_yaml and not as_json:
         emit_text(to_yaml(table, "a machine, as `slomo machine show --yaml` writes it"))
-    else:
-        emit_table(
-            ("field", "value"), [(field, str(value)) for field, value in table.items() if field != "schema_version"]
-        )
+        return
+    rows = [(field, str(value)) for field, value in table.items() if field != "schema_version"]
+    emit(table, ("field", "value"), rows, as_json=as_json)

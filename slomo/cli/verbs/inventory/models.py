@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option, settings
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, note, tell
 from slomo.cli.types import SECONDS
 from slomo.errors import SlomoError
 
@@ -49,7 +49,7 @@ def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
 def push(directory: str, store: str, dataset: str | None, key: str | None, signer: str, as_json: bool) -> None:
     """Publish the models in DIR; those of other network functions and machines stay."""
     new = _opened(store).push(directory, dataset=dataset, key=key, signer=signer)
-    _tell({"new": new, "store": store}, f"{new} models published in {store}", as_json=as_json)
+    tell({"new": new, "store": store}, f"{new} models published in {store}", as_json=as_json)
 
 
 @command.command("pull")
@@ -68,7 +68,7 @@ def pull(store: str, directory: str, allowed_signers: str | None, every: float |
                 raise
             note(f"{error.message}; DIR stays as it was, again in {every:g} s")
         else:
-            _tell({"new": new, "directory": directory}, f"{new} models fetched into {directory}", as_json=as_json)
+            tell({"new": new, "directory": directory}, f"{new} models fetched into {directory}", as_json=as_json)
         if every is None:
             return
         time.sleep(every)
@@ -80,13 +80,7 @@ def pull(store: str, directory: str, allowed_signers: str | None, every: float |
 @json_option
 def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
     """Show what STORE holds, and what each model was made from."""
-    from dataclasses import asdict
-
-    models = _opened(store, allowed_signers).models
-    if as_json:
-        emit_json([asdict(model) for model in models])
-        return
-    rows = []
+    models, rows = _opened(store, allowed_signers).models, []
     for model in models:
         chosen, versions = model.lineage.get("default") or {}, model.lineage.get("versions") or {}
         rows.append(
@@ -100,7 +94,8 @@ def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
                 str(model.lineage.get("dataset_sha256", ""))[:12] or None,
             )
         )
-    emit_table(("machine", "workload", "model", "error [% of solo]", "testbed", "slomo", "dataset"), rows)
+    headers = ("machine", "workload", "model", "error [% of solo]", "testbed", "slomo", "dataset")
+    emit(models, headers, rows, as_json=as_json)
 
 
 @command.command("verify")
@@ -110,7 +105,7 @@ def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
 def verify(store: str, allowed_signers: str | None, as_json: bool) -> None:
     """Compare every file in STORE with its sha256, and the index with its signature."""
     files = _opened(store, allowed_signers).verify()
-    _tell({"files": files, "store": store}, f"{files} files in {store} are what the index says", as_json=as_json)
+    tell({"files": files, "store": store}, f"{files} files in {store} are what the index says", as_json=as_json)
 
 
 @command.command("diff")
@@ -119,18 +114,14 @@ def verify(store: str, allowed_signers: str | None, as_json: bool) -> None:
 @json_option
 def diff(directory: str, store: str, as_json: bool) -> None:
     """Show how the models in DIR differ from those in STORE."""
-    from dataclasses import asdict
-
     difference = _opened(store).difference(directory)
-    if as_json:
-        emit_json(asdict(difference))
-        return
     parts = (
         ("only in DIR", difference.only_local),
         ("only in STORE", difference.only_shared),
         ("another version", difference.other),
     )
-    emit_table(("", "machine", "workload"), [(where, *key) for where, keys in parts for key in keys])
+    rows = [(where, *key) for where, keys in parts for key in keys]
+    emit(difference, ("", "machine", "workload"), rows, as_json=as_json)
 
 
 @command.command("prune")
@@ -142,11 +133,4 @@ def diff(directory: str, store: str, as_json: bool) -> None:
 def prune(store: str, older_than: float, as_json: bool) -> None:
     """Remove files that no model of STORE needs any more."""
     removed = _opened(store).prune(older_than)
-    _tell({"removed": removed, "store": store}, f"{removed} files removed from {store}", as_json=as_json)
-
-
-def _tell(document: dict[str, object], text: str, *, as_json: bool) -> None:
-    if as_json:
-        emit_json(document)
-    else:
-        note(text)
+    tell({"removed": removed, "store": store}, f"{removed} files removed from {store}", as_json=as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from slomo.cli.options import complete_network_functions, json_option, yaml_option
-from slomo.cli.output import emit_json, emit_table, emit_text, note
+from slomo.cli.output import emit, emit_json, emit_table, emit_text, note
 from slomo.cli.types import POSITIVE_COUNT
 from slomo.files.durable import write_durably
 
@@ -22,11 +22,9 @@ def list_network_functions(as_json: bool) -> None:
     """List the network functions slomo ships."""
     from slomo.vocabulary.network_function import load_network_function, network_function_names
 
-    functions = [load_network_function(name) for name in network_function_names()]
-    if as_json:
-        emit_json([{"name": function.name, "description": function.description} for function in functions])
-    else:
-        emit_table(("name", "description"), [(function.name, function.description) for function in functions])
+    rows = [(name, load_network_function(name).description) for name in network_function_names()]
+    headers = ("name", "description")
+    emit([dict(zip(headers, row, strict=True)) for row in rows], headers, rows, as_json=as_json)
 
 
 @command.command("show")
@@ -39,13 +37,11 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
     from slomo.vocabulary.network_function import load_network_function
 
     table = load_network_function(name).to_dict()
-    if as_json:
-        emit_json(table)
-    elif as_yaml:
+    if as_yaml and not as_json:
         emit_text(to_yaml(table, "a network function, as `slomo nf show --yaml` writes it"))
-    else:
-        rows = [(field, _text(value)) for field, value in _flat(table) if field != "schema_version"]
-        emit_table(("field", "value"), rows)
+        return
+    rows = [(field, _text(value)) for field, value in _flat(table) if field != "schema_version"]
+    emit(table, ("field", "value"), rows, as_json=as_json)
 
 
 @command.command("fit")

@@ -3,7 +3,7 @@
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, emit_table
+from slomo.cli.output import emit, emit_json
 
 
 @click.command()
@@ -19,7 +19,6 @@ def command(name: str | None, as_json: bool) -> None:
     rows = [(key, row[0], schema_id(key)) for key, row in DOCUMENTS.items()]
     if name is not None:
         emit_json(document_schema(name))
-    elif as_json:
-        emit_json([dict(zip(("name", "document", "$id"), row, strict=True)) for row in rows])
     else:
-        emit_table(("name", "document", "$id"), rows)
+        headers = ("name", "document", "$id")
+        emit([dict(zip(headers, row, strict=True)) for row in rows], headers, rows, as_json=as_json)
