@@ -80,31 +80,28 @@ def noisy_neighbour_page(rows: Sequence[Mapping[str, Any]], machine: str) -> str
     >>> "noisy neighbour" in noisy_neighbour_page([{**row, **more}], "e5-2699v4")
     True
     """
-    latencies = ("p50 [us]", "p95 [us]", "p99 [us]")
-    headers = ("noise", "policy", "Mpps", "upper", "lost [%]", "won back [%]", *latencies, "trials")
-    table = [
-        (
-            row["noise"],
-            row["policy"],
-            row["throughput_mpps"],
-            row["upper_mpps"],
-            _percent(row["lost_share"]),
-            _percent(row["gain_over_unmanaged"]),
-            *(row["latency_us"].get(name, "-") for name in ("p50", "p95", "p99")),
-            row["trials"],
-        )
-        for row in rows
-    ]
     settings = [(f"{r['noise']}, {r['policy']}", knob, value) for r in rows for knob, value in r["settings"].items()]
     quiet = next((row["throughput_mpps"] for row in rows if not row["noise"]), None)
     bars = {f"{row['noise']}: {row['policy']}": row["throughput_mpps"] for row in rows if row["noise"]}
     figure = before_after_figure(bars, quiet) if bars else None
     sections = [
-        Section("Throughput at the loss ratio", "", Table(headers, tuple(table)), figure, "bars: throughput by policy"),
+        Section("Throughput at the loss ratio", "", noisy_neighbour_table(rows), figure, "bars: throughput by policy"),
         Section("Settings, read back", "", Table(("noise, policy", "knob", "value"), tuple(settings))),
     ]
     return render_html(f"noisy neighbour on {machine}", sections)
 
 
-def _percent(share: float | None) -> object:
-    return "-" if share is None else 100.0 * share
+def noisy_neighbour_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return one row per level of noise and policy, from the test's summary."""
+    latencies = ("p50 [us]", "p95 [us]", "p99 [us]")
+    headers = ("noise", "policy", "Mpps", "upper", "lost [%]", "won back [%]", *latencies, "trials")
+    table = [
+        (
+            *(row[name] for name in ("noise", "policy", "throughput_mpps", "upper_mpps")),
+            *(None if row[name] is None else 100.0 * row[name] for name in ("lost_share", "gain_over_unmanaged")),
+            *(row["latency_us"].get(name) for name in ("p50", "p95", "p99")),
+            row["trials"],
+        )
+        for row in rows
+    ]
+    return Table(headers, tuple(table))

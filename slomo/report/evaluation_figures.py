@@ -5,12 +5,13 @@ numbers of runs.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slomo.evaluation.baselines import curves_in_better_form
 from slomo.report.figures import COLOURS, axes_of, legend_below
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vPX"
@@ -29,17 +30,7 @@ def reliability_diagram(observed: Mapping[str, Mapping[float, float]]) -> "Figur
     title = "Do intervals hold what they promise?"
     figure, axes = axes_of(title, "nominal coverage [%]", "observed coverage [%]", (4.8, 4.6))
     axes.plot([0, 100], [0, 100], color="#767676", linewidth=1, linestyle=":", label="as promised")
-    for index, (name, points) in enumerate(observed.items()):
-        levels = sorted(points)
-        axes.plot(
-            [100 * level for level in levels],
-            [100 * points[level] for level in levels],
-            color=COLOURS[index % len(COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            linewidth=1.6,
-            markersize=5,
-            label=name,
-        )
+    _curves(axes, {name: {100 * at: 100 * share for at, share in each.items()} for name, each in observed.items()})
     axes.set_xlim(0, 101)
     axes.set_ylim(0, 101)
     axes.legend(fontsize=9, frameon=False, loc="upper left")
@@ -57,17 +48,7 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     'pressure runs per network function'
     """
     figure, axes = axes_of(title, "pressure runs per network function", "mean error of throughput [%]", (4.8, 4.6))
-    for index, (name, points) in enumerate(curves_in_better_form(curves).items()):
-        runs = sorted(points)
-        axes.plot(
-            runs,
-            [points[count] for count in runs],
-            color=COLOURS[index % len(COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            linewidth=1.8,
-            markersize=5,
-            label=name,
-        )
+    _curves(axes, curves_in_better_form(curves))
     axes.set_xscale("log")
     counts = sorted({count for points in curves.values() for count in points})
     axes.set_xticks(counts, [str(count) for count in counts])
@@ -75,3 +56,10 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     axes.set_ylim(bottom=0)
     legend_below(axes, columns=2)
     return figure
+
+
+def _curves(axes: "Axes", curves: Mapping[str, Mapping[float, float]]) -> None:
+    """Draw a named curve through points (x -> y) each, told apart by colour and marker."""
+    for index, (name, points) in enumerate(curves.items()):
+        style: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "marker": _MARKERS[index % len(_MARKERS)]}
+        axes.plot(*zip(*sorted(points.items()), strict=True), linewidth=1.8, markersize=5, label=name, **style)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slomo.report.figures import COLOURS, legend_below
+from slomo.report.figures import COLOURS, axes_of, legend_below, styled
 from slomo.report.html import Section, render_html
 from slomo.report.tables import Table
 
@@ -72,11 +72,11 @@ def policy_bars(judgements: "Sequence[Judgement]") -> "Figure":
         (left, [item.servers_used for item in judgements], "servers in use", COLOURS[0], ""),
         (right, [100 * item.violated_share for item in judgements], "SLOs broken [%]", COLOURS[1], " %"),
     ):
+        styled(axes, "", label, "")
         axes.barh(place, values, color=colour)
         axes.set_yticks(place, names if axes is left else [])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(label)
         axes.set_xlim(0, max([1.0, *map(float, values)]) * 1.15)
         for at, value in zip(place, values, strict=True):
             axes.annotate(
@@ -96,17 +96,14 @@ def rate_timeline(series: Mapping[str, Sequence[float]]) -> "Figure":
     >>> rate_timeline({"numasfp": [90.0, 95.0]}).axes[0].get_xlabel()
     'time [s]'
     """
-    figure, axes = _figure(1, 1, (4.8, 4.4))
+    figure, axes = axes_of("Throughput over time", "time [s]", "throughput served of offered [%]", (4.8, 4.4))
     for index, (name, values) in enumerate(series.items()):
         times = 10.0 * np.arange(len(values) + 1)
-        style = {"color": COLOURS[index % len(COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
+        style: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "linestyle": _DASHES[index % len(_DASHES)]}
         axes.step(times, [*values, values[-1]], where="post", label=name, linewidth=2, **style)
-    axes.set_xlabel("time [s]")
-    axes.set_ylabel("throughput served of offered [%]")
     axes.margins(x=0.01)
     if series:
         legend_below(axes, columns=2)
-    axes.set_title("Throughput over time", loc="left", fontsize=11, fontweight="bold")
     return figure
 
 
@@ -170,9 +167,8 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
         if placed not in lines:
             bottom.step(*zip(*placed, strict=True), where="post", linewidth=1.4, color=colour if lines else "#555555")
         lines.add(placed)
-    top.set_ylabel("servers in use")
-    bottom.set_ylabel("requests placed")
-    bottom.set_xlabel("time [s]")
+    styled(top, "Requests come and go; triangles: migrated to a fresh plan", "", "servers in use")
+    styled(bottom, "", "time [s]", "requests placed")
     for axes in (top, bottom):
         axes.set_ylim(bottom=0)
         axes.margins(x=0.01)
@@ -180,9 +176,6 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
         bottom.legend(
             *top.get_legend_handles_labels(), fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.3)
         )
-    top.set_title(
-        "Requests come and go; triangles: migrated to a fresh plan", loc="left", fontsize=11, fontweight="bold"
-    )
     return figure
 
 
@@ -244,10 +237,4 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, dpi=120, layout="constrained", facecolor="white")
-    axes = figure.subplots(rows, columns)
-    for item in np.atleast_1d(axes):
-        item.grid(visible=True, color="#E4E4E4", linewidth=0.7)
-        item.set_axisbelow(True)
-        item.spines[["top", "right"]].set_visible(False)
-        item.tick_params(labelsize=9)
-    return figure, axes
+    return figure, figure.subplots(rows, columns)

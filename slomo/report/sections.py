@@ -14,7 +14,14 @@ from slomo.evaluation.baselines import in_better_form
 from slomo.report import figures
 from slomo.report.evaluation_figures import learning_curves, reliability_diagram
 from slomo.report.html import Fact, Section
-from slomo.report.tables import Table, accuracy_per_nf_table, accuracy_table, learning_table, mixes_table
+from slomo.report.tables import (
+    Table,
+    accuracy_per_nf_table,
+    accuracy_table,
+    learning_table,
+    mixes_table,
+    sources_table,
+)
 from slomo.vocabulary.workload_text import counted
 
 if TYPE_CHECKING:
@@ -132,15 +139,11 @@ def per_nf_section(evaluation: "Evaluation", models: Sequence[str] | None = None
 
 def sources_section(evaluation: "Evaluation") -> Section:
     """Show where each model's error comes from."""
-    rows = [
-        (name, errors["noise"], errors["sensitivity"], errors["composition"], errors["total"])
-        for name, errors in evaluation.sources.items()
-    ]
     return Section(
         "Where errors come from",
         "Mean absolute errors [%]. Model: asked about the measured competition (noise included). Composition: what "
         "changes when the competition is composed instead. The total is at most the sum of these two.",
-        Table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), tuple(rows)),
+        sources_table(evaluation.sources),
     )
 
 

@@ -88,6 +88,13 @@ def _better(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, A
     return in_better_form(models, {name: figures["mape"] for name, figures in models.items()})
 
 
+def sources_table(sources: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return one row per model: the parts of its error [%], as `Evaluation.sources` has them."""
+    parts = ("noise", "sensitivity", "composition", "total")
+    rows = tuple((name, *(errors[part] for part in parts)) for name, errors in sources.items())
+    return Table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), rows)
+
+
 def mixes_table(
     targets: Sequence[str],
     beside: Sequence[str],

@@ -97,14 +97,12 @@ def command(
     if as_json:
         emit_json(evaluation.to_dict())
         return
-    from slomo.report.tables import accuracy_per_nf_table, accuracy_table
+    from slomo.report.tables import accuracy_per_nf_table, accuracy_table, sources_table
 
     table = evaluation.to_dict()
-    for part in (accuracy_per_nf_table(table["per_nf"]), accuracy_table(table["models"])):
+    parts = [accuracy_per_nf_table(table["per_nf"]), accuracy_table(table["models"])]
+    for part in [*parts, *([sources_table(evaluation.sources)] if evaluation.sources else [])]:
         emit_table(part.headers, part.rows)
-        click.echo()
-    if evaluation.sources:
-        emit_table(("model", "noise [%]", "model [%]", "composition [%]", "total [%]"), _sources(evaluation))
         click.echo()
     for name, baseline in evaluation.baselines.items():
         note(f"{name} in its better form ({baseline['form']}): {baseline['mape']:.2f} %" + _times(baseline))
@@ -148,11 +146,6 @@ def _refuse_without_budgets(**options: str | None) -> None:
     for name, value in options.items():
         if value is not None:
             raise UsageError(f"--{name} was given without --budgets", hint="add --budgets 20,60,200")
-
-
-def _sources(evaluation: "Evaluation") -> list[tuple[Any, ...]]:
-    parts = ("noise", "sensitivity", "composition", "total")
-    return [(name, *(errors[part] for part in parts)) for name, errors in evaluation.sources.items()]
 
 
 def _evaluated(

@@ -26,6 +26,7 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
     On this host: the loss of one victim beside noise on other cores, and whether it exceeds the variation between
     measurement windows.
     """
+    from slomo.report.acting_figures import noisy_neighbour_page, noisy_neighbour_table
     from slomo.workflow.acting.noisy_host import host_noise_test
     from slomo.workflow.acting.noisy_neighbour import (
         read_noisy_neighbour_file,
@@ -48,18 +49,12 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
     if csv_file is not None:
         write_durably(csv_file, to_csv(rows))
     if html_file is not None:
-        from slomo.report.acting_figures import noisy_neighbour_page
-
         write_durably(html_file, noisy_neighbour_page(summary(rows), test.machine.name))
     if as_json:
         click.echo(to_json(rows, test))
         return
-    table = [
-        (r["noise"], r["policy"], r["throughput_mpps"], r["upper_mpps"], _percent(r["lost_share"]),
-         _percent(r["gain_over_unmanaged"]), *(r["latency_us"][name] for name in ("p50", "p95", "p99")))
-        for r in summary(rows)
-    ]  # fmt: skip
-    emit_table(("noise", "policy", "Mpps", "upper", "lost", "won back", "p50 [us]", "p95", "p99"), table)
+    table = noisy_neighbour_table(summary(rows))
+    emit_table(table.headers, table.rows)
 
 
 def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None, as_json: bool) -> None:
@@ -70,14 +65,9 @@ def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None,
         raise ConfigurationError("a test on this host is printed as a table or as JSON", hint="use --json")
     rows = run_host_noise(test)
     table = [
-        (r.noise, r.policy, r.quiet_mpps, _percent(r.lost_share), f"± {100 * r.error_share:.1f} %", r.verdict)
-        for r in rows
+        (r.noise, r.policy, r.quiet_mpps, 100 * r.lost_share, f"± {100 * r.error_share:.1f}", r.verdict) for r in rows
     ]
-    headers = ("noise", "policy", "quiet [Mpps]", "lost", "error (95 %)", "verdict")
+    headers = ("noise", "policy", "quiet [Mpps]", "lost [%]", "error (95 %)", "verdict")
     emit({"rows": host_documents(rows)}, headers, table, as_json=as_json)
     if not as_json and all(row.verdict == "nothing to tell" for row in rows if row.policy == "none"):
         note("noise on other cores costs nothing here that these windows could tell; other machines may differ")
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
