@@ -5,12 +5,36 @@ uv's rule: data on stdout, everything else on stderr, readable without colour.
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from slomo.errors import ConfigurationError
 from slomo.files.stored import stored
+
+
+def output_path(name: str, what: str, suffixes: Sequence[str]) -> Path:
+    """Return the path of a file to be written, checked before anything is computed.
+
+    Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, or a folder that is missing.
+    """
+    path = Path(name)
+    if path.suffix not in suffixes:
+        raise ConfigurationError(
+            f"no {what} is stored as '{path.suffix}'", hint=f"needed: {', '.join(filter(None, suffixes))}"
+        )
+    if not path.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"cannot write '{name}': there is no folder '{path.parent}'", hint=f"mkdir -p {path.parent}"
+        )
+    return path
+
+
+def figure_path(name: str | None) -> Path | None:
+    """Return the checked path of a figure; None for None."""
+    return None if name is None else output_path(name, "figure", (".png", ".svg", ".pdf"))
 
 
 def emit_json(document: Any) -> None:

@@ -4,7 +4,7 @@ Spark's `mapInArrow`, Ray's `map_batches` and Dask's `map_partitions` pass such 
 once per batch, and `slomo.prediction.batch` answers with the same bits as everywhere.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -80,15 +80,26 @@ def predict_batches(
         yield with_predictions(batch, predicted(batch, question))
 
 
-def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.float64]]") -> "pa.RecordBatch":
-    """Return a record batch with prediction columns; ConfigurationError if it already has a column of such a name."""
-    import pyarrow as pa
-
-    if taken := set(batch.schema.names) & set(columns):
+def require_columns(names: Sequence[str], source: str = "") -> None:
+    """Raise ConfigurationError, naming the source, where mixes lack a column or have one of the predictions'."""
+    who = f"{source}: " if source else ""
+    for column, kind in ((TARGET, "text"), (COMPETITORS, "a list of text")):
+        if column not in names:
+            has = ", ".join(names) or "none"
+            raise ConfigurationError(
+                f"{who}the mixes lack the column '{column}' ({kind}); they have: {has}", hint=_HINT
+            )
+    if taken := {*names} & {*PREDICTED}:
         raise ConfigurationError(
-            f"the mixes have a column '{min(taken)}', which predictions are written to",
+            f"{who}the mixes have a column '{min(taken)}', which predictions are written to",
             hint="give it another name, or leave it out",
         )
+
+
+def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.float64]]") -> "pa.RecordBatch":
+    """Return a record batch with prediction columns added."""
+    import pyarrow as pa
+
     arrays = [*batch.columns, *(pa.array(values) for values in columns.values())]
     return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *columns])
 
@@ -138,10 +149,7 @@ def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.i
     import pyarrow as pa
     import pyarrow.types as kinds
 
-    for column, kind in ((TARGET, "text"), (COMPETITORS, "a list of text")):
-        if column not in batch.schema.names:
-            has = ", ".join(batch.schema.names) or "none"
-            raise ConfigurationError(f"the mixes lack the column '{column}' ({kind}); they have: {has}", hint=_HINT)
+    require_columns(batch.schema.names)
     beside = batch.column(COMPETITORS)
     if kinds.is_null(beside.type) or not (kinds.is_list(beside.type) or kinds.is_large_list(beside.type)):
         held = beside.type.value_type if kinds.is_dictionary(beside.type) else beside.type

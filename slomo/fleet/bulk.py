@@ -20,7 +20,15 @@ from slomo.extras import need
 from slomo.files.durable import write_durably
 from slomo.files.lock import held_alone
 from slomo.files.opening import open_regular, read_bytes, read_text
-from slomo.fleet.batches import COMPETITORS, PREDICTED, TARGET, BulkQuestion, predicted, with_predictions
+from slomo.fleet.batches import (
+    COMPETITORS,
+    PREDICTED,
+    TARGET,
+    BulkQuestion,
+    predicted,
+    require_columns,
+    with_predictions,
+)
 from slomo.fleet.spread import spread
 from slomo.models.library import load_library
 from slomo.models.storage import INDEX
@@ -88,7 +96,7 @@ def predict_file(
     load_library(question.models)
     with _opened(source) as file:
         groups, mixes = file.num_row_groups, file.metadata.num_rows
-        _check_columns(file, Path(source))
+        require_columns(file.schema_arrow.names, str(source))
     parts = Path(f"{target}.parts")
     with suppress(OSError):  # then it cannot be locked, which is told
         parts.parent.mkdir(parents=True, exist_ok=True)
@@ -194,20 +202,6 @@ def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
             raise  # the system's: of what is written meanwhile
         text = " ".join(str(error).split())[:160]
         raise ConfigurationError(f"{path}: is no parquet file: {text}", hint=_HINT) from None
-
-
-def _check_columns(file: "pq.ParquetFile", source: Path) -> None:
-    names = file.schema_arrow.names
-    for column in (TARGET, COMPETITORS):
-        if column not in names:
-            raise ConfigurationError(
-                f"{source}: lacks the column '{column}'; it has: {', '.join(names) or 'none'}",
-                hint="needed: column 'target', text, and column 'competitors', lists of text",
-            )
-    if taken := set(names) & {*PREDICTED}:
-        raise ConfigurationError(
-            f"{source}: has a column '{min(taken)}', which predictions are written to", hint="give it another name"
-        )
 
 
 def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:

@@ -94,10 +94,10 @@ def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_f
     """Missing columns, other types, names nobody has, no parquet, columns taken: exit code 2, and where it stands."""
     out = ("--to", str(tmp_path / "out.parquet"), "--jobs", "1")
     cases = {
-        "lacks the column 'competitors'": toy_table.drop_columns(["competitors"]),
+        "lack the column 'competitors'": toy_table.drop_columns(["competitors"]),
         "holds string, needed lists of text": toy_table.set_column(1, "competitors", toy_table["target"]),
         "holds int64, needed text": toy_table.set_column(0, "target", toy_table["rack"]),
-        "has a column 'low_mpps'": toy_table.append_column("low_mpps", toy_table["rack"]),
+        "have a column 'low_mpps'": toy_table.append_column("low_mpps", toy_table["rack"]),
         "row group 0, batch from row 0: mix 1: unknown network function": pa.table(
             {"target": ["lpm", "lmp"], "competitors": [["nat"], []]}
         ),

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, seed_option, settings
-from slomo.cli.output import emit, emit_json, emit_table, note
+from slomo.cli.output import emit, emit_json, emit_table, figure_path, note
 from slomo.cli.types import AMOUNT, COUNT, POSITIVE_COUNT, SECONDS
-from slomo.cli.verbs.learning import figure_path
 from slomo.files.stored import stored
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def run(
     from slomo.testbed.host.chains.plan import ChainRunSettings
     from slomo.workflow.chains.on_host import run_chains_on_host
 
-    place = None if figure is None else figure_path(figure)
+    place = figure_path(figure)
     series_ms = 0.0 if place is None else 100.0
     chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), series_ms=series_ms, **options)
     result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)

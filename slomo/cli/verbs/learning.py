@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.output import emit, note
+from slomo.cli.output import emit, figure_path, note
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from slomo.records.dataset import ProfileDataset
-
-FIGURES = (".png", ".svg", ".pdf")
 
 
 def budgets_of(text: str) -> tuple[int, ...]:
@@ -37,23 +35,6 @@ def budgets_of(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def figure_path(name: str) -> "Path":
-    """Return a figure's path, checked before any computation.
-
-    Raises ConfigurationError for an unsupported format, or a missing folder.
-    """
-    from pathlib import Path
-
-    from slomo.errors import ConfigurationError
-
-    path = Path(name)
-    if path.suffix not in FIGURES:
-        raise ConfigurationError(f"no figure is stored as '{path.suffix}'", hint=f"needed: {', '.join(FIGURES)}")
-    if not path.absolute().parent.is_dir():
-        raise ConfigurationError(f"cannot write '{name}': there is no folder '{path.parent}'")
-    return path
-
-
 def show_learning_curve(
     budgets: str,
     profile: str | None,
@@ -67,7 +48,7 @@ def show_learning_curve(
     """Print the error of every model against the number of runs; write the figure and the page asked for."""
     from slomo.workflow.evaluate import learning_curve
 
-    counts, place = budgets_of(budgets), None if figure is None else figure_path(figure)
+    counts, place = budgets_of(budgets), figure_path(figure)
     learned, judged = _datasets(profile, dataset)
     curves = learning_curve(learned, judged, budgets=counts, **running)
     _write(curves, place, report)

@@ -21,9 +21,8 @@ from slomo.cli.options import (
     seed_option,
     settings,
 )
-from slomo.cli.output import SHARES, emit_json, format_table, note, tell
+from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note, tell
 from slomo.cli.types import RATE, SECONDS
-from slomo.cli.verbs.learning import figure_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +129,7 @@ def command(
         from slomo.errors import UsageError
 
         raise UsageError("no target is named", hint="add --target NF, or --from mixes.parquet --to predicted.parquet")
-    place = None if figure is None else figure_path(figure)
+    place = figure_path(figure)
     if service is not None:
         prediction = predicted(service, explain=explain, options=options)
     else:

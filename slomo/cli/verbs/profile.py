@@ -17,7 +17,7 @@ from slomo.cli.options import (
     seed_option,
     settings,
 )
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit_json, emit_table, note, output_path
 from slomo.cli.types import COUNT, POSITIVE_COUNT
 
 if TYPE_CHECKING:
@@ -366,16 +366,9 @@ def _check_place(out: str) -> None:
     from slomo.errors import ConfigurationError
 
     place = Path(out)
-    if place.suffix not in ("", ".parquet", ".csv"):
-        raise ConfigurationError(
-            f"no dataset is stored as '{place.suffix}'", hint="needed: .parquet, .csv or a directory"
-        )
     folder = next(parent for parent in (place.absolute().parent, *place.absolute().parents) if parent.exists())
     if not os.access(folder, os.W_OK):
         raise ConfigurationError(
             f"cannot write '{out}': folder '{folder}' is read-only", hint="choose a place you may write to"
         )
-    if not place.absolute().parent.is_dir():
-        raise ConfigurationError(
-            f"cannot write '{out}': there is no folder '{place.parent}'", hint=f"mkdir -p {place.parent}"
-        )
+    output_path(out, "dataset", ("", ".parquet", ".csv"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit_json, note
+from slomo.cli.output import emit_json, note, output_path
 
 if TYPE_CHECKING:
     from slomo.testbed.host.doctor.diagnosis import Diagnosis
@@ -35,7 +35,7 @@ def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
     from slomo.testbed.host.doctor.check import Status
     from slomo.testbed.host.doctor.diagnosis import diagnose, this_system
 
-    path = None if machine_file is None else _checked(machine_file)
+    path = None if machine_file is None else output_path(machine_file, "machine", (".yaml", ".yml"))
     diagnosis = diagnose(this_system(), quick=quick)
     if as_json:
         emit_json({**diagnosis.to_dict(), "machine_file": machine_file})
@@ -53,21 +53,6 @@ def _lines(diagnosis: "Diagnosis") -> list[str]:
         lines += [] if check.remedy is None else [f"{'':18}mend: {check.remedy}"]
     counts = {status: sum(check.status == status for check in diagnosis.checks) for status in ("ok", "warn", "fail")}
     return [*lines, ", ".join(f"{count} {status}" for status, count in counts.items())]
-
-
-def _checked(machine_file: str) -> Path:
-    from slomo.errors import ConfigurationError
-
-    path = Path(machine_file)
-    if path.suffix not in (".yaml", ".yml"):
-        raise ConfigurationError(
-            f"--machine '{machine_file}' is no YAML file", hint="name it for instance this-host.yaml"
-        )
-    if not path.parent.is_dir():
-        raise ConfigurationError(
-            f"--machine '{machine_file}': there is no folder '{path.parent}'", hint="make it first"
-        )
-    return path
 
 
 def _write(path: Path, diagnosis: "Diagnosis") -> None:
