@@ -128,7 +128,7 @@ def test_what_the_guard_needs_to_know_of_a_host_is_asked_for(tmp_path: Path) -> 
 
 def test_pools_are_told_what_is_asked_of_them(tmp_path: Path) -> None:
     """On simulated time as on a host; what is for pools is refused elsewhere; a full pool says so."""
-    made = replace(configured(tmp_path, "pools", machine=MACHINE.name), steps=2)
+    made = configured(tmp_path, "pools", machine=MACHINE.name, steps=2)
     with control_loop(made, tmp_path / "receipts") as (loop, _):
         assert loop.step().fault is None
         assert loop.plan is not None

@@ -56,7 +56,7 @@ async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: 
 
     def tell(number: int, text: str) -> None:
         nonlocal kept_at_s
-        progress.tell(number / configuration.steps, f"round {number}: {text}"[:300], {"rounds": number})
+        progress.tell(number / configuration.file.steps, f"round {number}: {text}"[:300], {"rounds": number})
         if time.monotonic() - kept_at_s > KEEP_EVERY_S:
             kept_at_s = time.monotonic()
             progress.keep()

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -97,8 +97,9 @@ class ControlFile(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ControlConfiguration:
-    """Settings of a control loop, as read from its file."""
+    """A control loop: its file, and the values that the file names."""
 
+    file: ControlFile
     #: Name of the loop in `slomo control status`.
     name: str
     #: Simulated machine; None is this host.
@@ -107,20 +108,15 @@ class ControlConfiguration:
     controller: str
     #: Name, workload, promised share of solo throughput.
     tenants: tuple[tuple[str, Workload, float | None], ...]
-    #: How patient the loop is.
-    settings: Patience
-    #: Rounds on simulated time.
-    steps: int
-    #: Of the simulations.
-    seed: int
     #: Chains of NFs on shared cores, for ``cpu_shares``.
     system: ChainSystem | None = None
-    #: For ``guard`` on this host: the stored partition profile (`slomo whatif --profile`) and the host's description.
-    partitions: Path | None = None
+    #: For ``guard`` on this host: the host's description.
     described: Machine | None = None
-    #: For ``pools``: RMD's configuration and policies, and the resources that each tenant asks for.
-    pools: tuple[Path, Path | None] | None = None
-    wishes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Patience:
+        """How patient the loop is."""
+        return Patience(self.file.period_s, self.file.dwell_s, self.file.cool_down_s)
 
 
 def read_control_file(path: str | Path) -> ControlConfiguration:
@@ -157,51 +153,39 @@ def control_from(
     workloads = [parse_workload(tenant.workload) for tenant in told.tenants]
     named = enumerate(zip(told.tenants, workloads, strict=True))
     tenants = tuple((each.name or f"{number}:{work.nf}", work, each.slo) for number, (each, work) in named)
-    pools, wishes = _pools(path, told, controller, [name for name, _, _ in tenants])
-    return ControlConfiguration(
-        told.name or Path(path).stem,
-        machine,
-        controller,
-        tenants,
-        Patience(told.period_s, told.dwell_s, told.cool_down_s),
-        told.steps,
-        told.seed,
-        _system(path, data) if controller == SHARES else None,
-        *_knowledge(path, told, controller if machine is None else ""),
-        pools,
-        wishes,
-    )
+    _check_pools(path, told, controller)
+    described = _described(path, told, controller if machine is None else "")
+    system = _system(path, data) if controller == SHARES else None
+    name = told.name or Path(path).stem
+    return ControlConfiguration(told, name, machine, controller, tenants, system, described)
 
 
 def _there(told: Struct, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(told, name)) is not None}
 
 
-def _pools(
-    path: str | Path, told: ControlFile, controller: str, names: Sequence[str]
-) -> tuple[tuple[Path, Path | None] | None, Mapping[str, Mapping[str, Any]]]:
-    """Return the paths of RMD's files, and each tenant's request; a tenant without one joins the shared pool."""
-    asked = [_there(tenant, *_WISHES) for tenant in told.tenants]
+def _check_pools(path: str | Path, told: ControlFile, controller: str) -> None:
+    """Refuse RMD's files and requests for other controllers than ``pools``, which needs the files."""
     if controller != "pools":
-        for name in [*_there(told, "pools", "policies"), *(key for wish in asked for key in wish)]:
+        for name in [
+            *_there(told, "pools", "policies"),
+            *(key for each in told.tenants for key in _there(each, *_WISHES)),
+        ]:
             raise ConfigurationError(f"{path}: '{name}' is for controller pools")
-        return None, {}
-    if told.pools is None:
+    elif told.pools is None:
         raise ConfigurationError(
             f"{path}: controller pools needs 'pools', the file of RMD's configuration",
             hint="pools: rmd.toml, policies: policy.yaml",
         )
-    policies = None if told.policies is None else Path(told.policies)
-    return (Path(told.pools), policies), dict(zip(names, asked, strict=True))
 
 
-def _knowledge(path: str | Path, told: ControlFile, controller: str) -> tuple[Path | None, Machine | None]:
-    """Return the models and the description of this host that the guard controller uses."""
+def _described(path: str | Path, told: ControlFile, controller: str) -> Machine | None:
+    """Return the description of this host that the guard controller uses."""
     stated = _there(told, "partitions", "described")
     if controller != "guard":
         if stated:
             raise ConfigurationError(f"{path}: '{next(iter(stated))}' is for controller guard on machine host")
-        return None, None
+        return None
     missing = next((name for name in ("partitions", "described") if name not in stated), None)
     if missing is not None:
         raise ConfigurationError(
@@ -209,7 +193,7 @@ def _knowledge(path: str | Path, told: ControlFile, controller: str) -> tuple[Pa
             "describes the machine it was measured on",
             hint="partitions: ways.json (slomo whatif NF... --profile ways.json), described: my-machine.yaml",
         )
-    return Path(stated["partitions"]), load_machine(stated["described"])
+    return load_machine(stated["described"])
 
 
 def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
@@ -236,7 +220,7 @@ def run_control(
                 told(step)
 
         try:
-            loop.run(configuration.steps, note)
+            loop.run(configuration.file.steps, note)
         finally:
             _status_file(configuration.name).unlink(missing_ok=True)
     seen = [step for step in steps if step.observation is not None]
@@ -263,10 +247,10 @@ def control_loop(
     Raises SlomoError if the machine does not allow it.
     """
     if configuration.machine is not None:
-        made = partial(_simulated_pools, configuration) if configuration.pools else configuration.controller
+        made = partial(_simulated_pools, configuration) if configuration.file.pools else configuration.controller
         what = configuration.system or configuration.tenants
         plant, controller, targets = simulated_loop(
-            configuration.name, configuration.machine, made, what, configuration.seed
+            configuration.name, configuration.machine, made, what, configuration.file.seed
         )
         yield ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
         return
@@ -319,8 +303,8 @@ def host_controller(
         return pool_controller(configuration, ways, members, backend)
     machine = configuration.described
     assert machine is not None
-    assert configuration.partitions is not None
-    learned = library_of(load_profiles(configuration.partitions), machine)
+    assert configuration.file.partitions is not None
+    learned = library_of(load_profiles(configuration.file.partitions), machine)
     known = {key: model.allocation for (_, key), model in learned.items() if model.allocation is not None}
     if machine.llc_ways != ways:
         raise ConfigurationError(
@@ -346,15 +330,18 @@ def pool_controller(
     `members` are each tenant's cores or processes, as RMD names them. The backend's tree is searched for groups
     that slomo did not make.
     """
-    assert configuration.pools is not None
-    machine = configuration.machine
+    file, machine = configuration.file, configuration.machine
+    assert file.pools is not None
     way_mib = None if machine is None else machine.llc_mib / machine.llc_ways
-    known = read_rmd_toml(*configuration.pools, way_mib=way_mib, cache_ways=ways)
+    known = read_rmd_toml(file.pools, file.policies, way_mib=way_mib, cache_ways=ways)
     running = {int(task): name for name, who in members.items() for task in who.get("task_ids", ())}
     manager = PoolManager(
         known, ways, backend=backend, processes=lambda: {**processes_of_this_host(), **running}, enforces=False
     )
-    return PoolController(manager, {name: {**who, **configuration.wishes[name]} for name, who in members.items()})
+    asked = {
+        name: _there(each, *_WISHES) for (name, _, _), each in zip(configuration.tenants, file.tenants, strict=True)
+    }
+    return PoolController(manager, {name: {**who, **asked[name]} for name, who in members.items()})
 
 
 def _simulated_pools(configuration: ControlConfiguration, server: SimulatedServer) -> PoolController:
