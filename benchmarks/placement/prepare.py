@@ -81,10 +81,10 @@ def repeats_plan(nfs: list[str], machine: str, count: int, seed: int, most: int)
 
 def ways(path: Path, nfs: list[str], machine: str) -> None:
     done: list[PartitionProfile] = list(load_profiles(path)) if path.exists() else []
-    profiled = {key for item in done for key in item.responses}
-    for nf in nfs:
-        if parse_workload(nf).key not in profiled:
-            done.append(profile_ways([nf], machine))
+    profiled, host = {key for item in done for key in item.responses}, load_machine(machine)
+    for workload in map(parse_workload, nfs):
+        if workload.key not in profiled:
+            done.append(profile_ways(make_testbed("simulated", host), host, [workload]))
             save_profiles(done, path)
 
 

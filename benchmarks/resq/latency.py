@@ -24,6 +24,8 @@ from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO
 from slomo.placement.workloads import RESQ_FAMILIES, resq_requests
+from slomo.testbed.registry import make_testbed
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.place import make_judge
 from slomo.workflow.profile_ways import profile_ways
@@ -89,7 +91,9 @@ def measured(size_b: int, path: Path | None) -> list[PartitionProfile]:
     profiles = [*load_profiles(path)] if path is not None and path.exists() else []
     mine = {workload(name, size_b).key for name in names}
     if mine - {key for profile in profiles for key in profile.responses}:
-        profiles.append(profile_ways([workload(name, size_b) for name in names], MACHINE, cores=CORES))
+        machine = load_machine(MACHINE)
+        workloads = [workload(name, size_b) for name in names]
+        profiles.append(profile_ways(make_testbed("simulated", machine), machine, workloads, cores=CORES))
         if path is not None:
             save_profiles(profiles, path)
     return [profile for profile in profiles if mine & {*profile.responses}]

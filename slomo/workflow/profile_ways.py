@@ -5,7 +5,7 @@ measured and intervals split until interpolation is within 1 %: 8 to 12 measurem
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,13 @@ from slomo.models.functions.regression import rising
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse
 from slomo.profiling.plans.refinement import TOLERANCE, MidpointRefinement, Shape, refine
-from slomo.testbed.registry import make_testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
-from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.packet_buffers import MOST_BUFFERS, buffers_per_nf
-from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.names import own_functions
 
 if TYPE_CHECKING:
     from slomo.records.run import RunRecord
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
     from slomo.vocabulary.workload import Workload
 
 #: Range of loads over which latency is profiled, as shares of solo throughput.
@@ -40,11 +35,10 @@ _DEVIATIONS = 2.0
 
 
 def profile_ways(
-    network_functions: "Sequence[Workload | str]",
-    machine: "str | Machine",
+    testbed: "Testbed",
+    machine: "Machine",
+    workloads: "Iterable[Workload]",
     *,
-    testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
     cores: int | None = None,
     latency: bool = True,
     seed: int = 0,
@@ -56,38 +50,19 @@ def profile_ways(
     ways that give the highest throughput. If the NIC's line rate limits throughput, fewer ways can add queueing delay
     that throughput does not show.
 
-    Raises UnknownNameError for an unknown machine or network function.
-
-    Parameters
-    ----------
-    network_functions : sequence of Workload or str
-        What to measure.
-    machine : str or Machine
-        Machine type.
-    testbed : str or Testbed
-        Where to measure.
-    own : NetworkFunction or iterable of them
-        Additional network functions.
-    cores : int, optional
-        Cores of a socket for network functions, which decides how many packet buffers each may have; all by default.
-    latency : bool
-        Measure latencies, too.
-    seed : int
-        Of the first run of each point; repeats count on from it.
+    `cores`: cores of a socket for network functions, all by default, which decide how many packet buffers each may
+    have. `latency`: measure latencies, too. `seed`: of the first run of each point; repeats count on from it.
     """
-    host = load_machine(machine) if isinstance(machine, str) else machine
-    bed = make_testbed(testbed, host, own_functions(own))
-    subjects = [parse_workload(item) if isinstance(item, str) else item for item in network_functions]
     made: dict[str, PartitionResponse] = {}
-    for workload in subjects:
-        share = buffers_per_nf(host, cores or host.cores_per_socket, workload.traffic.packet_size_b)
-        measuring = _Bench(bed, host, workload, None if share is None or share >= MOST_BUFFERS else share, seed)
+    for workload in workloads:
+        share = buffers_per_nf(machine, cores or machine.cores_per_socket, workload.traffic.packet_size_b)
+        measuring = _Bench(testbed, machine, workload, None if share is None or share >= MOST_BUFFERS else share, seed)
         curve = measuring.over_ways()
         solo = measuring.median(None, measuring.repeats)
         enough = next(ways for ways, mpps in curve if mpps >= (1.0 - TOLERANCE) * curve[-1][1])
         loads = measuring.over_load(solo, enough) if latency else ()
         made[workload.key] = PartitionResponse.over_ways(workload.key, solo, curve, loads, share)
-    return PartitionProfile(host.name, made, fingerprint=host.fingerprint)
+    return PartitionProfile(machine.name, made, fingerprint=machine.fingerprint)
 
 
 @dataclass

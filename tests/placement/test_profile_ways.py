@@ -6,8 +6,10 @@ import pytest
 from slomo.models.functions.regression import rising
 from slomo.models.responses.partition import PartitionResponse
 from slomo.records.run import Phase, RunRecord, TenantSample
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
+from slomo.vocabulary.workload import Workload
 from slomo.workflow.profile_ways import profile_ways
 
 MACHINE = "e5-2695v4"
@@ -16,7 +18,7 @@ NOTHING = MetricVector({}, scope=Scope.CORE)
 
 def measured(bed, *, latency=True):
     """Return the response of one function as profiled on a testbed."""
-    (response,) = profile_ways(["lpm"], MACHINE, testbed=bed, latency=latency).responses.values()
+    (response,) = profile_ways(bed, load_machine(MACHINE), [Workload("lpm")], latency=latency).responses.values()
     return response
 
 

@@ -10,6 +10,7 @@ from slomo.placement.problem.request import SLO, Request
 from slomo.simulator.programs.program import program
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.profile_ways import profile_ways
@@ -54,7 +55,8 @@ def test_what_one_core_cannot_do_is_refused() -> None:
 def test_greedy_gives_a_chain_one_core_and_one_profile() -> None:
     """ResQ's greedy policy places `lpm+stats` on one core, where the chain of two requests takes two."""
     bed = SimulatedTestbed(MACHINE, accesses=20_000, scale=64)
-    profiles = [profile_ways(["lpm+stats", "lpm", "stats"], MACHINE, testbed=bed, latency=False)]
+    workloads = map(parse_workload, ("lpm+stats", "lpm", "stats"))
+    profiles = [profile_ways(bed, load_machine(MACHINE), workloads, latency=False)]
     placer = Placer(ModelLibrary([]), Cluster.uniform(MACHINE, 2), "resq-greedy", profiles=profiles)
     whole = placer.admit(Request("whole", "lpm+stats", SLO(min_share=0.8)))
     apart = placer.admit(Request("apart", ("lpm", "stats"), SLO(min_share=0.8)))

@@ -332,10 +332,7 @@ def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
     testbed, machine, seed, plan = (arguments[name] for name in ("testbed", "machine", "seed", "plan"))
     workloads = workloads_of(arguments["network_functions"])
     announce_compilation()
-    if plan == "ways":
-        profile = profile_ways(workloads, machine, testbed=testbed, seed=seed)
-    else:
-        profile = learn_partitions(testbed, machine, workloads, seed=seed)
+    profile = (profile_ways if plan == "ways" else learn_partitions)(testbed, machine, workloads, seed=seed)
     responses = profile.responses.values()
     if out is not None:
         save_profiles([profile], out)
