@@ -17,8 +17,33 @@ from slomo.models.responses.server_response import NO_HOLDING, ServerResponse
 from slomo.vocabulary.workload import Workload
 
 
+class DerivedSensitivity:
+    """A sensitivity model made on request from profiled ones; its name and input are those of `base`."""
+
+    base: SensitivityModel
+
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.base.name
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns read, in order."""
+        return self.base.feature_names
+
+    @property
+    def composition(self) -> CompositionKind:
+        """Kind of the composed input."""
+        return self.base.composition
+
+    def to_dict(self) -> dict[str, Any]:
+        """Raise UnsupportedPredictionError: it is made from profiles each time and not saved."""
+        raise UnsupportedPredictionError(f"model '{self.name}' is made on request", hint="save the profiled models")
+
+
 @dataclass(frozen=True, eq=False)
-class Blended:
+class Blended(DerivedSensitivity):
     """Time per packet interpolated between models of one NF.
 
     Examples
@@ -34,27 +59,13 @@ class Blended:
     way: InterpolationPath
 
     @property
-    def name(self) -> str:
-        """Name of the family."""
-        return self.models[0].name
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Columns read, in order."""
-        return self.models[0].feature_names
-
-    @property
-    def composition(self) -> CompositionKind:
-        """Kind of the composed input."""
-        return self.models[0].composition
+    def base(self) -> SensitivityModel:  # type: ignore[override]  # read alone
+        """The first of the models, which all have one family's name and input."""
+        return self.models[0]
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps]; 0 if a model gives 0."""
         return self.way.between_mpps([model.predict_mpps(vectors) for model in self.models])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Raise UnsupportedPredictionError: a blend is made from its profiles each time and not saved."""
-        raise UnsupportedPredictionError("an interpolated model is made on request", hint="save the profiled models")
 
 
 def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> NFModel:

@@ -6,12 +6,11 @@ difference of working sets added to the occupancy, the difference of solo throug
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from slomo.errors import UnsupportedPredictionError
-from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.adaptation.blend import DerivedSensitivity
+from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import NO_HOLDING
@@ -89,7 +88,7 @@ def _shifted_profile(profile: ContentiousnessProfile, ratio: float, extra_kib: f
 
 
 @dataclass(frozen=True, eq=False)
-class Shifted:
+class Shifted(DerivedSensitivity):
     """A sensitivity model extrapolated to a slightly different working set, as SLOMO does.
 
     Examples
@@ -105,28 +104,9 @@ class Shifted:
     extra_kib: float
     solo_difference_mpps: float
 
-    @property
-    def name(self) -> str:
-        """Name of the family."""
-        return self.base.name
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Columns read, in order."""
-        return self.base.feature_names
-
-    @property
-    def composition(self) -> CompositionKind:
-        """Kind of the composed input."""
-        return self.base.composition
-
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps]; without competitors nothing is shifted."""
         factor, added = _factors(self.feature_names, self.ratio, self.extra_kib)
         pressed = (vectors > 0.0).any(axis=1, keepdims=True)
         mpps = self.base.predict_mpps(np.maximum(vectors * factor + np.where(pressed, added, 0.0), 0.0))
         return np.maximum(mpps + self.solo_difference_mpps, 0.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Raise UnsupportedPredictionError: an extrapolation is made from its profile each time and not saved."""
-        raise UnsupportedPredictionError("an extrapolated model is made on request", hint="save the profiled model")

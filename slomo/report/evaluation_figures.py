@@ -58,7 +58,7 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "
     return figure
 
 
-def _curves(axes: "Axes", curves: Mapping[str, Mapping[float, float]]) -> None:
+def _curves(axes: "Axes", curves: Mapping[str, Mapping[Any, float]]) -> None:
     """Draw a named curve through points (x -> y) each, told apart by colour and marker."""
     for index, (name, points) in enumerate(curves.items()):
         style: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "marker": _MARKERS[index % len(_MARKERS)]}
