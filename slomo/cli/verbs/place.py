@@ -167,7 +167,8 @@ def batch(
         measurements = named_mixes(placer, worth_measuring)
     if as_json:
         document = {"policy": placer.policy.name, "servers_used": placer.servers_used, "decisions": decisions}
-        asked = {"check": judgement, "stats": placer.stats() if stats else None, "worth_measuring": measurements}
+        counts = placer.stats() if stats else None
+        asked: dict[str, Any] = {"check": judgement, "stats": counts, "worth_measuring": measurements}
         asked["priced"] = priced or None
         emit_json(document | {name: value for name, value in asked.items() if value is not None})
     else:
