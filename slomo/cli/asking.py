@@ -63,24 +63,14 @@ def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Predi
     """
     from slomo.workflow.names import named
 
-    forwarded = ("target", "beside", "partners", "machine", "model", "method", "offered", "port_gbps", "window_s")
-    refuse_others(service, *forwarded, "coverage", "explain", "strict", "figure")
+    same = ("machine", "model", "method", "port_gbps", "window_s", "coverage", "strict")
+    refuse_others(service, *same, "target", "beside", "partners", "offered", "explain", "figure")
     beside, partners = (
         [item if isinstance(item, str) else item.key for item in named(options[name])]
         for name in ("beside", "partners")
     )
-    question: dict[str, Any] = {
-        "machine": options["machine"],
-        "model": options["model"],
-        "method": options["method"],
-        "offered_mpps": options["offered"],
-        "shares_core_with": partners,
-        "port_gbps": options["port_gbps"],
-        "window_s": options["window_s"],
-        "coverage": options["coverage"],
-        "explain": explain,
-        "strict": options["strict"],
-    }
+    question: dict[str, Any] = {name: options[name] for name in same}
+    question |= {"offered_mpps": options["offered"], "shares_core_with": partners, "explain": explain}
     with client(service) as line:
         return line.predict(options["target"], beside, **question)
 

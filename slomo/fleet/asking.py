@@ -7,7 +7,9 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from distributed import Client, Future
 
 from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.fleet.functions import FunctionFolder
@@ -17,9 +19,6 @@ from slomo.fleet.spread import connected
 from slomo.fleet.starting import START_S, Starter, free_port
 from slomo.fleet.worker import MOST_DEATHS
 from slomo.profiling.campaign.store import CampaignStore, StaleTokenError
-
-if TYPE_CHECKING:
-    from distributed import Client, Future
 
 #: Silence of a worker after which its run is given to another one [s].
 SILENT_S = 60.0
@@ -35,7 +34,7 @@ class ReachedHosts:
     """
 
     def __init__(
-        self, client: "Client", hosts: Mapping[str, FleetHost], left_out: Mapping[str, str], *, skip_missing: bool
+        self, client: Client, hosts: Mapping[str, FleetHost], left_out: Mapping[str, str], *, skip_missing: bool
     ) -> None:
         self.client, self.left_out, self._skip_missing = client, dict(left_out), skip_missing
         self.names = {name: host for name, host in hosts.items() if name not in left_out}
@@ -151,7 +150,7 @@ def _awaited(present: Callable[[], set[str]], fleet: Fleet) -> dict[str, str]:
     return dict.fromkeys(sorted(missing), f"its worker did not come within {START_S:g} s")
 
 
-def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
+def _answer(client: Client, host: str, future: Future[Any]) -> Any:
     """Return a host's result. Raises TestbedError if the host's worker is lost and does not return."""
     seen = time.monotonic()
     while True:
@@ -166,7 +165,7 @@ def _answer(client: "Client", host: str, future: "Future[Any]") -> Any:
             )
 
 
-def _present(client: "Client") -> set[str]:
+def _present(client: Client) -> set[str]:
     """Return the hosts whose workers are connected."""
     return {str(each["name"]) for each in client.scheduler_info(n_workers=-1)["workers"].values()}
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError
-from slomo.prediction.result import label
+from slomo.prediction.result import Prediction, label
 from slomo.report.figures import COLOURS, axes_of
 from slomo.vocabulary.workload_text import counted
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from slomo.prediction.result import Prediction
 
 _INK, _GREY, _UNKNOWN = "#222222", "#5B6470", "#B8BEC6"
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
@@ -24,7 +23,7 @@ _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
 _THIN = 0.004
 
 
-def waterfall(prediction: "Prediction", *, ax: "Axes | None" = None) -> "Figure":
+def waterfall(prediction: Prediction, *, ax: "Axes | None" = None) -> "Figure":
     r"""Draw how much of a predicted loss each resource causes, as a waterfall.
 
     Parameters
@@ -69,7 +68,7 @@ def waterfall(prediction: "Prediction", *, ax: "Axes | None" = None) -> "Figure"
     return figure
 
 
-def _title(prediction: "Prediction") -> str:
+def _title(prediction: Prediction) -> str:
     beside = counted(map(label, prediction.competitors)) or "a given vector"
     return f"{label(prediction.target)} beside {beside if len(beside) < 60 else f'{len(prediction.competitors)} NFs'}"
 
@@ -109,7 +108,7 @@ def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[s
     return lowest
 
 
-def _ends(axes: "Axes", prediction: "Prediction", last: int) -> None:
+def _ends(axes: "Axes", prediction: Prediction, last: int) -> None:
     """Draw solo and predicted throughput, with the interval."""
     axes.bar([0, last], [prediction.solo_mpps, prediction.throughput_mpps], width=0.62, color=_GREY, zorder=3)
     low, high = prediction.interval
@@ -130,9 +129,7 @@ def _ends(axes: "Axes", prediction: "Prediction", last: int) -> None:
         )
 
 
-def _labels(
-    axes: "Axes", prediction: "Prediction", steps: Mapping[str, object], names: list[str], lowest: float
-) -> None:
+def _labels(axes: "Axes", prediction: Prediction, steps: Mapping[str, object], names: list[str], lowest: float) -> None:
     axes.set_xticks(
         range(len(steps) + 2), ["alone", *(group.replace(" ", "\n") for group in steps), "predicted"], fontsize=9
     )

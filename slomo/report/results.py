@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slomo.prediction.result import Prediction
 from slomo.report.explanation_figures import waterfall
 from slomo.report.figures import COLOURS, styled
 from slomo.report.sections import scatter_section, surface_section
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from slomo.evaluation.evaluate import Evaluation
-    from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
 
 #: Largest number of rows in a drawing, the first ones; the axis says so.
@@ -67,7 +67,7 @@ def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax:
     return axes
 
 
-def loss(prediction: "Prediction", ax: "Axes | None" = None) -> "Axes":
+def loss(prediction: Prediction, ax: "Axes | None" = None) -> "Axes":
     """Draw how much of a predicted loss each resource causes."""
     axes = ax or _new_axes((4.8, 4.2))
     waterfall(prediction, ax=axes)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.applications import Starlette
@@ -43,8 +44,6 @@ from slomo.service.tracing import Tracer
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
@@ -126,7 +125,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
 
     async def changed(
-        self, call: Call, change: Callable[["Connection"], tuple[Any, int]], verb: str, action: str | None = None
+        self, call: Call, change: Callable[[Connection], tuple[Any, int]], verb: str, action: str | None = None
     ) -> Answer:
         """Make a durable change (see `ClusterStore.perform`), and count it as an `action` if one is named."""
         answer = await self.writing(lambda: self.cluster_store.perform(call, change, verb))

@@ -7,21 +7,18 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from slomo.drift.monitor import DriftMonitor, DriftReport
 from slomo.drift.refit import refit
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary, opened
+from slomo.records.dataset import ProfileDataset
 from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 from slomo.workflow.names import host_of
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
-    from slomo.vocabulary.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,14 @@ class DriftCheck:
 
 
 def check_drift(
-    library: "ModelLibrary | str | Path",
-    readings: "ProfileDataset",
+    library: ModelLibrary | str | Path,
+    readings: ProfileDataset,
     *,
-    machine: "str | Machine | None" = None,
+    machine: str | Machine | None = None,
     model: str = DEFAULT_MODEL,
     false_alarm_every: float = 1000.0,
     noise: float = 0.02,
-    reference: "ProfileDataset | None" = None,
+    reference: ProfileDataset | None = None,
     seed: int = 0,
 ) -> DriftCheck:
     """Compare live measurements of mixes, in the order they were made, with the models' predictions.
@@ -88,7 +85,7 @@ def check_drift(
 
 
 def refit_models(
-    library: "ModelLibrary | str | Path", runs: "ProfileDataset", *, targets: Sequence[str] | None = None
+    library: ModelLibrary | str | Path, runs: ProfileDataset, *, targets: Sequence[str] | None = None
 ) -> ModelLibrary:
     """Return the models that new runs improve (`slomo.drift.refit`); models that they do not improve are left out.
 
@@ -112,12 +109,12 @@ def refit_models(
     return ModelLibrary(new for new, old in zip(updated, known, strict=True) if new is not old)
 
 
-def _tenants(readings: "ProfileDataset") -> Iterator[tuple[str, list[str]]]:
+def _tenants(readings: ProfileDataset) -> Iterator[tuple[str, list[str]]]:
     for row, target in enumerate(readings.frame["target"]):
         yield str(target), [workload.key for workload in readings.competitors(row)]
 
 
-def _vector(readings: "ProfileDataset", prefix: str, row: int, scope: Scope) -> MetricVector | None:
+def _vector(readings: ProfileDataset, prefix: str, row: int, scope: Scope) -> MetricVector | None:
     """Return one measured vector of a row; None if none of its metrics was measured."""
     columns = readings.vectors(prefix)
     values = {str(name): float(value) for name, value in columns.iloc[row].dropna().items()}

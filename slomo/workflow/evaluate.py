@@ -5,52 +5,47 @@ SLOMO (SIGCOMM'20) section 6.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.errors import UnknownNameError, UsageError
 from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
+from slomo.evaluation.evaluate import Evaluation
 from slomo.evaluation.evaluate import evaluate as judge
-from slomo.models.library import opened
+from slomo.models.library import ModelLibrary, opened
+from slomo.profiling.campaign.progress import Progress
 from slomo.profiling.plans.basic import stream_of
+from slomo.records.dataset import ProfileDataset
+from slomo.testbed.base import Testbed
 from slomo.training.plausibility import plausible_rows
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.defaults import compat_named
-from slomo.vocabulary.network_function import network_function_names, stage_names
+from slomo.vocabulary.defaults import Compat, compat_named
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction, network_function_names, stage_names
+from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, modelled, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
-
-if TYPE_CHECKING:
-    from slomo.evaluation.evaluate import Evaluation
-    from slomo.models.library import ModelLibrary
-    from slomo.profiling.campaign.progress import Progress
-    from slomo.records.dataset import ProfileDataset
-    from slomo.testbed.base import Testbed
-    from slomo.vocabulary.defaults import Compat
-    from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
-    from slomo.vocabulary.workload import Workload
 
 _SYNTHETIC = "synthetic"
 
 
 def evaluate(
-    library: "ModelLibrary | str | Path",
-    dataset: "ProfileDataset | str | Path | None" = None,
+    library: ModelLibrary | str | Path,
+    dataset: ProfileDataset | str | Path | None = None,
     *,
-    machine: "str | Machine | None" = None,
+    machine: str | Machine | None = None,
     mixes: int | None = None,
     seed: int = 0,
     models: Sequence[str] | None = None,
     coverage: float = 0.9,
-    compat: "Compat | None" = None,
-    testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
+    compat: Compat | None = None,
+    testbed: str | Testbed = "simulated",
+    own: Iterable[NetworkFunction] | NetworkFunction = (),
     store: str | Path | None = None,
     jobs: int | None = None,
-    progress: "Progress | bool | None" = None,
+    progress: Progress | bool | None = None,
     scheduler: str | None = None,
-) -> "Evaluation":
+) -> Evaluation:
     """Check every model against mixes that were never trained on.
 
     Parameters
@@ -121,16 +116,16 @@ def evaluate(
 
 
 def learning_curve(
-    dataset: "ProfileDataset",
-    judged: "ProfileDataset | None" = None,
+    dataset: ProfileDataset,
+    judged: ProfileDataset | None = None,
     *,
     budgets: Sequence[int],
     models: Sequence[str] | None = None,
-    machine: "str | Machine | None" = None,
+    machine: str | Machine | None = None,
     mixes: int | None = None,
     seed: int = 0,
     **running: Any,
-) -> "Mapping[str, Mapping[int, float]]":
+) -> Mapping[str, Mapping[int, float]]:
     """Train every model on growing parts of the same runs, and evaluate each on the same mixes.
 
     Raises InvalidValueError for a budget below 12 runs or above the number there is, or a dataset without mixes;
@@ -168,7 +163,7 @@ def learning_curve(
     return learning_curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed=seed)
 
 
-def _only_machine(dataset: "ProfileDataset") -> str:
+def _only_machine(dataset: ProfileDataset) -> str:
     if len(dataset.machines) != 1:
         raise UsageError(
             f"the dataset holds runs on several machines: {', '.join(dataset.machines) or 'none'}",
@@ -177,7 +172,7 @@ def _only_machine(dataset: "ProfileDataset") -> str:
     return dataset.machines[0]
 
 
-def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkFunction"]) -> None:
+def _require_descriptions(targets: Sequence[Workload], own: Iterable[NetworkFunction]) -> None:
     described = {*network_function_names(), *(network_function.name for network_function in own)}
     for workload in targets:
         if not {*stage_names(workload.nf)} <= described:
@@ -190,7 +185,7 @@ def _require_descriptions(targets: "Sequence[Workload]", own: Iterable["NetworkF
             )
 
 
-def calibration_mixes(dataset: "ProfileDataset") -> int:
+def calibration_mixes(dataset: ProfileDataset) -> int:
     """Return how many of a dataset's full-load mixes are in the half with which :func:`profile` calibrates intervals.
 
     Models that learned them are better on them than on new mixes, in error and in coverage.

@@ -13,27 +13,24 @@ from typing import TYPE_CHECKING, Unpack
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.stored import Stored
 from slomo.fleet.spread import spread
-from slomo.models.library import load_library
-from slomo.models.partition_profile import load_profiles
+from slomo.models.library import ModelLibrary, load_library
+from slomo.models.partition_profile import PartitionProfile, load_profiles
 from slomo.placement.online.placer import Placer
+from slomo.placement.online.settings import DecisionOptions
 from slomo.placement.over_time.judge import Judge, asked_times
+from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.policies.registry import policy_class
+from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.documents import read_cluster, read_requests
+from slomo.placement.problem.request import Request
+from slomo.records.run import RunRecord
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL, method_hint
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.workflow.names import own_functions
 
 if TYPE_CHECKING:
-    from slomo.models.library import ModelLibrary
-    from slomo.models.partition_profile import PartitionProfile
-    from slomo.placement.online.settings import DecisionOptions
-    from slomo.placement.over_time.judgement import Judgement
-    from slomo.placement.problem.cluster import Cluster
-    from slomo.placement.problem.request import Request
-    from slomo.records.run import RunRecord
     from slomo.testbed.base import Testbed
-    from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.network_function import NetworkFunction
 
 #: Confidences tried when the price decides.
@@ -41,13 +38,13 @@ PRICED = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
 def place(
-    cluster: "Cluster | str | Path",
-    requests: "Iterable[Request] | str | Path",
-    library: "ModelLibrary | str | Path",
+    cluster: Cluster | str | Path,
+    requests: Iterable[Request] | str | Path,
+    library: ModelLibrary | str | Path,
     policy: str = "predicted",
     *,
-    profiles: "Sequence[PartitionProfile] | str | Path" = (),
-    **options: "Unpack[DecisionOptions]",
+    profiles: Sequence[PartitionProfile] | str | Path = (),
+    **options: Unpack[DecisionOptions],
 ) -> Placer:
     """Place requests on an empty cluster.
 
@@ -97,14 +94,14 @@ class Priced(Stored):
 
 
 def place_at_price(
-    cluster: "Cluster | str | Path",
-    requests: "Iterable[Request] | str | Path",
-    library: "ModelLibrary | str | Path",
+    cluster: Cluster | str | Path,
+    requests: Iterable[Request] | str | Path,
+    library: ModelLibrary | str | Path,
     policy: str = "predicted",
     *,
     price_per_broken: float,
-    profiles: "Sequence[PartitionProfile] | str | Path" = (),
-    **options: "Unpack[DecisionOptions]",
+    profiles: Sequence[PartitionProfile] | str | Path = (),
+    **options: Unpack[DecisionOptions],
 ) -> tuple[Placer, tuple[Priced, ...]]:
     """Place requests at the confidence with the lowest total cost of servers and broken promises.
 
@@ -154,7 +151,7 @@ def make_judge(
     testbed: "str | Testbed" = "simulated",
     own: "Iterable[NetworkFunction] | NetworkFunction" = (),
     *,
-    machines: "Iterable[Machine]" = (),
+    machines: Iterable[Machine] = (),
     seed: int = 0,
     jobs: int | None = 1,
     scheduler: str | None = None,
@@ -191,14 +188,14 @@ class _MixRunner:
     """Runs a mix on the testbed of its server."""
 
     testbed: "str | Testbed"
-    machines: "tuple[Machine, ...]"
+    machines: tuple[Machine, ...]
     own: "tuple[NetworkFunction, ...]"
     seed: int
 
-    def machine(self, name: str) -> "Machine":
+    def machine(self, name: str) -> Machine:
         return next((each for each in self.machines if each.name == name), None) or load_machine(name)
 
-    def __call__(self, colocation: Colocation) -> "RunRecord":
+    def __call__(self, colocation: Colocation) -> RunRecord:
         opened = (
             _opened(self.testbed, self.machine(colocation.machine), self.own)
             if isinstance(self.testbed, str)
@@ -208,22 +205,22 @@ class _MixRunner:
 
 
 @lru_cache(maxsize=16)
-def _opened(testbed: str, machine: "Machine", own: "tuple[NetworkFunction, ...]") -> "Testbed":
+def _opened(testbed: str, machine: Machine, own: "tuple[NetworkFunction, ...]") -> "Testbed":
     from slomo.testbed.registry import make_testbed
 
     return make_testbed(testbed, machine, own)
 
 
 def compare(
-    cluster: "Cluster",
-    requests: "Sequence[Request]",
-    library: "ModelLibrary",
+    cluster: Cluster,
+    requests: Sequence[Request],
+    library: ModelLibrary,
     policies: Sequence[str],
     *,
-    profiles: "Sequence[PartitionProfile]" = (),
+    profiles: Sequence[PartitionProfile] = (),
     judge: Judge | None = None,
-    **options: "Unpack[DecisionOptions]",
-) -> "list[Judgement]":
+    **options: Unpack[DecisionOptions],
+) -> list[Judgement]:
     """Place the same requests by several policies, and check all placements on the same testbed.
 
     Parameters
@@ -254,7 +251,7 @@ def compare(
     return judgements
 
 
-def check_model(library: "ModelLibrary", policy: str, model: str) -> None:
+def check_model(library: ModelLibrary, policy: str, model: str) -> None:
     """Raise an error for a sensitivity model's name that no function in the library has.
 
     Raises UnknownNameError with the nearest name; also for an unknown policy.

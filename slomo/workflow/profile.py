@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, SlomoError
 from slomo.fleet.engine import on_engine
+from slomo.profiling.campaign.progress import Progress
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
-from slomo.profiling.plans.basic import mixes_plan, named_mixes_plan, pressure_plan, solo_plan
+from slomo.profiling.plans.basic import Stream, mixes_plan, named_mixes_plan, pressure_plan, solo_plan
+from slomo.profiling.plans.designs import Design
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
 from slomo.profiling.plans.sources import DEFAULT_POINTS
 from slomo.records.dataset import ProfileDataset
+from slomo.testbed.base import Testbed
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.campaign import ADAPTIVE, LINK, PlanSettings, RunSettings
 from slomo.workflow.names import machine_named, own_functions, workloads_of
@@ -30,12 +35,6 @@ from slomo.workflow.progress import listening
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.campaign import AdaptivePlan
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
-    from slomo.profiling.campaign.progress import Progress
-    from slomo.profiling.plans.basic import Stream
-    from slomo.profiling.plans.designs import Design
-    from slomo.testbed.base import Testbed
-    from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
 
 #: Mixes that calibrate intervals; with fewer, actual coverage scatters more around the nominal one (split conformal).
 CALIBRATION_MIXES = 200
@@ -44,16 +43,16 @@ CALIBRATION_MIXES = 200
 def plan_experiments(
     network_functions: Sequence[Workload | str] | Workload | str,
     *,
-    machine: "str | Machine" = DEFAULT_MACHINE,
+    machine: str | Machine = DEFAULT_MACHINE,
     plan: str = "all",
-    design: "str | Design" = "sources",
+    design: str | Design = "sources",
     runs: int | None = None,
     mixes: int | Sequence[str] | None = None,
-    stream: "Stream | None" = None,
+    stream: Stream | None = None,
     replicates: int = 1,
     seed: int = 0,
     target_error: float | None = None,
-) -> "ExperimentPlan":
+) -> ExperimentPlan:
     """Return the runs of :func:`profile` that are known before any is made, with mixes drawn at random.
 
     :func:`profile` draws as many mixes by what they contend for, as its first runs tell. Runs at part load are not
@@ -85,25 +84,25 @@ def plan_experiments(
 def profile(
     network_functions: Sequence[Workload | str] | Workload | str,
     *,
-    machine: "str | Machine" = DEFAULT_MACHINE,
+    machine: str | Machine = DEFAULT_MACHINE,
     plan: str = "all",
-    design: "str | Design" = "sources",
+    design: str | Design = "sources",
     runs: int | None = None,
     mixes: int | Sequence[str] | None = None,
-    stream: "Stream | None" = None,
+    stream: Stream | None = None,
     replicates: int = 1,
     seed: int = 0,
     target_error: float | None = None,
-    testbed: "str | Testbed" = "simulated",
-    own: "Iterable[NetworkFunction] | NetworkFunction" = (),
+    testbed: str | Testbed = "simulated",
+    own: Iterable[NetworkFunction] | NetworkFunction = (),
     store: str | Path | None = None,
     jobs: int | None = None,
-    progress: "Progress | bool | None" = None,
+    progress: Progress | bool | None = None,
     report: "Callable[[AdaptiveOutcome], object] | None" = None,
     latency: bool | Sequence[float] = False,
     reduced_mixes: int = 0,
     scheduler: str | None = None,
-) -> "ProfileDataset":
+) -> ProfileDataset:
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
 
     Parameters
@@ -196,8 +195,8 @@ def profile(
 
 
 def _measured(
-    workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings, running: RunSettings, testbed: "Testbed"
-) -> "ProfileDataset":
+    workloads: Sequence[Workload], machine: Machine, settings: PlanSettings, running: RunSettings, testbed: Testbed
+) -> ProfileDataset:
     """Run the plan without the runs that follow from its results, and return the measurements."""
     if not settings.adaptive:
         plan = _planned(workloads, machine, settings)
@@ -214,13 +213,13 @@ def _measured(
 
 
 def _with_mixes(
-    measured: "ProfileDataset",
+    measured: ProfileDataset,
     workloads: Sequence[Workload],
-    machine: "Machine",
+    machine: Machine,
     settings: PlanSettings,
     running: RunSettings,
-    testbed: "Testbed",
-) -> "ProfileDataset":
+    testbed: Testbed,
+) -> ProfileDataset:
     """Add mixes that calibrate intervals, chosen by the resources they contend for, or at random if these are unknown.
 
     A store that has a plan of this seed and stream goes on with it.
@@ -235,8 +234,8 @@ def _with_mixes(
 
 
 def _drawn_mixes(
-    measured: "ProfileDataset", workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings
-) -> "ExperimentPlan":
+    measured: ProfileDataset, workloads: Sequence[Workload], machine: Machine, settings: PlanSettings
+) -> ExperimentPlan:
     """Return mixes chosen by the resources they contend for, or random mixes if these resources are unknown."""
     from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
 
@@ -249,7 +248,7 @@ def _drawn_mixes(
         return replace(at_random, name=f"mixes at random: {reason.message}")
 
 
-def _kept_plan(store: str, machine: "Machine", settings: PlanSettings) -> "ExperimentPlan | None":
+def _kept_plan(store: str, machine: Machine, settings: PlanSettings) -> ExperimentPlan | None:
     """Return the plan that a store of mixes is bound to; None without a store, or if its plan is for other settings."""
     if not Path(store).is_file():
         return None
@@ -261,7 +260,7 @@ def _kept_plan(store: str, machine: "Machine", settings: PlanSettings) -> "Exper
     return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
 
 
-def _planned(workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings) -> "ExperimentPlan":
+def _planned(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> ExperimentPlan:
     """Return the runs of a plan that are known before any run is made."""
     seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
     if settings.plan == "solo":
@@ -295,8 +294,8 @@ def _has_mixes(workloads: Sequence[Workload], settings: PlanSettings) -> bool:
 
 
 def _following(
-    measured: "ProfileDataset", machine: "Machine", settings: PlanSettings, running: RunSettings
-) -> "dict[str, ExperimentPlan]":
+    measured: ProfileDataset, machine: Machine, settings: PlanSettings, running: RunSettings
+) -> dict[str, ExperimentPlan]:
     """Return, by name, the plans whose offered loads depend on measured throughput."""
     plans, loads = {}, running.loads(settings.plan)
     seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
@@ -310,7 +309,7 @@ def _following(
     return plans
 
 
-def _adaptive(workloads: Sequence[Workload], machine: "Machine", settings: PlanSettings) -> "AdaptivePlan":
+def _adaptive(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> "AdaptivePlan":
     """Return the adaptive plan."""
     from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
 
@@ -320,8 +319,8 @@ def _adaptive(workloads: Sequence[Workload], machine: "Machine", settings: PlanS
 
 
 def _mixes(
-    workloads: Sequence[Workload], machine: "Machine", count: int | None, stream: "Stream", **rest: Any
-) -> "ExperimentPlan":
+    workloads: Sequence[Workload], machine: Machine, count: int | None, stream: Stream, **rest: Any
+) -> ExperimentPlan:
     """Return a plan of `count` mixes; by default all different mixes, up to a bound."""
     settings = CALIBRATION_MIXES if count is None else count
     while True:

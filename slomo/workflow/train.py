@@ -6,34 +6,30 @@ SLOMO (SIGCOMM'20) section 5.2.
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from slomo.errors import InvalidValueError
 from slomo.fleet.spread import spread
-from slomo.models.library import opened
+from slomo.models.base import ModelFamily
+from slomo.models.library import ModelLibrary, opened
+from slomo.records.dataset import ProfileDataset
 from slomo.training.training import train as train_library
 from slomo.training.transfer import transfer
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import whole_number
 from slomo.workflow.names import dataset_of, machine_named
 
-if TYPE_CHECKING:
-    from slomo.models.base import ModelFamily
-    from slomo.models.library import ModelLibrary
-    from slomo.records.dataset import ProfileDataset
-
 
 def train(
-    dataset: "ProfileDataset | str | Path | None" = None,
+    dataset: ProfileDataset | str | Path | None = None,
     *,
-    start: "ModelLibrary | str | Path | None" = None,
+    start: ModelLibrary | str | Path | None = None,
     machine: str | Machine | None = None,
-    models: "Sequence[str | ModelFamily] | None" = None,
+    models: Sequence[str | ModelFamily] | None = None,
     targets: Sequence[str] | str | None = None,
     seed: int = 0,
     jobs: int | None = 1,
     scheduler: str | None = None,
-) -> "ModelLibrary":
+) -> ModelLibrary:
     """Fit one sensitivity model per network function.
 
     Parameters
@@ -91,12 +87,12 @@ def train(
 
 
 def _carried(
-    library: "ModelLibrary",
-    dataset: "ProfileDataset | str | Path | None",
+    library: ModelLibrary,
+    dataset: ProfileDataset | str | Path | None,
     machine: str | Machine | None,
     targets: Sequence[str] | str | None,
     seed: int,
-) -> "ModelLibrary":
+) -> ModelLibrary:
     measured = None if dataset is None else dataset_of(dataset)
     if machine is None:
         names = () if measured is None else measured.machines
@@ -113,7 +109,7 @@ def _carried(
     return transfer(library, there, measured, targets=chosen, seed=seed)
 
 
-def _target_keys(dataset: "ProfileDataset", targets: Sequence[str] | str | None) -> tuple[str, ...] | None:
+def _target_keys(dataset: ProfileDataset, targets: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if targets is None:
         return None
     measured = dataset.converged()  # a target whose runs all failed to converge has nothing to train on

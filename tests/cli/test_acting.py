@@ -37,9 +37,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def partitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a profile of two workloads over partitions, as the command keeps it."""
+    """Return a profile of two workloads over partitions, as the command keeps it, with fewer runs for the intervals."""
     kept = tmp_path_factory.mktemp("whatif") / "partitions.json"
-    assert main(["whatif", "lpm", "stats", "--profile", str(kept)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("slomo.workflow.acting.partition_profile.CALIBRATION_RUNS", 6)
+        assert main(["whatif", "lpm", "stats", "--profile", str(kept)]) == 0
     return kept
 
 

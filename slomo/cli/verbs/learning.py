@@ -4,6 +4,7 @@ Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one budget e
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,6 @@ from slomo.cli.output import emit, figure_path, note
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slomo.records.dataset import ProfileDataset
 
 
@@ -76,7 +75,7 @@ def _datasets(profile: str | None, dataset: str | None) -> "tuple[ProfileDataset
     return learned, judged
 
 
-def _write(curves: Mapping[str, Mapping[int, float]], figure: "Path | None", report: str | None) -> None:
+def _write(curves: Mapping[str, Mapping[int, float]], figure: Path | None, report: str | None) -> None:
 
     if figure is not None:
         from slomo.report.evaluation_figures import learning_curves

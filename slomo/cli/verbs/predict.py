@@ -1,5 +1,6 @@
 """`slomo predict`: the loss of a network function beside others, from saved models."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,8 +26,6 @@ from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note,
 from slomo.cli.types import RATE, SECONDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slomo.prediction.explanation import Explanation
     from slomo.prediction.latency_result import LatencyPrediction
     from slomo.prediction.result import Prediction
@@ -320,7 +319,7 @@ def _text(prediction: "Prediction") -> str:
     return "\n".join(lines)
 
 
-def _draw(prediction: "Prediction", place: "Path") -> None:
+def _draw(prediction: "Prediction", place: Path) -> None:
     from slomo.report.explanation_figures import waterfall
 
     waterfall(prediction).savefig(place)

@@ -10,11 +10,11 @@ keeps them. Its own model of the drops is not rebuilt; these predictions replace
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
+from slomo.models.nf_model import NFModel
 from slomo.placement.chains.judges import Estimate, Judges, Keeps, Mix
 from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations, most_free
 from slomo.placement.chains.search import MOST_WAYS, Choice, climbed, every_choice
@@ -23,9 +23,6 @@ from slomo.placement.problem.chain import RatedChain
 from slomo.prediction.batch import predict_places
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.tenants import TenantModel
-
-if TYPE_CHECKING:
-    from slomo.models.nf_model import NFModel
 
 
 def best_nodes(
@@ -151,7 +148,7 @@ def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
     return rates
 
 
-def _under_loads(models: "Mapping[str, NFModel]", machine: str, mixes: Sequence[Mix]) -> list[list[float]]:
+def _under_loads(models: Mapping[str, NFModel], machine: str, mixes: Sequence[Mix]) -> list[list[float]]:
     """Predict the throughput on every node under the chains' loads."""
     kinds = sorted({stage for _, stages in mixes for stage in stages})
     number = {stage: code for code, stage in enumerate(kinds)}

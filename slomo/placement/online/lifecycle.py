@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.models.library import ModelLibrary
 from slomo.placement.online.change import AtRisk, ClusterChange
 from slomo.placement.online.checker import Before, broken_constraints, keeps_promise, worsened
 from slomo.placement.online.constraints import check_neighbours, check_possible, is_must, means
@@ -21,7 +22,6 @@ from slomo.placement.problem.request import Request, require_placed
 from slomo.placement.problem.whereabouts import untolerated
 
 if TYPE_CHECKING:
-    from slomo.models.library import ModelLibrary
     from slomo.placement.online.admission import Admission
     from slomo.placement.online.settings import PlacerSettings
 
@@ -33,7 +33,7 @@ class Holder(Protocol):
     _lock: Any
     _core: "Admission"
 
-    def _made(self, library: "ModelLibrary", cluster: Cluster) -> "Admission": ...
+    def _made(self, library: ModelLibrary, cluster: Cluster) -> "Admission": ...
 
     def _check_new(self, requests: Sequence[Request]) -> None: ...
 
@@ -232,7 +232,7 @@ class Lifecycle:
 
         return self._whole(act, what_if=what_if)
 
-    def use(self, library: "ModelLibrary", *, what_if: bool = False) -> ClusterChange:
+    def use(self, library: ModelLibrary, *, what_if: bool = False) -> ClusterChange:
         """Use other models from now on; nothing moves, and promises that are then predicted to break are returned.
 
         Raises ConfigurationError for models of another machine; PredictionError if they lack a running network

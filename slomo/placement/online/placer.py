@@ -8,9 +8,11 @@ unchanged. Changes of servers (drain, fail, add, remove, ...) are methods of :at
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.errors import InvalidValueError, SlomoError
+from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.online.admission import LARGE_BATCH, Admission
@@ -28,10 +30,6 @@ from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request, check_request, require_placed, unique_requests
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Method
 from slomo.vocabulary.display import html_table
-
-if TYPE_CHECKING:
-    from slomo.models.library import ModelLibrary
-    from slomo.models.partition_profile import PartitionProfile
 
 
 class Placer:
@@ -84,13 +82,13 @@ class Placer:
 
     def __init__(
         self,
-        library: "ModelLibrary",
+        library: ModelLibrary,
         cluster: Cluster,
         policy: str | type[Policy] = "predicted",
         *,
         model: str = DEFAULT_MODEL,
         confidence: float = 0.95,
-        profiles: "Sequence[PartitionProfile]" = (),
+        profiles: Sequence[PartitionProfile] = (),
         fallback: Fallback = "refuse",
         method: Method = DEFAULT_METHOD,
         observe: Observe | None = None,
@@ -114,7 +112,7 @@ class Placer:
         self._lock = threading.RLock()
         self._core = self._made(library, cluster)
 
-    def _made(self, library: "ModelLibrary", cluster: Cluster) -> Admission:
+    def _made(self, library: ModelLibrary, cluster: Cluster) -> Admission:
         """Return an admission object for a library of models, with nothing placed."""
         kind, said = self._kind, self.settings
         model, method = kind.model or said.model, "composed" if kind.model else said.method

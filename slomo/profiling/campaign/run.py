@@ -107,10 +107,9 @@ def run_campaign(
     with CampaignStore(store) as opened:
         opened.bind(plan, campaign_environment(plan, testbed))
         schedule = Schedule(plan, opened.records(), interleaved=testbed.exclusive)
-        measure = partial(attempt, testbed)
-        work = _Work(opened, schedule, measure, worker_count(testbed, jobs), progress or Silent())
-        work.run_all()
-        return campaign_dataset(plan, schedule, opened, work.failed)
+        workers, listener = worker_count(testbed, jobs), progress or Silent()
+        failed = run_batch(opened, schedule, partial(attempt, testbed), workers, listener)
+        return campaign_dataset(plan, schedule, opened, failed)
 
 
 def worker_count(testbed: Testbed, jobs: int | None) -> int:
@@ -319,8 +318,7 @@ def run_batch(
 ) -> dict[str, Exception]:
     """Make a schedule's open runs, into an opened store; return label and error of every failed run.
 
-    For adaptive campaigns (`slomo.profiling.adaptive.campaign`), and for those measured on other hosts
-    (`slomo.fleet.campaign`), given by `pool`.
+    `pool`: of other hosts that measure them (`slomo.fleet.campaign`); threads of this process by default.
     """
     work = _Work(store, schedule, measure, jobs, progress, pool)
     work.run_all()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,8 +17,6 @@ from slomo.service.state import journal
 from slomo.service.state.cluster_store import etag, server_documents
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from slomo.service.application import Service
     from slomo.service.servers import RunningServer
 
@@ -69,7 +68,7 @@ async def place_in_batches(service: "Service", errand: dict[str, Any], progress:
     while so_far["decided"] < len(requests):
         chunk = requests[so_far["decided"] : so_far["decided"] + CHUNK]
 
-        def write(connection: "Connection", chunk: list[Request] = chunk, before: dict[str, int] = so_far) -> Any:
+        def write(connection: Connection, chunk: list[Request] = chunk, before: dict[str, int] = so_far) -> Any:
             body, _ = service.cluster_store.place(connection, chunk, errand["caller"])
             after = {name: before[name] + body[name] for name in ("accepted", "refused")}
             after["decided"] = before["decided"] + len(chunk)

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
+from slomo.placement.online.change import ClusterChange
+from slomo.placement.online.lifecycle import Lifecycle
 from slomo.service.api.cluster import as_request
 from slomo.service.door.bodies import ClusterChangeBody
 from slomo.service.door.operation import Answer, Call, Operation
 
 if TYPE_CHECKING:
-    from slomo.placement.online.change import ClusterChange
-    from slomo.placement.online.lifecycle import Lifecycle
     from slomo.service.application import Service
     from slomo.service.servers import RunningNF
 
@@ -32,7 +32,7 @@ async def change(service: "Service", call: Call) -> Answer:
     return await service.changed(call, lambda c: service.cluster_store.live(c, act, caller), body.action, body.action)
 
 
-def _act(body: ClusterChangeBody) -> "Callable[[Lifecycle], ClusterChange]":
+def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
     """Return the function that makes a change; InvalidValueError if a server or request is missing or superfluous."""
     if body.action == "fail_domain":
         label, value = body.label, body.value

@@ -1,5 +1,6 @@
 """HTML pages for people, made from the same state and answers as the API."""
 
+from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -24,8 +25,6 @@ from slomo.service.servers import RunningNF, owned
 from slomo.service.state import journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from slomo.service.application import Service
 
 HTML = "text/html; charset=utf-8"
@@ -35,7 +34,7 @@ _FILES = {
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
-async def _shown(service: "Service", call: Call, title: str, here: str, content: "Callable[[], Markup]") -> Answer:
+async def _shown(service: "Service", call: Call, title: str, here: str, content: Callable[[], Markup]) -> Answer:
     """Render a page in a thread; if a required token is missing, redirect to the login form."""
     if call.caller.scope == "open":
         return Answer(b"", 303, {"Location": "/login"}, HTML)
@@ -100,7 +99,7 @@ async def server_page(service: "Service", call: Call) -> Answer:
     return await _shown(service, call, name, "/", content)
 
 
-def _observed(service: "Service", machine: str) -> "Callable[[RunningNF], float | None]":
+def _observed(service: "Service", machine: str) -> Callable[[RunningNF], float | None]:
     """Return a function that gives a tenant's observed throughput beside similar neighbours."""
     ratios = service.outcomes.errors()
 

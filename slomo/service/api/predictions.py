@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.errors import InvalidValueError
+from slomo.prediction.options import OptionFields
 from slomo.prediction.question import solve_server
 from slomo.prediction.result import label
+from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, QuestionBody, Questions, WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
@@ -15,8 +17,6 @@ from slomo.vocabulary.server_setting import ServerSetting
 from slomo.workflow.names import named
 
 if TYPE_CHECKING:
-    from slomo.prediction.options import OptionFields
-    from slomo.prediction.server_result import ServerPrediction, TenantPrediction
     from slomo.service.application import Service
     from slomo.service.knowledge.questions import ServiceAnswers
 
@@ -94,7 +94,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     setting = ServerSetting() if question.setting is None else question.setting.asked.checked(len(names))
     how: OptionFields = {"coverage": question.coverage, "window_s": question.window_s}
 
-    def server(left_out: int | None = None) -> "ServerPrediction":
+    def server(left_out: int | None = None) -> ServerPrediction:
         """Return the server's question without one of the tenants."""
         there = [place for place in range(len(names)) if place != left_out]
         chosen = [names[place] for place in there]
@@ -120,7 +120,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
 MOST_TENANTS = 64
 
 
-def _tenant(prediction: "TenantPrediction") -> dict[str, Any]:
+def _tenant(prediction: TenantPrediction) -> dict[str, Any]:
     return {
         "target": label(prediction.workload),
         "solo_mpps": prediction.solo_mpps,

@@ -16,7 +16,7 @@ import msgspec
 
 from slomo.errors import ConfigurationError
 from slomo.files.documents import convert
-from slomo.service.door.access import check_origin
+from slomo.service.door.access import Gate, check_origin
 from slomo.service.door.operation import Answer, Call, Caller, Operation
 from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
 from slomo.service.logs import CONTEXT, RequestContext, trace_of
@@ -24,7 +24,6 @@ from slomo.service.logs import CONTEXT, RequestContext, trace_of
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from slomo.service.door.access import Gate
     from slomo.service.metrics import Metrics
     from slomo.service.settings import ServiceSettings
     from slomo.service.tracing import Tracer
@@ -53,7 +52,7 @@ class Served(Protocol):
     """What an endpoint uses of the service."""
 
     settings: "ServiceSettings"
-    gate: "Gate"
+    gate: Gate
     metrics: "Metrics"
     tracer: "Tracer"
 
@@ -64,7 +63,7 @@ class Served(Protocol):
 class Endpoint:
     """Answers requests of all methods to one path."""
 
-    def __init__(self, service: Served, operations: "tuple[Operation, ...]") -> None:
+    def __init__(self, service: Served, operations: tuple[Operation, ...]) -> None:
         self._service = service
         self._operations = {item.method: item for item in operations}
         if "GET" in self._operations:

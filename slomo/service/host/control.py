@@ -7,8 +7,10 @@ was restored.
 import asyncio
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slomo.control.loop import Step
 from slomo.errors import SlomoError, UnknownNameError
 from slomo.vocabulary.machine import machine_names
 from slomo.vocabulary.network_function import network_function_names
@@ -16,9 +18,6 @@ from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.acting.control import ControlConfiguration, control_from, control_status, run_control
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from slomo.control.loop import Step
     from slomo.service.jobs import JobProgress
 
 #: Interval at which a loop's rounds are stored [s].
@@ -49,7 +48,7 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     return control_from(document, document.get("name", "service"))
 
 
-async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
+async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
     """Run a control loop; records for undoing its changes to this host are written to the folder `receipts`."""
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
@@ -61,7 +60,7 @@ async def run_loop(receipts: "Path | None", document: dict[str, Any], progress: 
             kept_at_s = time.monotonic()
             progress.keep()
 
-    def told(step: "Step") -> None:
+    def told(step: Step) -> None:
         nonlocal rounds
         rounds += 1
         if ends.is_set():

@@ -7,18 +7,14 @@ number of the paper.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from slomo.simulator.sharing.engine import StagePlace, simulate_chains
+from slomo.simulator.sharing.result import ChainSimulation
 from slomo.simulator.sharing.settings import Manager, Scheduler
-from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
-
-if TYPE_CHECKING:
-    from slomo.simulator.sharing.result import ChainSimulation
-    from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
-    from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload import Workload
 
 #: Ring size: rings fill in a fraction of the measured time.
 _RING = 512
@@ -26,7 +22,7 @@ _WARM_MS, _COUNTED_MS = 2.0, 4.0
 
 
 @lru_cache(maxsize=4096)
-def handover_kept(machine: "Machine", chain: "tuple[Workload, ...]", nodes: tuple[int, ...]) -> float:
+def handover_kept(machine: Machine, chain: tuple[Workload, ...], nodes: tuple[int, ...]) -> float:
     """Return the share of its saturated throughput that a chain alone keeps on `nodes`, 0 to 1.
 
     Parameters
@@ -53,12 +49,12 @@ def handover_kept(machine: "Machine", chain: "tuple[Workload, ...]", nodes: tupl
 
 @lru_cache(maxsize=4096)
 def lone_chain(
-    machine: "Machine",
-    chain: "tuple[Workload, ...]",
+    machine: Machine,
+    chain: tuple[Workload, ...],
     nodes: tuple[int, ...],
-    own: "tuple[NetworkFunction, ...]" = (),
+    own: tuple[NetworkFunction, ...] = (),
     memory: int | None = None,
-) -> "ChainSimulation":
+) -> ChainSimulation:
     """Simulate a saturated `chain` alone on a machine, with the data of all stages on node `memory` if given.
 
     Parameters are those of :func:`handover_kept`, and additional network functions; stages are called `stage0` and so
@@ -89,12 +85,12 @@ def lone_chain(
     )
 
 
-def _sockets(host: "Machine") -> list[int]:
+def _sockets(host: Machine) -> list[int]:
     """Return the socket of each node; node 0 is the NIC's socket."""
     return [host.nic_socket, *(number for number in range(host.sockets) if number != host.nic_socket)]
 
 
-def _cores(host: "Machine", nodes: Sequence[int]) -> list[int]:
+def _cores(host: Machine, nodes: Sequence[int]) -> list[int]:
     """Return one core per stage."""
     sockets = _sockets(host)
     used = dict.fromkeys(sockets, 0)

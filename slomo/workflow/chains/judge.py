@@ -6,7 +6,6 @@ writes packets to its own socket, and stages that read them from wherever the st
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,20 +14,17 @@ from slomo.placement.chains.allocation import Parts
 from slomo.placement.chains.moves import INTERVAL_S, MoveCost
 from slomo.placement.over_time.judge import TOLERANCE
 from slomo.placement.over_time.judgement import Judgement, Violation
+from slomo.placement.problem.chain import RatedChain
+from slomo.placement.problem.cluster import Cluster
 from slomo.simulator.sharing.engine import StagePlace, simulate_chains
 from slomo.simulator.sharing.layout import BATCH
+from slomo.simulator.sharing.result import ChainResult
 from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
-from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
 from slomo.workflow.chains.moving import moving_costs
 from slomo.workflow.chains.on_nodes import PlacedChains, core_numbers, isolations
-
-if TYPE_CHECKING:
-    from slomo.placement.problem.chain import RatedChain
-    from slomo.placement.problem.cluster import Cluster
-    from slomo.simulator.sharing.result import ChainResult
-    from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
 
 #: Measured time of every interval on every server [ms], after as much warm-up; a pool's buffers are reused every 3 ms
 #: or so.
@@ -38,13 +34,13 @@ COUNTED_MS = 4.0
 def judge_chains(
     placed: PlacedChains,
     *,
-    own: "Sequence[NetworkFunction]" = (),
+    own: Sequence[NetworkFunction] = (),
     duration_ms: float = COUNTED_MS,
     move: MoveCost | float | None = None,
     manager_cycles: float | None = None,
     queue_capacity: int = DEFAULT_CAPACITY,
     seed: int = 0,
-) -> "Judgement":
+) -> Judgement:
     """Run every server in every interval on the simulator.
 
     Raises UnsupportedPredictionError for stages with accelerators, and machines with an L2 prefetcher or hyper-threads.
@@ -112,7 +108,7 @@ def judge_chains(
     )
 
 
-def _broken(item: "RatedChain", mpps: float, offered_mpps: float, server: str) -> "Violation | None":
+def _broken(item: RatedChain, mpps: float, offered_mpps: float, server: str) -> Violation | None:
 
     needed = min(item.request.slo.min_mpps or 0.0, offered_mpps)
     if mpps >= needed * (1.0 - TOLERANCE):
@@ -125,8 +121,8 @@ class _Runner:
 
     def __init__(
         self,
-        cluster: "Cluster",
-        own: "Sequence[NetworkFunction]",
+        cluster: Cluster,
+        own: Sequence[NetworkFunction],
         duration_ms: float,
         manager_cycles: float | None,
         queue_capacity: int,
@@ -144,7 +140,7 @@ class _Runner:
         self._duration_ms, self._seed = duration_ms, seed
         self.runs = 0
 
-    def offered_mpps(self, server: str, item: "RatedChain", interval: int) -> float:
+    def offered_mpps(self, server: str, item: RatedChain, interval: int) -> float:
         """Return the load that reaches the chain [Mpps]: its rate, at most line rate."""
         size_b = item.request.chain[0].traffic.packet_size_b
         return min(item.offered_mpps(interval), self._servers[server].machine_type.line_rate_mpps(size_b))
@@ -152,7 +148,7 @@ class _Runner:
     def lost(
         self,
         name: str,
-        item: "RatedChain",
+        item: RatedChain,
         before: Mapping[str, tuple[int, ...]],
         now: Mapping[str, tuple[int, ...]],
         move: MoveCost | float | None,
@@ -169,7 +165,7 @@ class _Runner:
     def run(
         self,
         name: str,
-        chains: "Sequence[RatedChain]",
+        chains: Sequence[RatedChain],
         interval: int,
         seats: Mapping[str, tuple[int, ...]],
         parts: Parts,
@@ -208,7 +204,7 @@ class _Runner:
         )
         return {line.name: self._served(line, played.chains[line.name]) for line in lines}
 
-    def _manager(self, machine: "Machine") -> list[ChainStage]:
+    def _manager(self, machine: Machine) -> list[ChainStage]:
         """Return the manager threads that every packet passes; none if the NIC steers packets in hardware."""
         if self._manager_cycles is None:
             return []
@@ -216,7 +212,7 @@ class _Runner:
         work = (self._manager_cycles,)
         return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
 
-    def _served(self, line: ServiceChain, result: "ChainResult") -> float:
+    def _served(self, line: ServiceChain, result: ChainResult) -> float:
         """Return a chain's throughput [Mpps]; packets that may still wait in its stages at the end count as served."""
         offered, passed = result.offered_mpps, result.throughput_mpps
         in_hand_mpps = BATCH * len(line.stages) / (1e3 * self._duration_ms)

@@ -1,25 +1,20 @@
 """Compute what moving a network function to another NUMA node of a simulated machine costs."""
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from slomo.placement.chains.moves import INTERVAL_S, MoveCost, Mover, Moving, refill_s
+from slomo.placement.problem.chain import RatedChain
 from slomo.simulator.programs.program import program
-from slomo.vocabulary.network_function import load_network_function
+from slomo.simulator.sharing.result import StageResult
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.workload import Workload
 from slomo.workflow.chains.handover import lone_chain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from slomo.placement.problem.chain import RatedChain
-    from slomo.simulator.sharing.result import StageResult
-    from slomo.vocabulary.machine import Machine
-    from slomo.vocabulary.network_function import NetworkFunction
-    from slomo.vocabulary.workload import Workload
 
 
 @lru_cache(maxsize=4096)
-def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]" = ()) -> Mover:
+def mover_of(machine: Machine, workload: Workload, own: tuple[NetworkFunction, ...] = ()) -> Mover:
     """Return the memory and cache that a move transfers, from saturated solo runs with local and with remote memory.
 
     On a machine with one socket no data are remote.
@@ -36,16 +31,16 @@ def mover_of(machine: "Machine", workload: "Workload", own: "tuple[NetworkFuncti
 
 
 def _stage(
-    machine: "Machine", workload: "Workload", own: "tuple[NetworkFunction, ...]", node: int, memory: int | None = None
-) -> "StageResult":
+    machine: Machine, workload: Workload, own: tuple[NetworkFunction, ...], node: int, memory: int | None = None
+) -> StageResult:
     return lone_chain(machine, (workload.saturated,), (node,), own, memory).stages["stage0"]
 
 
-def moving_costs(machine: "Machine", cost: MoveCost, own: "Sequence[NetworkFunction]" = ()) -> Moving:
+def moving_costs(machine: Machine, cost: MoveCost, own: Sequence[NetworkFunction] = ()) -> Moving:
     """Return the share of an interval's service that each chain loses when its stages move between nodes."""
     functions = tuple(own)
 
-    def lost(chain: "RatedChain", before: "Sequence[int]", after: "Sequence[int]") -> float:
+    def lost(chain: RatedChain, before: Sequence[int], after: Sequence[int]) -> float:
         stages = zip(chain.request.chain, before, after, strict=True)
         moved = [workload for workload, here, there in stages if here != there]
         return min(sum(cost.lost_s(mover_of(machine, item, functions)) for item in moved) / INTERVAL_S, 1.0)

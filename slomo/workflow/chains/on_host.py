@@ -6,35 +6,32 @@ manager sets back-pressure marks and checks every ring within fifty microseconds
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from slomo.control.cpu_shares import NFObservation, cpu_shares, cpu_weights
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.testbed.host.chains.looks import ChainLook, HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings, require_runnable
+from slomo.testbed.host.chains.processor_groups import GroupWeights
 from slomo.testbed.host.chains.run import run_on_host
-from slomo.vocabulary.service_chains import load_chains
-
-if TYPE_CHECKING:
-    from slomo.testbed.host.chains.looks import ChainLook, HostChainResult
-    from slomo.testbed.host.chains.processor_groups import GroupWeights
-    from slomo.vocabulary.service_chains import ChainSystem
+from slomo.vocabulary.service_chains import ChainSystem, load_chains
 
 Policy = Literal["nfvnice", "cfs", "batch", "rr"]
 HOST_POLICIES: tuple[Policy, ...] = ("nfvnice", "cfs", "batch", "rr")
-_SCHEDULERS: "dict[str, Literal['normal', 'batch', 'rr']]" = {"cfs": "normal", "batch": "batch", "rr": "rr"}
+_SCHEDULERS: dict[str, Literal["normal", "batch", "rr"]] = {"cfs": "normal", "batch": "batch", "rr": "rr"}
 #: Switches for single parts of a policy, to measure each part's effect.
 Part = Literal["shares", "pressure", "local", "ecn"]
 PARTS: tuple[Part, ...] = ("shares", "pressure", "local", "ecn")
 
 
 def run_chains_on_host(
-    system: "ChainSystem | str",
+    system: ChainSystem | str,
     policy: str = "nfvnice",
     *,
     scheduler: str | None = None,
     without: tuple[str, ...] = (),
-    settings: "ChainRunSettings | None" = None,
-) -> "HostChainResult":
+    settings: ChainRunSettings | None = None,
+) -> HostChainResult:
     """Run chains of processes on this machine under a policy.
 
     Raises UnknownNameError for an unknown policy, scheduler or part; InvalidValueError for chains that no host can run,
@@ -81,7 +78,7 @@ def run_chains_on_host(
     return run_on_host(system, chosen, watch)
 
 
-def _runnable(file: str) -> "ChainSystem":
+def _runnable(file: str) -> ChainSystem:
     """Return the chains of a file. Raises ConfigurationError, with file and field, for what this machine cannot run."""
     system = load_chains(file)
     try:
@@ -91,14 +88,14 @@ def _runnable(file: str) -> "ChainSystem":
     return system
 
 
-def shares_loop(system: "ChainSystem") -> "Callable[[ChainLook, GroupWeights | None], None]":
+def shares_loop(system: ChainSystem) -> Callable[[ChainLook, GroupWeights | None], None]:
     """Return NFVnice's controller, which turns observations into weights.
 
     The cost is CPU time over packets, not NFVnice's median of samples: a sample inside a burst misses the wake-up (65
     ns per packet for a function of 50 cycles) and the cache lines that other functions evicted.
     """
 
-    def watch(look: "ChainLook", weights: "GroupWeights | None") -> None:
+    def watch(look: ChainLook, weights: GroupWeights | None) -> None:
         if weights is None:
             return
         observations = [

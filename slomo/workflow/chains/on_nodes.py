@@ -9,26 +9,25 @@ from typing import TYPE_CHECKING, Literal
 
 from slomo.errors import UnknownNameError
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile
 from slomo.placement.chains.allocation import Parts, lookup_table
 from slomo.placement.chains.judges import Judges, Keeps
 from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Node, handover_keeps
-from slomo.placement.chains.planner import plan_chains
+from slomo.placement.chains.planner import ChainPlan, plan_chains
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.chains.registry import chain_policy
 from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.colocation import Isolation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.machine import Machine
 from slomo.workflow.chains.handover import handover_kept
 from slomo.workflow.chains.moving import moving_costs
 
 if TYPE_CHECKING:
-    from slomo.models.partition_profile import PartitionProfile
-    from slomo.placement.chains.planner import ChainPlan
-    from slomo.placement.problem.chain import RatedChain
     from slomo.placement.problem.cluster import Cluster, Server
-    from slomo.vocabulary.machine import Machine
 
 #: Source of the cost of crossing nodes: the simulator, or NUMASFP's measurement on OpenNetVM.
 Handover = Literal["simulated", "measured"]
@@ -39,7 +38,7 @@ class PlacedChains:
     """A placement plan for chains, and the servers for which it was made."""
 
     #: Node and server of every stage in every interval.
-    plan: "ChainPlan"
+    plan: ChainPlan
     #: The servers.
     cluster: "Cluster"
 
@@ -48,7 +47,7 @@ class PlacedChains:
         """Number of servers on which a chain runs."""
         return len(self.plan.servers)
 
-    def decisions(self, interval: int = 0) -> "tuple[Decision, ...]":
+    def decisions(self, interval: int = 0) -> tuple[Decision, ...]:
         """Return the place of every chain in one interval; chains without a place are marked refused."""
         decisions = []
         servers = {server.name: server for server in self.cluster.servers}
@@ -87,12 +86,12 @@ class PlacedChains:
 
 def place_chains(
     cluster: "Cluster",
-    chains: "Sequence[RatedChain]",
+    chains: Sequence[RatedChain],
     policy: str,
-    library: "ModelLibrary | None" = None,
+    library: ModelLibrary | None = None,
     *,
     model: str = DEFAULT_MODEL,
-    needs: "Sequence[PartitionProfile]" = (),
+    needs: Sequence[PartitionProfile] = (),
     allocate: bool | None = None,
     handover: Handover = "simulated",
 ) -> PlacedChains:
@@ -138,19 +137,19 @@ def place_chains(
     return PlacedChains(plan_chains(policy, nodes, chains, judges, allocate=allocate), cluster)
 
 
-def _asked(cluster: "Cluster", chains: "Sequence[RatedChain]") -> list[tuple[str, str]]:
+def _asked(cluster: "Cluster", chains: Sequence[RatedChain]) -> list[tuple[str, str]]:
     """Return machine type and workload key of every function of every chain."""
     keys = sorted({workload.saturated.key for item in chains for workload in item.request.chain})
     return [(machine, key) for machine in cluster.machines for key in keys]
 
 
 def _judges(
-    estimates: "ThroughputEstimates",
-    machine: "Machine",
+    estimates: ThroughputEstimates,
+    machine: Machine,
     *,
     predicts: bool,
     handover: Handover,
-) -> "Judges":
+) -> Judges:
     table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
@@ -158,7 +157,7 @@ def _judges(
     return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine), moving)
 
 
-def keeps_by(handover: Handover, machine: "Machine") -> Keeps:
+def keeps_by(handover: Handover, machine: Machine) -> Keeps:
     """Return a function that gives the share of throughput a chain keeps on given nodes."""
     if handover == "measured":
         return lambda _chain, seats: handover_keeps(seats)
@@ -166,7 +165,7 @@ def keeps_by(handover: Handover, machine: "Machine") -> Keeps:
 
 
 def core_numbers(
-    chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], server: "Server"
+    chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], server: "Server"
 ) -> dict[str, list[tuple[int, int]]]:
     """Return socket and core of every stage; node 0 is the NIC's socket, cores are assigned from 0 upwards."""
     first = server.nics[0]
@@ -183,7 +182,7 @@ def core_numbers(
 
 
 def isolations(
-    chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], parts: Parts, most: int
+    chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], parts: Parts, most: int
 ) -> dict[str, tuple[Isolation, ...]]:
     """Return the isolation of each stage of each chain on a server with `most` cache ways."""
     masks = _way_masks(chains, seats, parts.ways, most)
@@ -199,7 +198,7 @@ def isolations(
 
 
 def _way_masks(
-    chains: "Sequence[RatedChain]", seats: Mapping[str, tuple[int, ...]], ways: Mapping[str, int], most: int
+    chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], ways: Mapping[str, int], most: int
 ) -> dict[str, int]:
     """Return way masks: by chain id for chains with exclusive ways, by node number for the shared rest."""
     used: dict[int, int] = {}

@@ -7,39 +7,34 @@ ten microseconds.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from slomo.control.cpu_shares import UPDATE_MS, CostWindow, NFObservation, cpu_shares
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.simulator.sharing.engine import StagePlace, StageTick
 from slomo.simulator.sharing.engine import simulate_chains as play
-from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
+from slomo.simulator.sharing.result import ChainSimulation
+from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler, SpanFields
 from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import load_network_function
-from slomo.vocabulary.service_chains import load_chains
-
-if TYPE_CHECKING:
-    from slomo.simulator.sharing.engine import StagePlace, StageTick
-    from slomo.simulator.sharing.result import ChainSimulation
-    from slomo.simulator.sharing.settings import SpanFields
-    from slomo.vocabulary.network_function import NetworkFunction
-    from slomo.vocabulary.service_chains import ChainSystem
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.service_chains import ChainSystem, load_chains
 
 SIMULATED_POLICIES = ("nfvnice", *KINDS)
 NICE_PARTS = ("shares", "pressure")
 
 
 def simulate_chains(
-    system: "ChainSystem | str",
+    system: ChainSystem | str,
     policy: str = "nfvnice",
     *,
     scheduler: str | Scheduler = "cfs",
     quantum_ms: float = 100.0,
     manager: Manager | None = None,
     without: Sequence[str] = (),
-    functions: "Sequence[NetworkFunction]" = (),
-    places: "Mapping[str, StagePlace] | None" = None,
-    **span: "Unpack[SpanFields]",
-) -> "ChainSimulation":
+    functions: Sequence[NetworkFunction] = (),
+    places: Mapping[str, StagePlace] | None = None,
+    **span: Unpack[SpanFields],
+) -> ChainSimulation:
     """Simulate chains on shared cores under a policy.
 
     Raises UnknownNameError for an unknown policy, scheduler, part or network function; InvalidValueError for chains
@@ -97,7 +92,7 @@ def simulate_chains(
     )
 
 
-def require_held(system: "ChainSystem", file: str) -> None:
+def require_held(system: ChainSystem, file: str) -> None:
     r"""Raise InvalidValueError, naming the field, for cores or memory the machine lacks, or costs that change.
 
     Examples
@@ -130,7 +125,7 @@ def require_held(system: "ChainSystem", file: str) -> None:
         )
 
 
-def unmarked_chains(system: "ChainSystem", policy: str, without: Sequence[str] = ()) -> tuple[str, ...]:
+def unmarked_chains(system: ChainSystem, policy: str, without: Sequence[str] = ()) -> tuple[str, ...]:
     r"""Return the TCP chains without ECN marking, which detect congestion only by loss.
 
     Examples
@@ -144,14 +139,14 @@ def unmarked_chains(system: "ChainSystem", policy: str, without: Sequence[str] =
     return () if marks else tuple(chain.name for chain in system.chains if chain.responsive)
 
 
-def nice_shares(system: "ChainSystem") -> "Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]":
+def nice_shares(system: ChainSystem) -> Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]:
     """Return NFVnice's controller with its windows, which turns observations of stages into CPU shares."""
     windows = {stage.name: CostWindow() for stage in system.stages}
     priorities = {stage.name: stage.priority for stage in system.stages}
     arrived = dict.fromkeys(windows, 0)
     last_ms = 0.0
 
-    def look(now_ms: float, seen: "Sequence[StageTick]") -> Mapping[str, int] | None:
+    def look(now_ms: float, seen: Sequence[StageTick]) -> Mapping[str, int] | None:
         nonlocal last_ms
         for stage in seen:
             if stage.cost_cycles > 0.0:
