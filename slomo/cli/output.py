@@ -3,7 +3,6 @@
 uv's rule: data on stdout, everything else on stderr, readable without colour.
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 
 from slomo.errors import ConfigurationError
 from slomo.files.stored import stored
+from slomo.vocabulary.display import cell
 
 
 def output_path(name: str, what: str, suffixes: Sequence[str]) -> Path:
@@ -95,7 +95,7 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> st
     lpm     5.40
     stats  13.25
     """
-    texts = [[cell(value) for value in row] for row in rows]
+    texts = [[cell(value, "-") for value in row] for row in rows]
     widths = [max([len(header), *(len(row[i]) for row in texts)]) for i, header in enumerate(headers)]
     right = [
         all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows)
@@ -109,16 +109,3 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> st
         ).rstrip()
         for line in lines
     )
-
-
-def cell(value: object) -> str:
-    """Return the text of one table cell; a dash if unknown.
-
-    Examples
-    --------
-    >>> cell(None), cell(0.5), cell(7)
-    ('-', '0.50', '7')
-    """
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -67,7 +67,9 @@ def sensitivity_surface(
     >>> figure.axes[0].get_ylabel()
     "competitors' cache occupancy [MiB]"
     """
-    x, y, z = _finite_columns(access_rate_m_s, occupancy_mib, slowdown_percent)
+    columns = (access_rate_m_s, occupancy_mib, slowdown_percent)
+    table = np.column_stack([np.asarray(column, float) for column in columns])
+    x, y, z = table[np.isfinite(table).all(axis=1)].T
     if len(x) < 3:
         raise InvalidValueError(f"a sensitivity surface of '{target}' needs 3 points or more, got {len(x)}")
     figure, axes = axes_of(
@@ -120,7 +122,8 @@ def predicted_against_measured(
     figure, axes = axes_of(
         title or "Predicted against measured", "measured slowdown [%]", "predicted slowdown [%]", (4.8, 5.4), ax
     )
-    low, high = _limits(measured, predicted)
+    finite = [value for value in (*measured.ravel(), *predicted.ravel()) if np.isfinite(value)]
+    low, high = min([0.0, *finite]) - 1.0, axis_top(finite)
     line = np.array([low, high])
     axes.plot(line, line, color=_INK, linewidth=1)
     for band, dash in zip(_BANDS_PERCENT, ("--", ":"), strict=True):
@@ -267,12 +270,6 @@ def axis_top(slowdown_percent: ArrayLike) -> float:
     return 100.0 if (values[np.isfinite(values)] > _SLOWDOWN_TOP).any() else _SLOWDOWN_TOP
 
 
-def _finite_columns(*columns: ArrayLike) -> tuple[NDArray[np.float64], ...]:
-    table = np.column_stack([np.asarray(column, float) for column in columns])
-    table = table[np.isfinite(table).all(axis=1)]
-    return tuple(table.T)
-
-
 def _triangulated(x: NDArray[np.float64], y: NDArray[np.float64], *, logarithmic: bool) -> "Triangulation | None":
     """Return the interpolated surface between points; None if they lie on a line."""
     from matplotlib.tri import Triangulation
@@ -282,8 +279,3 @@ def _triangulated(x: NDArray[np.float64], y: NDArray[np.float64], *, logarithmic
     if np.linalg.svd(scaled, compute_uv=False)[-1] < _FLAT:
         return None
     return Triangulation(x, y, Triangulation(scaled[:, 0], scaled[:, 1]).triangles)
-
-
-def _limits(*columns: NDArray[np.float64]) -> tuple[float, float]:
-    finite = np.concatenate([column[np.isfinite(column)] for column in columns])
-    return min([0.0, *finite]) - 1.0, axis_top(finite)

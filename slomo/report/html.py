@@ -6,13 +6,13 @@ legible on a phone and on paper.
 
 import base64
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from slomo.report.tables import Table
+from slomo.vocabulary.display import cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,12 +115,6 @@ def _render(template: str, **values: object) -> str:
     folder = files("slomo.report")
     loader = FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["cell"] = _cell
+    environment.filters["cell"] = cell
     environment.tests["numeric"] = lambda value: isinstance(value, (int, float))
     return environment.get_template(template).render(**values)
-
-
-def _cell(value: object) -> str:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return "–"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -4,6 +4,7 @@ Names come from files of others (datasets, models, requests) and must not become
 imported on first use; predicting needs neither.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 #: Largest number of table rows shown; the rest is counted.
 MOST_ROWS = 30
+
+
+def cell(value: object, missing: str = "–") -> str:
+    """Return the text of one table cell.
+
+    Examples
+    --------
+    >>> cell(None), cell(0.5), cell(7)
+    ('–', '0.50', '7')
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return missing
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def html_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

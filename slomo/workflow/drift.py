@@ -4,7 +4,7 @@ SLOMO (SIGCOMM'20) section 4.1: a model is valid for one version, configuration,
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,8 @@ def check_drift(
     )
     here = plausible_rows(readings).select(machine=host)
     keys, read = {item.workload.key for item in watched}, 0
-    for row, (target, competitors) in enumerate(_tenants(here)):
+    for row, target in enumerate(map(str, here.frame["target"])):
+        competitors = [workload.key for workload in here.competitors(row)]
         if keys.issuperset((target, *competitors)):
             read += 1
             own, beside = _vector(here, "own", row, Scope.CORE), _vector(here, "beside", row, Scope.SOCKET)
@@ -107,11 +108,6 @@ def refit_models(
         )
     updated = [refit(model, runs.select(machine=model.machine, target=model.workload.key)) for model in known]
     return ModelLibrary(new for new, old in zip(updated, known, strict=True) if new is not old)
-
-
-def _tenants(readings: ProfileDataset) -> Iterator[tuple[str, list[str]]]:
-    for row, target in enumerate(readings.frame["target"]):
-        yield str(target), [workload.key for workload in readings.competitors(row)]
 
 
 def _vector(readings: ProfileDataset, prefix: str, row: int, scope: Scope) -> MetricVector | None:

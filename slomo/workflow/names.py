@@ -99,6 +99,14 @@ def machine_named(machine: "str | Machine") -> "Machine":
     return load_machine(machine) if isinstance(machine, str) else machine
 
 
+def machine_of_dataset(dataset: "ProfileDataset", name: str) -> "Machine":
+    """Return a machine of a dataset as it was when it was measured; the one of that name where that is not told."""
+    from slomo.vocabulary.machine import Machine
+
+    described = dataset.environment.get("machines", {}).get(name)
+    return Machine.from_dict(described) if isinstance(described, Mapping) else machine_named(name)
+
+
 def machine_name(machine: "str | Machine") -> str:
     """Return the name of a machine given as value, name or file."""
     return (

@@ -185,7 +185,9 @@ def profile(
             opened = engine = stack.enter_context(on_engine(opened, scheduler))
             running = replace(running, jobs=jobs or engine.workers)
         workloads = workloads_of(network_functions)
-        measured = _measured(workloads, host, _first(settings), running, opened)
+        # the results of a profile without mixes decide which mixes are measured
+        first = replace(settings, mixes=0) if settings.plan == "all" else settings
+        measured = _measured(workloads, host, first, running, opened)
         if _has_mixes(workloads, settings):
             measured = _with_mixes(measured, workloads, host, settings, running, opened)
         for name, following in _following(measured, host, settings, running).items():
@@ -281,11 +283,6 @@ def _planned(workloads: Sequence[Workload], machine: Machine, settings: PlanSett
         return first
     mixes = _mixes(workloads, machine, settings.mix_count, settings.stream or "calibration", **seeded)
     return combine("all", [first, mixes])
-
-
-def _first(settings: PlanSettings) -> PlanSettings:
-    """Return the settings of the first part, a profile without mixes; its results decide which mixes are measured."""
-    return replace(settings, mixes=0) if settings.plan == "all" else settings
 
 
 def _has_mixes(workloads: Sequence[Workload], settings: PlanSettings) -> bool:

@@ -16,7 +16,7 @@ from slomo.training.training import train as train_library
 from slomo.training.transfer import transfer
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import whole_number
-from slomo.workflow.names import dataset_of, machine_named
+from slomo.workflow.names import dataset_of, machine_named, machine_of_dataset
 
 
 def train(
@@ -101,8 +101,7 @@ def _carried(
                 f"models carried over, but to which machine? {'no dataset' if not names else ', '.join(names)}",
                 hint="name it: machine=... or --machine",
             )
-        described = measured.environment.get("machines", {}).get(names[0])
-        there = machine_named(names[0]) if described is None else Machine.from_dict(described)
+        there = machine_of_dataset(measured, names[0])
     else:
         there = machine_named(machine)
     chosen = (targets,) if isinstance(targets, str) else targets

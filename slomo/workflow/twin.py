@@ -20,10 +20,11 @@ from slomo.extras import need
 from slomo.records.run import TenantSample
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
+from slomo.workflow.names import machine_named, machine_of_dataset
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -219,7 +220,7 @@ def _measured(
     picked = order[np.unique(np.linspace(0, len(order) - 1, min(runs, len(order))).round().astype(int))]
     noise = np.nan_to_num(pressed.frame["throughput_cv"].to_numpy(dtype=float)) * shares
     return _Measured(
-        machine=_machine(dataset, pressed.machines[0], machine),
+        machine=machine_of_dataset(dataset, pressed.machines[0]) if machine is None else machine_named(machine),
         workload=pressed.workload(target),
         solo_mpps=solo,
         competitions=[pressed.competitors(int(row)) for row in picked],
@@ -239,13 +240,6 @@ def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> d
         if np.isfinite(told).all() and told.max() > 0.0:
             values[name] = told
     return values
-
-
-def _machine(dataset: "ProfileDataset", name: str, chosen: str | Machine | None) -> Machine:
-    if chosen is not None:
-        return load_machine(chosen) if isinstance(chosen, str) else chosen
-    described = dataset.environment.get("machines", {}).get(name)
-    return Machine.from_dict(described) if isinstance(described, Mapping) else load_machine(name)
 
 
 def _few(measured: _Measured) -> _Measured:

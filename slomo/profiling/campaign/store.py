@@ -136,7 +136,9 @@ class CampaignStore:
 
         Raises StaleTokenError for a token older than the one of :meth:`fence`.
         """
-        row = (run.colocation.key, run.replicate, run.seed, wall_s, _record_text(record))
+        # a replayed competitor's throughput may be NaN, which Python's JSON reads back
+        text = json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=True)
+        row = (run.colocation.key, run.replicate, run.seed, wall_s, text)
         with self._mapped(), self._connection:
             if token is not None:
                 self._require_current(token)
@@ -267,11 +269,6 @@ class CampaignStore:
             yield
         except sqlite3.Error as error:
             raise store_error(self.name, error) from error
-
-
-def _record_text(record: RunRecord) -> str:
-    """Return a record as JSON; a replayed competitor's throughput may be NaN, which Python's JSON reads back."""
-    return json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=True)
 
 
 def _digest(*row: object) -> str:

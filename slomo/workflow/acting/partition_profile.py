@@ -88,12 +88,10 @@ def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
     runs += [_run(machine, workload, ways, 0, THROTTLES[0]) for ways in grid]
     for ways in sorted({grid[0], grid[len(grid) // 3], grid[2 * len(grid) // 3]}):
         runs += [_run(machine, workload, ways, 0, percent) for percent in THROTTLES[1:]]
-    return runs + [_crowd(machine, workload, *crowd) for crowd in CROWDS]
-
-
-def _crowd(machine: Machine, workload: Workload, mask: int, stream: int | None, percent: int | None) -> Colocation:
-    """Return a run of the workload and one memory-streaming competitor in the same ways, each with a throttle [%]."""
-    return Colocation(machine.name, workload, (_STREAM,), (Isolation(mask, percent), Isolation(mask, stream)))
+    return runs + [
+        Colocation(machine.name, workload, (_STREAM,), (Isolation(mask, percent), Isolation(mask, stream)))
+        for mask, stream, percent in CROWDS
+    ]
 
 
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:

@@ -248,17 +248,9 @@ def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
         ring=ring - 1,
         pause_us=max(float(pause), 1.0),
         per_packet_us=max(float(per_packet), 0.0),
-        slice_us=_slice_us(),
-        tick_us=_tick_us(),
+        slice_us=_BASE_SLICE_US * (1 + int(math.log2(min(os.cpu_count() or 1, _MOST_PROCESSORS)))),
+        tick_us=1e6 * time.clock_getres(_COARSE_CLOCK),
     )
-
-
-def _slice_us() -> float:
-    return _BASE_SLICE_US * (1 + int(math.log2(min(os.cpu_count() or 1, _MOST_PROCESSORS))))
-
-
-def _tick_us() -> float:
-    return 1e6 * time.clock_getres(_COARSE_CLOCK)
 
 
 def _reporter(core: int) -> ChainStage:

@@ -88,7 +88,10 @@ def command(
     from slomo.workflow.acting.whatif import require_possible, what_if
     from slomo.workflow.names import host_of
 
-    values = {_FIELDS[name]: _numbers(name, text) for name, text in options.items()}
+    values = {
+        _FIELDS[name]: None if text is None else [_number(name, each) for each in text.split(",")]
+        for name, text in options.items()
+    }
     setting = ServerSetting(**values, port_gbps=port_gbps)
     chosen = settings(coverage=coverage).coverage
     if service is not None:
@@ -230,10 +233,6 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
                 hint=f"write {slip}",
             )
     return promises
-
-
-def _numbers(option: str, texts: str | None) -> list[int] | None:
-    return None if texts is None else [_number(option, text) for text in texts.split(",")]
 
 
 def _number(option: str, text: str) -> int:
