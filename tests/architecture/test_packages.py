@@ -1,18 +1,30 @@
-"""Every third-party package has its home, and what is imported late is so for a stated reason."""
+"""What import-linter cannot see: homes of third-party packages, late imports with a reason, names, a room's front."""
 
 import ast
 import functools
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("architecture")  # every file is read once
 PACKAGE = Path(__file__).resolve().parents[2] / "slomo"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 
 
 @functools.cache
 def trees() -> dict[Path, ast.Module]:
     """Return every file of the package with its syntax tree, read when the first test asks."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file's syntax tree."""
+    return tuple(ast.walk(trees()[path]))
 
 
 #: Third-party package -> rooms or files that may import it; none else may. numpy and msgspec (types of what is read)
@@ -83,9 +95,9 @@ LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", 
 DESCRIPTIONS = {"slomo.vocabulary.machine", "slomo.vocabulary.network_function"}
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that a tree imports."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the dotted names that nodes of a tree import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -100,14 +112,14 @@ def inside(path: Path) -> str:
 def typing_only(tree: ast.Module) -> set[str]:
     """Return what is imported for types alone."""
     blocks = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    return {name for block in blocks for name in imports(block)}
+    return {name for block in blocks for name in imports(ast.walk(block))}
 
 
 def test_every_package_is_imported_at_home_only() -> None:
     """A third-party package is imported in the rooms that own it, and no package is without a home."""
     strays = set()
     for path, tree in trees().items():
-        for name in set(imports(tree)) - typing_only(tree):
+        for name in set(imports(nodes_of(path))) - typing_only(tree):
             package = name.split(".")[0]
             if package in sys.stdlib_module_names or package in ("slomo", "numpy", "msgspec"):
                 continue
@@ -117,13 +129,17 @@ def test_every_package_is_imported_at_home_only() -> None:
     assert not strays
 
 
-def late_imports() -> Iterator[tuple[str, str]]:
-    """Yield each file with what it imports inside functions, but for what may be imported late anywhere."""
-    for path, tree in trees().items():
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        for name in {name for node in functions for name in imports(node)}:
-            if name.split(".")[0] not in LATE and name not in DESCRIPTIONS:
-                yield inside(path), name
+@functools.cache
+def late_imports() -> tuple[tuple[str, str], ...]:
+    """Return each file with what it imports inside functions, but for what may be imported late anywhere."""
+    return tuple(
+        (inside(path), name)
+        for path in trees()
+        for node in nodes_of(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in set(imports(ast.walk(node)))
+        if name.split(".")[0] not in LATE and name not in DESCRIPTIONS
+    )
 
 
 def test_imports_are_at_the_top() -> None:
@@ -140,3 +156,76 @@ def test_no_exception_outlives_its_reason() -> None:
     assert {name for name in listed if not (PACKAGE / name).exists()} == set()
     late = [path for path, _ in late_imports()]
     assert {name for name in DEFERRED if not any(path.startswith(name) for path in late)} == set()
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Return the dotted names that `path` imports, with names resolved one level for `from a import b`."""
+    names: set[str] = set()
+    for node in nodes_of(path):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import in line {node.lineno}"
+            names |= {_resolved(node.module or "", alias.name) for alias in node.names}
+    return names
+
+
+def _resolved(module: str, name: str) -> str:
+    """Return what `from module import name` imports: the file `module/name.py` where there is one, else `module`."""
+    inside = PACKAGE.parent.joinpath(*module.split("."), name)
+    return f"{module}.{name}" if inside.with_suffix(".py").is_file() or inside.is_dir() else module
+
+
+def test_no_module_imports_its_own_facade() -> None:
+    """A module imports files, never the `__init__` of its own room or of the whole library."""
+    through = {}
+    for path in MODULES:
+        place = path.relative_to(PACKAGE)
+        room = f"slomo.{place.parts[0]}" if len(place.parts) > 1 else "slomo"
+        facades = {"slomo"} if room.startswith(("slomo.cli", "slomo.report")) else {"slomo", room}
+        through[place.as_posix()] = imported_modules(path) & facades
+
+    assert {name: facades for name, facades in through.items() if facades} == {}
+
+
+def test_every_module_begins_with_its_docstring() -> None:
+    """Python itself sees a docstring in every module."""
+    assert [path.relative_to(PACKAGE).as_posix() for path in MODULES if not ast.get_docstring(trees()[path])] == []
+
+
+def test_nothing_is_pickled_or_evaluated() -> None:
+    """No module can execute what a stranger wrote into a file."""
+    banned = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle", "eval", "exec", "compile"}
+    dangerous = {}
+    for path in MODULES:
+        calls = {
+            node.func.id for node in nodes_of(path) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        packages = {name.split(".")[0] for name in imported_modules(path)}
+        dangerous[path.relative_to(PACKAGE).as_posix()] = (calls | packages) & banned
+
+    assert {name: words for name, words in dangerous.items() if words} == {}
+
+
+def test_no_file_is_a_drawer() -> None:
+    """No file is named after nothing in particular."""
+    assert not [path for path in MODULES if path.stem in {"utils", "helpers", "common", "misc"}]
+
+
+def test_no_class_name_occurs_twice() -> None:
+    """A class is found by its name: no two of the package share one."""
+    homes = defaultdict(list)
+    for path in MODULES:
+        for node in nodes_of(path):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(path.relative_to(PACKAGE).as_posix())
+
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+def test_importing_slomo_imports_nothing_else() -> None:
+    """`import slomo` loads no file of the package but its front door."""
+    program = "import sys, slomo; print(*sorted(name for name in sys.modules if name.startswith('slomo.')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []
