@@ -3,6 +3,7 @@
 uv's rule: data on stdout, everything else on stderr, readable without colour.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,12 @@ def emit_json(document: Any) -> None:
       "high_mpps": null
     }
     """
-    click.echo(msgspec.json.format(msgspec.json.encode(stored(document)), indent=2).decode())
+    plain = stored(document)
+    try:
+        text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # a set, or a number that is not finite
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+    click.echo(text)
 
 
 def emit(document: Any, headers: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
