@@ -56,8 +56,8 @@ def fake_host(system: ChainSystem, policy: str) -> HostChainResult:
 @pytest.mark.parametrize("policy", ["cfs", "nfvnice"])
 def test_functions_measured_one_by_one_are_predicted_together(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a host that keeps the scheduler's rules, costs, looks and shares come back."""
-    monkeypatch.setattr(shared_core, "_tick_us", lambda: RULES.tick_us)
-    monkeypatch.setattr(shared_core, "_slice_us", lambda: RULES.slice_us)
+    measured, hosts = shared_core.rules_of, {"tick_us": RULES.tick_us, "slice_us": RULES.slice_us}
+    monkeypatch.setattr(shared_core, "rules_of", lambda runs, ring: replace(measured(runs, ring), **hosts))
 
     forecast = forecast_core(system(), policy, rounds=1, measure=True, run=fake_host)
 
