@@ -66,14 +66,14 @@ def check_drift(
         watched, model, false_alarm_every=false_alarm_every, noise=noise, reference=reference, seed=seed
     )
     here = plausible_rows(readings).select(machine=host)
-    keys, read = {item.workload.key for item in watched}, 0
+    keys, read, throughput_mpps = {item.workload.key for item in watched}, 0, here.throughput.tolist()
+    own, beside = _vectors(here, "own", Scope.CORE), _vectors(here, "beside", Scope.SOCKET)
     for row, target in enumerate(map(str, here.frame["target"])):
         competitors = [workload.key for workload in here.competitors(row)]
         if keys.issuperset((target, *competitors)):
             read += 1
-            own, beside = _vector(here, "own", row, Scope.CORE), _vector(here, "beside", row, Scope.SOCKET)
             try:
-                monitor.observe(target, competitors, float(here.throughput[row]), own=own, beside=beside)
+                monitor.observe(target, competitors, throughput_mpps[row], own=own[row], beside=beside[row])
             except InvalidValueError as absurd:
                 warnings.warn(f"row {row} on {host} was passed over: {absurd.message}", stacklevel=2)
                 read -= 1
@@ -110,8 +110,10 @@ def refit_models(
     return ModelLibrary(new for new, old in zip(updated, known, strict=True) if new is not old)
 
 
-def _vector(readings: ProfileDataset, prefix: str, row: int, scope: Scope) -> MetricVector | None:
-    """Return one measured vector of a row; None if none of its metrics was measured."""
+def _vectors(readings: ProfileDataset, prefix: str, scope: Scope) -> list[MetricVector | None]:
+    """Return the measured vector of every row; None where none of its metrics was measured."""
     columns = readings.vectors(prefix)
-    values = {str(name): float(value) for name, value in columns.iloc[row].dropna().items()}
-    return MetricVector(values, scope=scope) if values else None
+    names = [str(name) for name in columns]
+    rows = columns.to_numpy(dtype=float).tolist()
+    measured = ({name: value for name, value in zip(names, row, strict=True) if value == value} for row in rows)
+    return [MetricVector(values, scope=scope) if values else None for values in measured]
