@@ -32,7 +32,7 @@ from slomo.vocabulary.workload_text import parse_workload
 
 SCHEMA_VERSION: Literal[4] = 4
 _NO_MEMORY = MemoryTraffic((), ())
-_HINT = "measure again: slomo profile NF... --plan partitions --out FILE"
+_HINT = "measure again: slomo profile NF... --plan partitions --out FILE (ways suffices for policies of ResQ)"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
     Raises ConfigurationError for an invalid file or another schema version, and for models that learned none.
     """
     if not Path(path).is_dir():
-        return read(path, ProfilesFile, hint=_HINT).profiles
+        return read(path, ProfilesFile, hint=_HINT if Path(path).exists() else None).profiles
     learned = [(model, model.allocation) for model in load_library(path).values() if model.allocation is not None]
     if not learned:
         raise ConfigurationError(f"no model in '{path}' was profiled over partitions", hint=_HINT)

@@ -51,3 +51,9 @@ def test_a_dry_run_of_the_table_is_refused(capsys: pytest.CaptureFixture[str]) -
     """`--dry-run` runs nothing, so it says that it cannot describe runs that depend on each other."""
     assert main(["profile", "l2fwd@256B", "--plan", "resource-table", "--dry-run"]) == 2
     assert "each run depends on those before it" in capsys.readouterr().err
+
+
+def test_the_plan_chooses_its_runs_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Options that number runs or mixes of other plans are refused instead of ignored."""
+    assert main(["profile", "l2fwd@256B", "--plan", "ways", "--runs", "8"]) == 2
+    assert "--runs was given with --plan ways" in capsys.readouterr().err

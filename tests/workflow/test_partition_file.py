@@ -97,3 +97,10 @@ def test_older_files_are_refused_with_the_command_that_measures_again(old: dict[
     with pytest.raises(ConfigurationError) as refused:
         load_profiles(tmp_path / "p.json")
     assert "slomo profile NF... --plan partitions --out FILE" in str(refused.value)
+
+
+def test_a_missing_file_is_not_to_be_measured_again(tmp_path: Path) -> None:
+    """The hint for a file that is not there is about its path."""
+    with pytest.raises(ConfigurationError) as refused:
+        load_profiles(tmp_path / "nosuch.json")
+    assert "measure again" not in str(refused.value)

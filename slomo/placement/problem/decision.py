@@ -122,6 +122,8 @@ class Refusal:
                 short += f"; is that pps? {self.needed:.4g} pps are {self.needed / 1e6:g} Mpps"
         if self.what == "held-out errors":
             short = f"; run slomo profile '{self.workload}' --machine {self.machine} with more --runs, --mixes; train"
+        if self.what.startswith("model"):
+            short = f"; run slomo profile '{self.workload}' --machine {self.machine}, then slomo train"
         if self.what.startswith("profile"):
             measure = f"slomo profile '{self.workload}' --machine {self.machine} --plan ways --out ways.json"
             short = f"; run {measure}, then give --profiles ways.json"
