@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import slomo
-from slomo.evaluation.baselines import better_forms, mixes_as_runs
+from slomo.evaluation.baselines import better_forms
 from slomo.evaluation.evaluate import Evaluation, evaluate
+from slomo.evaluation.mixes_as_runs import mixes_as_runs
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset

@@ -8,8 +8,8 @@ from slomo.evaluation.baselines import (
     beside_baselines,
     curves_in_better_form,
     in_better_form,
-    mixes_as_runs,
 )
+from slomo.evaluation.mixes_as_runs import mixes_as_runs
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.report.tables import accuracy_per_nf_table, accuracy_table, learning_table
