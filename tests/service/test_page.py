@@ -4,6 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 
 from slomo.service.api import cluster
 from slomo.service.history import EVERY_S, History
+from slomo.service.page import cluster_page
 from slomo.service.state import journal
 from slomo.service.state.store import Store
 from tests.service.conftest import Running
@@ -216,6 +218,15 @@ def test_the_history_is_bounded_and_outlives_a_restart(tmp_path: Path) -> None:
     again = Store(tmp_path / "state.sqlite")
     assert [item["at_s"] for item in again.read(journal.points)] == [2, 3, 4]
     again.close()
+
+
+def test_the_page_of_an_empty_cluster_shows_a_command_that_is_accepted(client: TestClient) -> None:
+    """Header and body are those that the command of the page sends."""
+    shown = unescape(str(cluster_page.cluster_content([], [], is_kubernetes=False)))
+    (command,) = re.findall(r"curl -H '([\w-]+): ([^']+)' -d '([^']+)' \.\.\.(\S+?)<", shown)
+    name, value, body, path = command
+
+    assert client.post(path, content=body.replace("s1", "another"), headers={name: value}).status_code < 300
 
 
 def test_servers_can_be_filtered(client: TestClient) -> None:

@@ -61,7 +61,8 @@ def _no_servers(*, is_kubernetes: bool) -> Markup:
         label = "kubectl label node NODE slomo.io/machine=silver-4110"
         text = "No node is known yet. Label the nodes with their machine type, and they appear here: "
         return tag("p", text, tag("code", label), class_="lead")
-    command = 'curl -d \'{"servers": [{"name": "s1", "machine": "e5-2620v4"}]}\' .../v1/cluster/servers'
+    body = '{"servers": [{"name": "s1", "machine": "e5-2620v4"}]}'
+    command = f"curl -H 'Content-Type: application/json' -d '{body}' .../v1/cluster/servers"
     return joined([
         tag("p", "There are no servers yet. Add some, then place requests on them:", class_="lead"),
         tag("p", tag("code", command)),
