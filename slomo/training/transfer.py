@@ -1,23 +1,19 @@
-"""Transfer models to another machine: convert them by a physical model, then correct them by a few runs there.
+"""Transfer models to another machine: convert them by a physical model, correct them by a few runs there.
 
-The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
-pressure. Its logarithm is learned by Gaussian processes from the runs there (Rasmussen and Williams 2006, section 2.2).
-Errors of each held-out run's throughput have a closed form (their equation 5.12) and set the width of intervals. The
-function's own vector is learned by such processes from the same runs. Held-out errors of all functions decide how much
-of the carried vector's shape is kept, metric by metric.
+`slomo.adaptation.machines` converts and `slomo.training.corrections` corrects. Here the corrected predictions in many
+situations on the new machine are fitted by the functions of any model, and held-out runs set the width of intervals.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from slomo.adaptation.machines import Carried, CarriedState
+from slomo.adaptation.machines import Carried
 from slomo.equilibrium.tables import flows_and_polled
-from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
+from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
@@ -27,15 +23,15 @@ from slomo.models.functions.regression import ridge
 from slomo.models.intervals import ConformalCalibration, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
-from slomo.models.responses.moved import MostMoved, most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, summary
+from slomo.training.corrections import Corrected, HeldOut, kept_shares, pressure_errors
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject, subjects
 from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.response_fit import half_saturation
-from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, full_kib, pressures_of, widened
+from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, widened
 from slomo.training.training import train
 from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine
@@ -46,26 +42,8 @@ from slomo.vocabulary.vector import MetricVector
 ENOUGH_RUNS = 40
 #: Number of situations on the new machine from which its models are made.
 _SAMPLES = 640
-#: Standard deviations of the correction's logarithm: constant, linear in each pressure, and local; the range of the
-#: local part (in shares of pressures, 0 to 1), and the noise of a run. Chosen on the shipped machines, in both
-#: directions.
-_EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.2, 0.1, 0.1, 0.5, 0.015
-#: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
-#: there.
-_WAITING_NOISE = 0.2
-#: Covariance of a metric of the function's own vector: constant, linear and local parts, and the noise of one run.
-#: Their ratios matter, not their size.
-_OWN, _OWN_NOISE = (1.0, 0.7, 1.0), 0.1
-#: Shares of the carried vector's shape that may be kept.
-_KEPT = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: Where a pressure counts half, as a share of the largest; how much each halving of the room in the caches counts.
-_HALF, _PER_HALVING = 0.6, 0.3
-#: Weight of the common error size, in a function's own runs.
-_SIZE_RUNS = 4.0
 #: Number of pressures, from none to the largest, at which the uncertainty is evaluated.
 _STEPS = 12
-#: A metric is at most this many times the largest value that was measured or carried.
-_MOST = 1.5
 #: Channels' traffic that may wait.
 _MOST_WAITING = 2.0
 #: For functions carried without a run: quantiles of the size of errors on mixes (in units of `intervals.calibrate`),
@@ -143,9 +121,13 @@ def _carried(
     runs: Mapping[str, Subject],
 ) -> dict[str, NFModel]:
     """Return the models for the new machine by workload key, each corrected by its runs on that machine, if any."""
-    fitted = [_Fitted.of(model, before, machine, runs.get(model.workload.key)) for model in models]
-    scores, kept = _of_usual_size(fitted), _kept_shares(fitted)
-    return {each.model.workload.key: _model(each, scores, kept, environment, seed) for each in fitted}
+    fitted = [Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in models]
+    scores, kept = HeldOut.of(fitted), kept_shares(fitted)
+    off = pressure_errors(fitted, kept)
+    return {
+        each.model.workload.key: _model(each, scores, shares, off, environment, seed)
+        for each, shares in zip(fitted, kept, strict=True)
+    }
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
@@ -184,227 +166,13 @@ def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, 
     return {**environment, "machines": {machine.name: machine.to_dict()}}
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """One function's model after transfer and correction."""
-
-    model: NFModel
-    carried: Carried
-    runs: Subject | None
-    #: Pressures, numbers of neighbours and throughputs of its runs.
-    pressure: Floats
-    neighbours: Floats
-    mpps_there: Floats
-    #: Situations of its runs, their ratio to the carried prediction (logarithms), and their noise.
-    places: Floats
-    residuals: Floats
-    noise: Floats
-    #: Error of each held-out run, divided by the correction's standard deviation.
-    scores: Floats
-    #: Each run's own metrics, measured and carried; of rates, what a packet moves. By metric, shape (2, runs).
-    own: Mapping[str, Floats]
-
-    @classmethod
-    def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "_Fitted":
-        """Transfer a model to the new machine, and correct it by runs there if there are any."""
-        carried = Carried(model, before, machine, corrected=runs is not None)
-        none = np.zeros(0)
-        pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
-        fitted = cls(model, carried, runs, pressure, none, none, places, none, none, none, {})
-        if runs is None:
-            return fitted
-        if (
-            lacking := set(carried.names)
-            - set(runs.beside_names)
-            - ({*carried.names} if not runs.counts.any() else set())
-        ):
-            raise MissingMetricError(
-                f"runs of '{model.workload.key}' on {machine.name} lack {', '.join(sorted(lacking))} beside it, "
-                f"which its model on {before.name} reads",
-                hint="measure the same metrics on both machines",
-            )
-        return fitted._learned(runs)
-
-    def _learned(self, runs: Subject) -> "_Fitted":
-        carried, alone = self.carried, runs.counts == 0
-        most = carried.machine.capacities().limit(METRICS["LMB"])
-        pressure = np.zeros((len(runs.mpps), len(carried.names)))
-        if not alone.all():
-            channel = (carried.full_channel_ns(carried.machine), most)
-            pressure = pressures_of(runs, carried.names, runs.beside, 1.0, channel)
-        pressure[alone] = 0.0
-        whole = np.isfinite(pressure).all(axis=1) & (runs.mpps > 0.0)
-        pressure, mpps, alone = pressure[whole], runs.mpps[whole], alone[whole]
-        counts = runs.counts[whole].astype(float)
-        state = carried.state(pressure, counts)
-        places = self.places_of(pressure, state)
-        noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
-        own = _own_metrics(carried.response.profile.metric_names, runs, whole, state.own)
-        told = replace(
-            self,
-            pressure=pressure,
-            neighbours=counts,
-            mpps_there=mpps,
-            places=places,
-            residuals=np.log(mpps / state.mpps),
-            noise=noise,
-            own=own,
-        )
-        inverse = np.linalg.inv(told._covariance())
-        left_out = inverse @ told.residuals / np.sqrt(np.diag(inverse))
-        return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
-
-    def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
-        """Return the coordinates of situations: relative pressures, room left in the caches, and transferred loss."""
-        half = _HALF * self.carried.limit()
-        alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
-        room = _PER_HALVING * self.carried.room_halvings(pressure)
-        return np.column_stack([pressure / (pressure + half), room, 2.0 * np.log(state.time_ns / alone)])
-
-    def correction(self, places: Floats) -> Floats:
-        """Return the logarithm of actual over transferred throughput."""
-        if not len(self.residuals):
-            return np.zeros(len(places))
-        weights = np.linalg.solve(self._covariance(), self.residuals)
-        learned: Floats = _likeness(places, self.places) @ weights
-        return learned
-
-    def own_vectors(self, places: Floats, carried: Floats, kept: Mapping[str, float]) -> Floats:
-        """Return the function's own vectors, shape ``(n, metrics)``: carried ones, corrected by the runs there.
-
-        `kept` gives the share of each carried metric's shape that is kept.
-        """
-        names = self.carried.response.profile.metric_names
-        own = carried.copy()
-        near = _own_likeness(places, self.places)
-        for name, (measured, before) in self.own.items():
-            column = names.index(name)
-            shape = kept[name] * (carried[:, column] - before.mean())
-            rest = measured - kept[name] * (before - before.mean())
-            learned = near @ (self._own_inverse @ (rest - rest.mean()))
-            own[:, column] = np.clip(rest.mean() + shape + learned, 0.0, _MOST * max(measured.max(), before.max()))
-        return own
-
-    def own_errors(self, name: str) -> Floats:
-        """Return the mean error of a metric in held-out runs by kept share, relative to its size, shape (shares,)."""
-        measured, before = self.own[name]
-        rest = measured - np.multiply.outer(_KEPT, before - before.mean())
-        errors = (rest - rest.mean(axis=1, keepdims=True)) @ self._own_inverse / np.diag(self._own_inverse)
-        relative: Floats = np.abs(errors).sum(axis=1) / max(measured.mean() + measured.std(), 1e-12)
-        return relative
-
-    @cached_property
-    def _own_inverse(self) -> Floats:
-        likeness = _own_likeness(self.places, self.places) + _OWN_NOISE**2 * np.eye(len(self.places))
-        return np.linalg.inv(likeness).astype(float)
-
-    def _covariance(self) -> Floats:
-        return _likeness(self.places, self.places) + np.diag(self.noise**2)
-
-    def doubt(self, places: Floats) -> Floats:
-        """Return the standard deviation of the correction's logarithm."""
-        near = _likeness(places, self.places)
-        known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
-        own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places[:, 1:]).sum(axis=1)
-        answer: Floats = np.sqrt(np.maximum(own - known, 0.0) + _NOISE**2)
-        return answer
-
-    @property
-    def full_kib(self) -> float:
-        """Return the least total occupancy of a full LLC there [KiB]: measured beside others, or else carried."""
-        if "L3OCC" not in self.own or not self.neighbours.any():
-            return self.carried.full_kib
-        return full_kib(self.pressure[:, self.carried.names.index("L3OCC")] + self.own["L3OCC"][0])
-
-    @property
-    def most_moved(self) -> MostMoved:
-        """Return the largest traffic of neighbours in runs there and, converted, on the first machine."""
-        if self.runs is None or not self.neighbours.any():
-            return self.carried.most_moved
-        there = most_moved(self.runs.beside_names, self.runs.beside)
-        return MostMoved(tuple(map(max, there.amounts, self.carried.most_moved.amounts)))
-
-    @property
-    def solo_is_measured(self) -> bool:
-        """Whether the function ran alone on the new machine."""
-        return self.runs is not None and bool((self.runs.counts == 0).any())
-
-    @property
-    def solo_mpps(self) -> float:
-        """Solo throughput on the new machine: measured, or else transferred and corrected."""
-        if self.runs is not None and self.solo_is_measured:
-            return self.runs.solo_mpps
-        return float(self.mpps(np.zeros((1, len(self.carried.names))), np.zeros(1))[0])
-
-    def mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return the predicted throughput on the new machine [Mpps]."""
-        state = self.carried.state(pressure, neighbours)
-        corrected: Floats = state.mpps * np.exp(self.correction(self.places_of(pressure, state)))
-        return corrected
-
-
-def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats) -> Mapping[str, Floats]:
-    """Return measured and carried values by metric, shape (2, runs)."""
-    rates, answer = flows_and_polled(tuple(names))[0], {}
-    for number, name in enumerate(names):
-        if name in runs.own_names:
-            measured = runs.own[rows, runs.own_names.index(name)] / (runs.mpps[rows] if rates[number] else 1.0)
-            if np.isfinite(measured).all():
-                answer[name] = np.array([measured, carried[:, number]])
-    return answer
-
-
-def _kept_shares(fitted: Sequence[_Fitted]) -> Mapping[str, float]:
-    """Return the share of each carried metric's shape with the least error in held-out runs of all functions."""
-    names = sorted({name for each in fitted for name in each.own})
-    errors = {name: sum(each.own_errors(name) for each in fitted if name in each.own) for name in names}
-    return {name: _KEPT[int(np.argmin(errors[name]))] for name in names}
-
-
-def _usual_size(fitted: _Fitted, everybody: float) -> float:
-    """Return the usual size of a function's held-out errors, shrunk towards that of all functions."""
-    total = float(np.square(fitted.scores).sum()) + _SIZE_RUNS * everybody**2
-    return float(np.sqrt(total / (len(fitted.scores) + _SIZE_RUNS)))
-
-
-def _of_usual_size(fitted: Sequence[_Fitted]) -> "_Scores":
-    """Return the held-out errors of all runs, each divided by its function's usual size."""
-    every = np.concatenate([each.scores for each in fitted] or [np.zeros(0)])
-    size = max(float(np.sqrt(np.square(every).mean())), 1e-4) if len(every) else 1.0
-    parts = [each.scores / _usual_size(each, size) for each in fitted]
-    return _Scores(np.sort(np.concatenate(parts or [every])), size)
-
-
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """Held-out errors of all functions, each divided by its function's usual size, and the common size."""
-
-    each: Floats
-    size: float
-
-
-def _likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of the throughput's corrections at two points.
-
-    A function that fits loses nothing up to a nearly full cache, so the room left tells more than the occupancy.
-    """
-    one, other = one[:, 1:], other[:, 1:]
-    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
-    answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
-    return answer
-
-
-def _own_likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of a metric at two points; it depends on the pressures alone."""
-    one, other = one[:, :-2], other[:, :-2]
-    constant, along, local = _OWN
-    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
-    answer: Floats = constant**2 + along**2 * (one @ other.T) + local**2 * np.exp(-apart / (2.0 * _REACH**2))
-    return answer
-
-
 def _model(
-    fitted: _Fitted, scores: _Scores, kept: Mapping[str, float], environment: Mapping[str, Any], seed: int
+    fitted: Corrected,
+    scores: HeldOut,
+    kept: Mapping[str, float],
+    off: Mapping[str, float],
+    environment: Mapping[str, Any],
+    seed: int,
 ) -> NFModel:
     """Return the model of one function on the new machine."""
     carried, before = fitted.carried, fitted.model
@@ -435,7 +203,7 @@ def _model(
         low=moved.min(axis=0),
         high=moved.max(axis=0),
     )
-    calibration = _calibration(fitted, scores)
+    calibration = _calibration(fitted, scores, off)
     reads, rows = (*names, NEIGHBOURS), np.column_stack([pressure, neighbours])
     response = ServerResponse(
         profile=profile,
@@ -468,7 +236,7 @@ def _model(
     return replace(model, manifest=_manifest(fitted, model, environment, seed))
 
 
-def _with_runs(fitted: _Fitted, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:
+def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:
     """Return the situations that resemble measured ones, and the runs there, repeated to half their number.
 
     Without runs, return all situations.
@@ -518,7 +286,7 @@ def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
     return answer
 
 
-def _calibration(fitted: _Fitted, scores: _Scores) -> ConformalCalibration:
+def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -> ConformalCalibration:
     """Return the calibration of intervals: from all functions' held-out runs or, without runs, from stored quantiles.
 
     Their width over the loss follows from the correction's uncertainty; the error of composition is taken from the
@@ -532,16 +300,28 @@ def _calibration(fitted: _Fitted, scores: _Scores) -> ConformalCalibration:
     places = fitted.places_of(pressure, state)
     share = np.minimum(state.mpps * np.exp(fitted.correction(places)) / fitted.solo_mpps, 1.0)
     loss, first = np.unique(np.round(np.maximum.accumulate(1.0 - share), 3), return_index=True)
-    size = _usual_size(fitted, scores.size) * (fitted.doubt(places) * share)[first]
+    size = scores.size_of(fitted) * (fitted.doubt(places) * share)[first]
     composing = np.array([before.usual_error(at) if before.source == "mixes" else 0.0 for at in loss.tolist()])
-    size = np.asarray(np.hypot(size, composing), dtype=float)
+    size = np.hypot(np.hypot(size, (_moved_by(fitted, pressure, off) * share)[first]), composing).astype(float)
     if len(loss) == 1:
         loss, size = np.append(loss, loss + 1.0), np.append(size, size)
     shape = ErrorShape(np.array(loss.tolist()), np.zeros(len(loss)), np.array(size.tolist()))
     return ConformalCalibration(scores.each, TRANSFER, shape)
 
 
-def _manifest(fitted: _Fitted, model: NFModel, environment: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _moved_by(fitted: Corrected, pressure: Floats, off: Mapping[str, float]) -> Floats:
+    """Return the change of the throughput's logarithm if pressures are off by a share, all metrics taken together."""
+    moved, neighbours = np.zeros(len(pressure)), np.full(len(pressure), 3.0)
+    for column, name in enumerate(fitted.carried.names):
+        share = off.get(name, 0.0)
+        ends = np.repeat(pressure[np.newaxis], 2, axis=0)
+        ends[:, :, column] *= np.array([[1.0 - min(share, 1.0)], [1.0 + share]])
+        slower, faster = (np.log(np.minimum(fitted.mpps(each, neighbours), fitted.solo_mpps)) for each in ends)
+        moved = np.hypot(moved, 0.5 * (slower - faster))
+    return moved
+
+
+def _manifest(fitted: Corrected, model: NFModel, environment: Mapping[str, Any], seed: int) -> dict[str, Any]:
     runs = 0 if fitted.runs is None else int((fitted.runs.counts > 0).sum())
     covered = model.applicability
     return {

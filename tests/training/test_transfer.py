@@ -125,6 +125,19 @@ def test_runs_on_the_new_machine_set_the_own_vector(before: ModelLibrary) -> Non
         assert not new.most_moved.exceeded(most_moved(subject.beside_names, subject.beside[beside]).amounts)
 
 
+def test_vectors_that_no_run_foretells_widen_intervals(before: ModelLibrary) -> None:
+    """If held-out runs move other amounts of memory traffic than predicted, so do neighbours, and intervals widen."""
+    few = thinned("silver-4110", 5)
+    factors = np.where(np.arange(len(few)) % 2, 3.0, 1.0 / 3.0)
+    erratic = ProfileDataset(few.frame.assign(**{"own.LMB": few.frame["own.LMB"] * factors}), few.environment)
+    widths = []
+    for runs in (few, erratic):
+        model = transfer(before, OTHER, runs).find("snort")
+        assert model.response is not None
+        widths.append(model.response.calibration.usual_error(0.2))
+    assert widths[1] > 1.1 * widths[0]
+
+
 def test_room_is_counted_in_halvings(before: ModelLibrary) -> None:
     """Neighbours that leave a quarter of the caches leave two halvings; a full cache leaves a finite number."""
     model, here = before.find("snort"), load_machine("e5-2620v4")

@@ -1,0 +1,290 @@
+"""Correct carried predictions by runs on the new machine: Gaussian processes for throughput and the function's vector.
+
+The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
+pressure. Its logarithm is learned by Gaussian processes from the runs there (Rasmussen and Williams 2006, section 2.2).
+Errors of each held-out run's throughput have a closed form (their equation 5.12). The function's own vector is learned
+by such processes from the same runs; held-out errors of all functions decide how much of the carried vector's shape is
+kept, metric by metric.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slomo.adaptation.machines import Carried, CarriedState
+from slomo.equilibrium.tables import flows_and_polled
+from slomo.errors import MissingMetricError
+from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
+from slomo.models.responses.moved import MostMoved, most_moved
+from slomo.training.features import Subject
+from slomo.training.server_response_fit import full_kib, pressures_of
+from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.metrics import METRICS
+
+#: Standard deviations of the correction's logarithm: constant, linear in each pressure, and local; the range of the
+#: local part (in shares of pressures, 0 to 1), and the noise of a run. Chosen on the shipped machines, in both
+#: directions.
+_EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.2, 0.1, 0.1, 0.5, 0.015
+#: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
+#: there.
+_WAITING_NOISE = 0.2
+#: Covariance of a metric of the function's own vector: constant, linear and local parts, and the noise of one run.
+#: Their ratios matter, not their size.
+_OWN, _OWN_NOISE = (1.0, 0.7, 1.0), 0.1
+#: Shares of the carried vector's shape that may be kept.
+_KEPT = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: Where a pressure counts half, as a share of the largest; how much each halving of the room in the caches counts.
+_HALF, _PER_HALVING = 0.6, 0.3
+#: Weight of the common error size, in a function's own runs.
+_SIZE_RUNS = 4.0
+#: A metric is at most this many times the largest value that was measured or carried.
+_MOST = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """One function's model after transfer and correction."""
+
+    model: NFModel
+    carried: Carried
+    runs: Subject | None
+    #: Pressures, numbers of neighbours and throughputs of its runs.
+    pressure: Floats
+    neighbours: Floats
+    mpps_there: Floats
+    #: Situations of its runs, their ratio to the carried prediction (logarithms), and their noise.
+    places: Floats
+    residuals: Floats
+    noise: Floats
+    #: Error of each held-out run, divided by the correction's standard deviation.
+    scores: Floats
+    #: Each run's own metrics, measured and carried; of rates, what a packet moves. By metric, shape (2, runs).
+    own: Mapping[str, Floats]
+
+    @classmethod
+    def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "Corrected":
+        """Transfer a model to the new machine, and correct it by runs there if there are any."""
+        carried = Carried(model, before, machine, corrected=runs is not None)
+        none = np.zeros(0)
+        pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
+        fitted = cls(model, carried, runs, pressure, none, none, places, none, none, none, {})
+        if runs is None:
+            return fitted
+        if (
+            lacking := set(carried.names)
+            - set(runs.beside_names)
+            - ({*carried.names} if not runs.counts.any() else set())
+        ):
+            raise MissingMetricError(
+                f"runs of '{model.workload.key}' on {machine.name} lack {', '.join(sorted(lacking))} beside it, "
+                f"which its model on {before.name} reads",
+                hint="measure the same metrics on both machines",
+            )
+        return fitted._learned(runs)
+
+    def _learned(self, runs: Subject) -> "Corrected":
+        carried, alone = self.carried, runs.counts == 0
+        most = carried.machine.capacities().limit(METRICS["LMB"])
+        pressure = np.zeros((len(runs.mpps), len(carried.names)))
+        if not alone.all():
+            channel = (carried.full_channel_ns(carried.machine), most)
+            pressure = pressures_of(runs, carried.names, runs.beside, 1.0, channel)
+        pressure[alone] = 0.0
+        whole = np.isfinite(pressure).all(axis=1) & (runs.mpps > 0.0)
+        pressure, mpps, alone = pressure[whole], runs.mpps[whole], alone[whole]
+        counts = runs.counts[whole].astype(float)
+        state = carried.state(pressure, counts)
+        places = self.places_of(pressure, state)
+        noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
+        own = _own_metrics(carried.response.profile.metric_names, runs, whole, state.own)
+        told = replace(
+            self,
+            pressure=pressure,
+            neighbours=counts,
+            mpps_there=mpps,
+            places=places,
+            residuals=np.log(mpps / state.mpps),
+            noise=noise,
+            own=own,
+        )
+        inverse = np.linalg.inv(told._covariance())
+        left_out = inverse @ told.residuals / np.sqrt(np.diag(inverse))
+        return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
+
+    def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
+        """Return the coordinates of situations: relative pressures, room left in the caches, and transferred loss."""
+        half = _HALF * self.carried.limit()
+        alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
+        room = _PER_HALVING * self.carried.room_halvings(pressure)
+        return np.column_stack([pressure / (pressure + half), room, 2.0 * np.log(state.time_ns / alone)])
+
+    def correction(self, places: Floats) -> Floats:
+        """Return the logarithm of actual over transferred throughput."""
+        if not len(self.residuals):
+            return np.zeros(len(places))
+        weights = np.linalg.solve(self._covariance(), self.residuals)
+        learned: Floats = _likeness(places, self.places) @ weights
+        return learned
+
+    def own_vectors(self, places: Floats, carried: Floats, kept: Mapping[str, float]) -> Floats:
+        """Return the function's own vectors, shape ``(n, metrics)``: carried ones, corrected by the runs there.
+
+        `kept` gives the share of each carried metric's shape that is kept.
+        """
+        names = self.carried.response.profile.metric_names
+        own = carried.copy()
+        near = _own_likeness(places, self.places)
+        for name, (measured, before) in self.own.items():
+            column = names.index(name)
+            shape = kept[name] * (carried[:, column] - before.mean())
+            rest = measured - kept[name] * (before - before.mean())
+            learned = near @ (self._own_inverse @ (rest - rest.mean()))
+            own[:, column] = np.clip(rest.mean() + shape + learned, 0.0, _MOST * max(measured.max(), before.max()))
+        return own
+
+    def own_errors(self, name: str) -> Floats:
+        """Return the mean error of a metric in held-out runs by kept share, relative to its size, shape (shares,)."""
+        measured = self.own[name][0]
+        errors = np.abs(self.own_left_out(name, _KEPT)).sum(axis=1)
+        relative: Floats = errors / max(measured.mean() + measured.std(), 1e-12)
+        return relative
+
+    def own_left_out(self, name: str, kept: Sequence[float]) -> Floats:
+        """Return the errors of a metric in held-out runs for each of some kept shares, shape (shares, runs)."""
+        measured, before = self.own[name]
+        rest = measured - np.multiply.outer(kept, before - before.mean())
+        errors: Floats = (rest - rest.mean(axis=1, keepdims=True)) @ self._own_inverse / np.diag(self._own_inverse)
+        return errors
+
+    @cached_property
+    def _own_inverse(self) -> Floats:
+        likeness = _own_likeness(self.places, self.places) + _OWN_NOISE**2 * np.eye(len(self.places))
+        return np.linalg.inv(likeness).astype(float)
+
+    def _covariance(self) -> Floats:
+        return _likeness(self.places, self.places) + np.diag(self.noise**2)
+
+    def doubt(self, places: Floats) -> Floats:
+        """Return the standard deviation of the correction's logarithm."""
+        near = _likeness(places, self.places)
+        known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
+        own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places[:, 1:]).sum(axis=1)
+        answer: Floats = np.sqrt(np.maximum(own - known, 0.0) + _NOISE**2)
+        return answer
+
+    @property
+    def full_kib(self) -> float:
+        """Return the least total occupancy of a full LLC there [KiB]: measured beside others, or else carried."""
+        if "L3OCC" not in self.own or not self.neighbours.any():
+            return self.carried.full_kib
+        return full_kib(self.pressure[:, self.carried.names.index("L3OCC")] + self.own["L3OCC"][0])
+
+    @property
+    def most_moved(self) -> MostMoved:
+        """Return the largest traffic of neighbours in runs there and, converted, on the first machine."""
+        if self.runs is None or not self.neighbours.any():
+            return self.carried.most_moved
+        there = most_moved(self.runs.beside_names, self.runs.beside)
+        return MostMoved(tuple(map(max, there.amounts, self.carried.most_moved.amounts)))
+
+    @property
+    def solo_is_measured(self) -> bool:
+        """Whether the function ran alone on the new machine."""
+        return self.runs is not None and bool((self.runs.counts == 0).any())
+
+    @property
+    def solo_mpps(self) -> float:
+        """Solo throughput on the new machine: measured, or else transferred and corrected."""
+        if self.runs is not None and self.solo_is_measured:
+            return self.runs.solo_mpps
+        return float(self.mpps(np.zeros((1, len(self.carried.names))), np.zeros(1))[0])
+
+    def mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
+        """Return the predicted throughput on the new machine [Mpps]."""
+        state = self.carried.state(pressure, neighbours)
+        corrected: Floats = state.mpps * np.exp(self.correction(self.places_of(pressure, state)))
+        return corrected
+
+
+def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats) -> Mapping[str, Floats]:
+    """Return measured and carried values by metric, shape (2, runs)."""
+    rates, answer = flows_and_polled(tuple(names))[0], {}
+    for number, name in enumerate(names):
+        if name in runs.own_names:
+            measured = runs.own[rows, runs.own_names.index(name)] / (runs.mpps[rows] if rates[number] else 1.0)
+            if np.isfinite(measured).all():
+                answer[name] = np.array([measured, carried[:, number]])
+    return answer
+
+
+def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
+    """Return for each function the share of each carried metric's shape with the least error in held-out runs.
+
+    The errors of the function itself count as much as the mean of all.
+    """
+    shares: list[dict[str, float]] = [{} for _ in functions]
+    for name in sorted({name for each in functions for name in each.own}):
+        own = [each.own_errors(name) if name in each.own else np.zeros(len(_KEPT)) for each in functions]
+        everybody = np.mean(own, axis=0)
+        for kept, errors in zip(shares, own, strict=True):
+            kept[name] = _KEPT[int(np.argmin(errors + everybody))]
+    return list(shares)
+
+
+def pressure_errors(functions: Sequence[Corrected], kept: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """Return the root mean square error of the functions' own metrics in held-out runs, relative to their size."""
+    answer = {}
+    for name in sorted({name for each in functions for name in each.own}):
+        wrong, whole = 0.0, 0.0
+        for each, shares in zip(functions, kept, strict=True):
+            if name in each.own:
+                rate = each.mpps_there if flows_and_polled((name,))[0][0] else 1.0
+                wrong += float(np.square(each.own_left_out(name, [shares[name]]) * rate).sum())
+                whole += float(np.square(each.own[name][0] * rate).sum())
+        answer[name] = float(np.sqrt(wrong / whole)) if whole > 0.0 else 0.0
+    return answer
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Held-out errors of all functions, each divided by its function's usual size, and the common size."""
+
+    each: Floats
+    size: float
+
+    @classmethod
+    def of(cls, functions: Sequence[Corrected]) -> "HeldOut":
+        """Return the held-out errors of all runs."""
+        every = np.concatenate([each.scores for each in functions] or [np.zeros(0)])
+        common = cls(every, max(float(np.sqrt(np.square(every).mean())), 1e-4) if len(every) else 1.0)
+        parts = [each.scores / common.size_of(each) for each in functions]
+        return replace(common, each=np.sort(np.concatenate(parts or [every])))
+
+    def size_of(self, function: Corrected) -> float:
+        """Return the usual size of a function's held-out errors, shrunk towards that of all functions."""
+        total = float(np.square(function.scores).sum()) + _SIZE_RUNS * self.size**2
+        return float(np.sqrt(total / (len(function.scores) + _SIZE_RUNS)))
+
+
+def _likeness(one: Floats, other: Floats) -> Floats:
+    """Return the covariance of the throughput's corrections at two points.
+
+    A function that fits loses nothing up to a nearly full cache, so the room left tells more than the occupancy.
+    """
+    one, other = one[:, 1:], other[:, 1:]
+    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
+    answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
+    return answer
+
+
+def _own_likeness(one: Floats, other: Floats) -> Floats:
+    """Return the covariance of a metric at two points; it depends on the pressures alone."""
+    one, other = one[:, :-2], other[:, :-2]
+    constant, along, local = _OWN
+    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
+    answer: Floats = constant**2 + along**2 * (one @ other.T) + local**2 * np.exp(-apart / (2.0 * _REACH**2))
+    return answer
