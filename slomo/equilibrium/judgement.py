@@ -171,3 +171,27 @@ def codes_of_first(
     company |= known.carried[firsts]
     codes[company & known.doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
+
+
+def reasons_of_first(
+    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
+) -> list[tuple[str, ...]]:
+    """Return the reasons against the answer about the first NF of every server, as :func:`judged` and :func:`doubted`.
+
+    All of them are saturated.
+    """
+    if not len(members):
+        return []
+    moved = moved_beside(moved_by_each(models, members, at_rest), 0).tolist()
+    channel, kinds = channel_load(models, members, at_rest).tolist(), beside(members[:, 1:]).tolist()
+    possible = at_rest.throughput_mpps[:, 0].tolist()
+    reasons: list[tuple[str, ...]] = []
+    for row, number in enumerate(members[:, 0].tolist()):
+        model, why = models[number], tuple[str, ...]()
+        assert model.response is not None
+        if members[row, 1:].max(initial=-1) >= 0:
+            error = usual_error(model, possible[row], kinds[row])
+            _, why = judged(model.response, at_rest.pressure[row, 0], moved[row], channel[row], error)
+        doubt = doubted(model, coverage)
+        reasons.append(why if doubt is None else (doubt, *why))
+    return reasons

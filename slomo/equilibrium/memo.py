@@ -103,7 +103,7 @@ class _Kept:
         missing = [row for row, key in enumerate(keys) if key not in self.at]
         if len(missing) < len(keys):
             keys = [keys[row] for row in missing]
-            joint = Joint(**{name: getattr(joint, name)[missing] for name in Joint.__dataclass_fields__})
+            joint = joint.only(missing)
         begin, end = len(self.at), len(self.at) + len(keys)
         for name in Joint.__dataclass_fields__:
             part = getattr(joint, name)

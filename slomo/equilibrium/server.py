@@ -69,6 +69,10 @@ class Joint(FixedPoints):
     #: Whether the bound is proven, or estimated from the last two steps, shape (servers,).
     proven: NDArray[np.bool_]
 
+    def only(self, rows: NDArray[np.integer] | list[int]) -> "Joint":
+        """Return the servers in `rows`."""
+        return Joint(**{name: getattr(self, name)[rows] for name in Joint.__dataclass_fields__})
+
 
 @dataclass(frozen=True)
 class _Asked:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.competition import features_for
-from slomo.equilibrium.judgement import codes_of_first
+from slomo.equilibrium.judgement import codes_of_first, reasons_of_first
 from slomo.equilibrium.memo import JointMemo
 from slomo.equilibrium.server import Joint, solve_joint
 from slomo.errors import UnsupportedPredictionError
@@ -155,14 +155,15 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
     made = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
     slow = servers.sharing() | (made[members.target] & (members.places < 0).all(axis=1))  # a solo run never measured
     rows, rest = np.flatnonzero(jointly & ~slow), np.flatnonzero(~jointly & ~slow)
-    supported: Callable[[], NDArray[np.bool_]] = np.zeros(len(whole), dtype=bool).copy
+    nothing: list[Judgement | None] = [None] * len(whole)
+    judged: Callable[[], list[Judgement | None]] = nothing.copy
     if len(rows):
         here = servers.at(rows)
         joint = here.solved(how, keep=keep, first_only=True)
         rates.put(rows, Rates(joint.throughput_mpps[:, 0], joint.low_mpps[:, 0], joint.high_mpps[:, 0]))
         rest = np.sort(np.concatenate([rest, rows[~joint.converged]]))
         arrays = joint.converged & ~(made[whole[rows]].any(axis=1) | np.isfinite(here.offered[:, 0]))
-        supported = partial(_supported, here, joint, how.coverage, (len(whole), rows, arrays))
+        judged = partial(_judged, here, joint, how.coverage, (nothing, rows, arrays))
     if len(rest):
         rates.put(rest, _composed(servers, rest, how))
     told: dict[tuple[int, ...], Rates] = {}  # each distinct mix once
@@ -184,20 +185,24 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
         throughput_mpps=rates.mpps,
         low_mpps=rates.low,
         high_mpps=rates.high,
-        supported=supported,
+        judged=judged,
         judge=partial(_judged_alone, tenants, whole, machine, plain),
     )
 
 
-def _supported(
-    servers: _Servers, joint: Joint, coverage: float, places: tuple[int, Indices, NDArray[np.bool_]]
-) -> NDArray[np.bool_]:
-    """Return which mixes of a batch are supported: solved in `rows`, and `plain` enough to be judged in arrays."""
-    count, rows, plain = places
-    supported = np.zeros(count, dtype=bool)
-    codes = codes_of_first(servers.models, servers.who, joint, coverage)
-    supported[rows] = plain & (codes == VERDICTS.index(Verdict.SUPPORTED))
-    return supported
+def _judged(
+    servers: _Servers, joint: Joint, coverage: float, places: tuple[list[Judgement | None], Indices, NDArray[np.bool_]]
+) -> list[Judgement | None]:
+    """Return the judgements of the mixes of a batch that were solved in `rows`, if arrays can judge them."""
+    nothing, rows, arrays = places
+    judgements, codes = nothing.copy(), codes_of_first(servers.models, servers.who, joint, coverage)
+    for row in rows[arrays & (codes == 0)].tolist():
+        judgements[row] = (VERDICTS[0], ())
+    doubtful = np.flatnonzero(arrays & (codes != 0) & ~np.isfinite(servers.offered).any(axis=1))
+    reasons = reasons_of_first(servers.models, servers.who[doubtful], joint.only(doubtful), coverage)
+    for row, code, why in zip(rows[doubtful].tolist(), codes[doubtful].tolist(), reasons, strict=True):
+        judgements[row] = (VERDICTS[code], why)
+    return judgements
 
 
 def _judged_alone(

@@ -205,8 +205,8 @@ class PredictionBatch(Result):
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
-    #: Returns which mixes what was measured supports, as far as arrays tell; called when verdicts are first read.
-    supported: Callable[[], NDArray[np.bool_]]
+    #: Returns the judgement of every mix that arrays can judge, None for others; called when verdicts are first read.
+    judged: Callable[[], list[Judgement | None]]
     #: Returns the judgement of one of the other mixes, by its row.
     judge: Callable[[int], Judgement]
 
@@ -225,13 +225,13 @@ class PredictionBatch(Result):
 
     @cached_property
     def _judgements(self) -> Sequence[Judgement]:
-        judgements: list[Judgement] = [(Verdict.SUPPORTED, ())] * len(self)
+        judgements: list[Judgement] = []
         told: dict[tuple[int, ...], Judgement] = {}  # each distinct mix once
-        for row in np.flatnonzero(~self.supported()).tolist():
-            mix = (int(self.target[row]), *sorted(self.competitors[row].tolist()))
-            if mix not in told:
-                told[mix] = self.judge(row)
-            judgements[row] = told[mix]
+        for row, judgement in enumerate(self.judged()):
+            if judgement is None:
+                mix = (int(self.target[row]), *sorted(self.competitors[row].tolist()))
+                judgement = told[mix] = told[mix] if mix in told else self.judge(row)
+            judgements.append(judgement)
         return judgements
 
     @property

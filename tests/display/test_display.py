@@ -57,7 +57,7 @@ def batch() -> PredictionBatch:
     count = 1000
     index, ones = np.zeros(count, dtype=np.int64), np.ones(count)
     judged = (Verdict.EXTRAPOLATED, (SCRIPT,))
-    numbers = (ones, ones, ones, ones, lambda: index > 0, lambda row: judged)
+    numbers = (ones, ones, ones, ones, lambda: [judged] * count, lambda row: judged)
     return PredictionBatch(SCRIPT, SCRIPT, 0.9, index, index[:, None], (HOSTILE,), *numbers)
 
 

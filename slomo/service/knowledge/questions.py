@@ -3,7 +3,7 @@
 A cluster has few distinct mixes, and a mix in a batch costs a tenth of a single one. Questions that arrive while the
 service is busy are therefore answered together (continuous batching in language-model servers; no timer delays
 anybody), and solved mixes are kept (`slomo.prediction.batch`). Questions with loads, explanations, unprofiled traffic,
-accelerators or another model, and answers that are not supported, are those of `slomo.predict`, one by one.
+accelerators, full ports or another model are answered by `slomo.predict`, one by one.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 
 from slomo.errors import SlomoError
-from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.prediction.batch import predict_members
 from slomo.prediction.members import Members
@@ -174,10 +173,13 @@ class ServiceAnswers:
         except Exception as fault:  # an internal error is reported to all callers of this batch, and to no others
             return [fault] * len(questions)
         self.batches, self.question_count = self.batches + 1, self.question_count + len(questions)
-        return [
-            self._encoded(prediction.to_dict()) if prediction is not None else self._alone(question)
-            for question, prediction in zip(questions, machine.supported(batch), strict=True)
-        ]
+        answers: list[bytes | Exception] = []
+        for question, prediction in zip(questions, machine.judged(batch), strict=True):
+            if prediction is None or (question.strict and prediction.verdict.is_refused):
+                answers.append(self._alone(question))
+            else:
+                answers.append(self._encoded(prediction.to_dict()))
+        return answers
 
     def _alone(self, question: QuestionBody) -> bytes | Exception:
         try:
@@ -266,11 +268,11 @@ class _Machine:
         how = PredictionOptions(coverage=coverage, explain=False)
         return predict_members(members, self.name, how, keep=True)
 
-    def supported(self, batch: PredictionBatch) -> list[Prediction | None]:
-        """Return the predictions of a batch; None where an answer is not supported, or not solved in arrays."""
+    def judged(self, batch: PredictionBatch) -> list[Prediction | None]:
+        """Return the predictions of a batch; None for a mix that arrays cannot judge."""
         columns = (batch.solo_mpps, batch.throughput_mpps, batch.low_mpps, batch.high_mpps)
         rates = zip(*(column.tolist() for column in columns), strict=True)
-        rows = zip(batch.supported().tolist(), batch.target.tolist(), batch.competitors.tolist(), rates, strict=True)
+        rows = zip(batch.judged(), batch.target.tolist(), batch.competitors.tolist(), rates, strict=True)
         return [
             Prediction(
                 batch.workloads[target],
@@ -281,13 +283,13 @@ class _Machine:
                 mpps,
                 (low, high),
                 batch.coverage,
-                Verdict.SUPPORTED,
+                *judgement,
                 noise=self.tenants[target].model.noise,
                 unit=self.tenants[target].model.throughput_unit,
             )
-            if fine
+            if judgement is not None
             else None
-            for fine, target, others, (solo, mpps, low, high) in rows
+            for judgement, target, others, (solo, mpps, low, high) in rows
         ]
 
     def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
