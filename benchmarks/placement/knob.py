@@ -57,6 +57,7 @@ def main() -> int:
     parser.add_argument("--nf", action="append", help="network function, repeatable")
     parser.add_argument("--runs", type=int, default=60, help="per network function")
     parser.add_argument("--mixes", type=int, default=120, help="that calibrate")
+    parser.add_argument("--packed-mixes", type=int, default=0, help="further ones, as placement fills servers")
     parser.add_argument("--stream", choices=STREAMS, default="calibration", help="half of all mixes that calibrates")
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--servers", type=int, default=50, help="different ones to run, at each confidence")
@@ -136,6 +137,7 @@ def profiled(machine: str, given: argparse.Namespace) -> ProfileDataset:
     begun = time.process_time()
     dataset = profile(
         list(given.nf or FUNCTIONS), machine=machine, runs=given.runs, mixes=given.mixes, stream=given.stream,
+        packed_mixes=given.packed_mixes,
         store=folder / "profile.sqlite", jobs=1, seed=given.seed,
     )  # fmt: skip
     print(f"{machine}: {len(dataset)} rows, {time.process_time() - begun:.0f} s of CPU", file=sys.stderr)

@@ -24,18 +24,21 @@ class MixRows:
     #: Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default, shape (n, 1 +
     #: places).
     offered_mpps: Floats | None = None
+    #: Whether each mix was drawn as placement fills servers; none by default, shape (n,).
+    packed: NDArray[np.bool_] | None = None
 
     def saturated(self) -> "MixRows":
         """Return the mixes in which every NF is saturated."""
         if self.offered_mpps is None:
             return self
         kept = self.chosen(np.logical_and.reduce(np.isnan(self.offered_mpps), axis=1))
-        return MixRows(kept.target, kept.members, kept.mpps)
+        return MixRows(kept.target, kept.members, kept.mpps, packed=kept.packed)
 
     def chosen(self, mask: NDArray[np.bool_]) -> "MixRows":
         """Return the mixes selected by a mask of shape (n,)."""
         offered = None if self.offered_mpps is None else self.offered_mpps[mask]
-        return MixRows(self.target[mask], self.members[mask], self.mpps[mask], offered)
+        packed = None if self.packed is None else self.packed[mask]
+        return MixRows(self.target[mask], self.members[mask], self.mpps[mask], offered, packed)
 
 
 def predict_mixes(models: Sequence[NFModel], rows: MixRows, name: str) -> Floats:

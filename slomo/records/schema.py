@@ -28,6 +28,10 @@ class Plan(StrEnum):
     IMPORTED = "imported"
 
 
+#: Key of a dataset's environment: tenants of the mixes drawn as placement fills servers
+#: (`slomo.profiling.plans.basic.tenants_key`).
+PACKED = "packed_mixes"
+
 MACHINE, NF, TARGET, CONFIGURATION = "machine", "nf", "target", "configuration"
 PACKET_SIZE, FLOW_COUNT, FLOW_DISTRIBUTION = "packet_size_b", "flow_count", "flow_distribution"
 ZIPF_EXPONENT, OFFERED = "zipf_exponent", "offered_mpps"

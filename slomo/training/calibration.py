@@ -19,6 +19,7 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell, workload_from_columns
+from slomo.records.schema import PACKED
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     members, loads = np.full((len(mixes), places), -1, dtype=np.int64), np.full((len(mixes), places), np.nan)
     for number, (listed, offered, _) in enumerate(mixes):
         members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
-    return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in mixes]), loads)
+    keys, named = [*index], set(dataset.environment.get(PACKED, ()))
+    packed = np.array(["+".join(sorted(keys[each] for each in listed)) in named for listed, _, _ in mixes], dtype=bool)
+    return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in mixes]), loads, packed)
 
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:
@@ -76,7 +79,7 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
     solo = np.array([model.solo_mpps for model in models])[rows.target]
     tenants = np.sort(np.column_stack([rows.target, rows.members]), axis=1)
     run = np.unique(tenants, axis=0, return_inverse=True)[1].ravel()
-    held_out = HeldOutMixes(rows.mpps, predicted_mpps, solo, rows.target, beside(rows.members), run)
+    held_out = HeldOutMixes(rows.mpps, predicted_mpps, solo, rows.target, beside(rows.members), run, rows.packed)
     return fit_calibrations(held_out, len(models))
 
 
@@ -84,7 +87,8 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
     """Return each distinct row once: seven equal NFs in one mix count as one row, not seven."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
     first = np.unique(every, axis=0, return_index=True)[1]
-    return MixRows(rows.target[first], rows.members[first], rows.mpps[first]), predicted_mpps[first]
+    packed = None if rows.packed is None else rows.packed[first]
+    return MixRows(rows.target[first], rows.members[first], rows.mpps[first], packed=packed), predicted_mpps[first]
 
 
 def contradiction(

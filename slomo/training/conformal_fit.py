@@ -12,7 +12,7 @@ calibration scores come from rows whose run was held out from all these fits, an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class HeldOutMixes:
     kind: NDArray[np.int64]
     #: Rows of one run, or of equal runs, share a number, shape (n,).
     run: NDArray[np.int64]
+    #: Whether the mix was drawn as placement fills servers; none by default, shape (n,).
+    packed: NDArray[np.bool_] | None = None
 
     def predicted(self) -> "HeldOutMixes":
         """Return the rows that have a prediction."""
@@ -65,7 +67,7 @@ class HeldOutMixes:
 
     def rows(self, chosen: NDArray[np.bool_]) -> "HeldOutMixes":
         """Return the selected rows."""
-        return HeldOutMixes(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+        return replace(self, **{name: each[chosen] for name, each in vars(self).items() if each is not None})
 
     @property
     def errors(self) -> Floats:
@@ -111,8 +113,11 @@ def _together(risks: Floats, mixes: HeldOutMixes) -> float:
     """Return the exponent that converts the tenants' risks to the frequency of servers with a broken bound.
 
     A server breaks if its worst tenant does. `risks` gives the risk at which each tenant's bound breaks. If tenants err
-    independently and bounds break as often as set, a quarter of the servers breaks at a setting of a quarter.
+    independently and bounds break as often as set, a quarter of the servers breaks at a setting of a quarter. Servers
+    that placement filled count alone if there are enough: it prefers mixes whose predictions are too high.
     """
+    if mixes.packed is not None and len(np.unique(mixes.run[mixes.packed])) >= FEWEST_SERVERS:
+        risks, mixes = risks[mixes.packed], mixes.rows(mixes.packed)
     worst = []
     for run in np.unique(mixes.run):
         here = mixes.run == run

@@ -239,7 +239,9 @@ def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | No
         return list(models)
     places = np.flatnonzero(knows).tolist()
     number = np.append(np.cumsum(knows) - 1, -1)  # of each model among those that know; -1 is an empty place
-    jointly = MixRows(number[jointly.target], number[jointly.members], jointly.mpps, jointly.offered_mpps)
+    jointly = MixRows(
+        number[jointly.target], number[jointly.members], jointly.mpps, jointly.offered_mpps, jointly.packed
+    )
     held_out = np.full(len(jointly.mpps), np.nan) if held_out_mpps is None else held_out_mpps[answered]
     result = list(models)
     for place, model in zip(places, _calibrated([models[place] for place in places], jointly, held_out), strict=True):

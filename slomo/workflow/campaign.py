@@ -103,6 +103,7 @@ class RunSettings:
     report: "Callable[[AdaptiveOutcome], object] | None" = None
     latency: bool | Sequence[float] = False
     reduced_mixes: int = 0
+    packed_mixes: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "own", tuple(self.own))
@@ -117,9 +118,13 @@ class RunSettings:
             path_of("store", self.store)
         if self.jobs is not None:
             whole_number("jobs", self.jobs)
-        if whole_number("reduced_mixes", self.reduced_mixes) < 0:
+        for name, count in (("reduced_mixes", self.reduced_mixes), ("packed_mixes", self.packed_mixes)):
+            if whole_number(name, count) < 0:
+                raise InvalidValueError(f"{name} is {count}, needed 0 or more", hint="60 do")
+        if self.packed_mixes and plan not in ("all", "pressure"):
             raise InvalidValueError(
-                f"{self.reduced_mixes} mixes at reduced load were asked for, needed 0 or more", hint="60 do"
+                f"mixes of packed servers were asked for with plan '{plan}', from which no model can pack",
+                hint="use plan pressure or all",
             )
         if self.reduced_mixes and plan not in ("all", "pressure", "solo"):
             raise InvalidValueError(

@@ -15,13 +15,14 @@ from slomo.profiling.campaign.progress import Progress
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
-from slomo.profiling.plans.basic import Stream, mixes_plan, named_mixes_plan, pressure_plan, solo_plan
+from slomo.profiling.plans.basic import Stream, mixes_plan, named_mixes_plan, pressure_plan, solo_plan, tenants_key
 from slomo.profiling.plans.designs import Design
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
 from slomo.profiling.plans.sources import DEFAULT_POINTS
 from slomo.records.dataset import ProfileDataset
+from slomo.records.schema import PACKED
 from slomo.testbed.base import Testbed
 from slomo.testbed.registry import machine_of, make_testbed
 from slomo.vocabulary.defaults import DEFAULT_MACHINE
@@ -101,6 +102,7 @@ def profile(
     report: "Callable[[AdaptiveOutcome], object] | None" = None,
     latency: bool | Sequence[float] = False,
     reduced_mixes: int = 0,
+    packed_mixes: int = 0,
     scheduler: str | None = None,
 ) -> ProfileDataset:
     """Measure network functions alone, beside the synthetic competitor, and in mixes.
@@ -151,6 +153,9 @@ def profile(
     reduced_mixes : int
         Mixes to run afterwards in which about half of the network functions are offered 15 to 95 % of their solo
         throughput. They calibrate intervals at reduced load; 60 are enough.
+    packed_mixes : int
+        Mixes to run afterwards as placement fills servers; fewer if there are not so many. With about 60 of them a
+        server that is full breaks promises about as often as placement's confidence allows; without them, more often.
     scheduler : str, optional
         Address of a Dask scheduler whose workers make the runs instead; the dataset does not depend on it.
 
@@ -171,9 +176,11 @@ def profile(
     """
     settings = PlanSettings(plan, design, runs, mixes, stream, replicates, seed, target_error)
     listener = listening(progress, "measuring")
-    running = RunSettings(testbed, own_functions(own), store, jobs, listener, report, latency, reduced_mixes)
+    running = RunSettings(
+        testbed, own_functions(own), store, jobs, listener, report, latency, reduced_mixes, packed_mixes
+    )
     running.check(settings.plan)
-    if settings.design == LINK and (latency is not False or reduced_mixes):
+    if settings.design == LINK and (latency is not False or reduced_mixes or packed_mixes):
         raise InvalidValueError(
             "design 'link' has every tenant's memory on another socket, runs for latency and reduced mixes have not",
             hint="profile those without it",
@@ -192,7 +199,9 @@ def profile(
             measured = _with_mixes(measured, workloads, host, settings, running, opened)
         for name, following in _following(measured, host, settings, running).items():
             beside = None if store is None else f"{store}.{name}"
-            measured = measured.merge(run_campaign(following, opened, beside, running.jobs, running.progress))
+            added = run_campaign(following, opened, beside, running.jobs, running.progress)
+            told = {PACKED: sorted({*map(tenants_key, following.colocations)})} if name == "packed" else {}
+            measured = measured.merge(ProfileDataset(added.frame, added.environment | told))
     return measured
 
 
@@ -300,8 +309,12 @@ def _following(
         plans["part-load"] = part_load_plan(measured, idle, machine=machine, **seeded)
     if loads is not None:
         plans["latency"] = latency_plan(measured, loads=loads, **seeded)
+    half: Stream = settings.stream or "calibration"
+    if running.packed_mixes:
+        from slomo.workflow.packed_mixes import packed_mixes_plan  # trains models
+
+        plans["packed"] = packed_mixes_plan(measured, running.packed_mixes, machine, stream=half, **seeded)
     if running.reduced_mixes:
-        half: Stream = settings.stream or "calibration"
         plans["reduced"] = reduced_mixes_plan(measured, running.reduced_mixes, machine=machine, stream=half, **seeded)
     return plans
 

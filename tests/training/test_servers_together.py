@@ -1,9 +1,12 @@
 """Bounds of a server's tenants hold together as often as asked, whether their errors depend on each other or not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from slomo.models.error_shape import shapes_at
+from slomo.models.intervals import ConformalCalibration
 from slomo.placement.feasibility.bounds import different_in, level_of, lower_mpps
 from slomo.training.conformal_fit import FEWEST_SERVERS, HeldOutMixes, fit_calibrations
 
@@ -20,17 +23,35 @@ def servers(count: int, shared: float, seed: int) -> HeldOutMixes:
     return HeldOutMixes(predicted + error.ravel(), predicted, np.full(owner.shape, SOLO), owner, kind, run)
 
 
+def broken_share(calibrations: list[ConformalCalibration], judged: HeldOutMixes, confidence: float) -> float:
+    """Return the share of servers of which a tenant falls below its bound."""
+    level = level_of(confidence, TENANTS, calibrations[0].together)
+    scores = np.array([each.lower_scores(level) for each in calibrations])[judged.owner, judged.kind]
+    middle, size = shapes_at([each.shape for each in calibrations], judged.owner, judged.loss)
+    return float((judged.errors < middle + size * scores).reshape(-1, TENANTS).any(axis=1).mean())
+
+
 @pytest.mark.parametrize("shared", [0.0, 0.9])
 def test_servers_break_as_often_as_asked(shared: float) -> None:
     """Of 600 servers, each tenant promised what its bound says, about the share asked for breaks a promise."""
     calibrations = fit_calibrations(servers(300, shared, 1), TENANTS)
     judged = servers(600, shared, 2)
     for confidence in (0.95, 0.9, 0.8):
-        level = level_of(confidence, TENANTS, calibrations[0].together)
-        scores = np.array([each.lower_scores(level) for each in calibrations])[judged.owner, judged.kind]
-        middle, size = shapes_at([each.shape for each in calibrations], judged.owner, judged.loss)
-        broken = (judged.errors < middle + size * scores).reshape(-1, TENANTS).any(axis=1).mean()
+        broken = broken_share(calibrations, judged, confidence)
         assert broken == pytest.approx(1.0 - confidence, abs=0.04)
+
+
+def test_packed_servers_set_how_often_servers_break() -> None:
+    """Of servers drawn as placement fills them, whose predictions are too high, about the share asked for breaks."""
+    drawn, judged = servers(300, 0.3, 6), servers(600, 0.3, 7)
+    high = drawn.run < 150
+    optimistic = replace(drawn, predicted_mpps=drawn.predicted_mpps + 0.8 * high, packed=high)
+    told, untold = (fit_calibrations(mixes, TENANTS) for mixes in (optimistic, replace(optimistic, packed=None)))
+    judged = replace(judged, predicted_mpps=judged.predicted_mpps + 0.8)
+    broken = [broken_share(each, judged, 0.8) for each in (told, untold)]
+
+    assert broken[1] > broken[0] + 0.05
+    assert broken[0] == pytest.approx(0.2, abs=0.06)
 
 
 def test_errors_that_go_together_share_no_risk() -> None:

@@ -87,6 +87,13 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     "servers their intervals at reduced load.",
 )
 @click.option(
+    "--packed-mixes",
+    type=COUNT,
+    default=0,
+    metavar="N",
+    help="Afterwards also run up to N mixes as placement fills servers; 60 make the confidence of `slomo place` hold.",
+)
+@click.option(
     "--replicates", type=POSITIVE_COUNT, default=1, show_default=True, metavar="N", help="Runs of every experiment."
 )
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
@@ -241,7 +248,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
 
     arguments = _arguments(**options)
     testbed, jobs, latency = arguments.pop("testbed"), arguments.pop("jobs"), arguments.pop("latency")
-    reduced, _ = arguments.pop("reduced_mixes"), arguments.pop("scheduler")
+    reduced, packed, _ = (arguments.pop(name) for name in ("reduced_mixes", "packed_mixes", "scheduler"))
     plan, mixes = plan_experiments(**arguments), 0
     if save_plan is not None:
         write_durably(save_plan, json.dumps(plan.to_dict()) + "\n")
@@ -252,7 +259,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
     contended, targets = arguments["plan"] in ("all", "pressure"), len(arguments["network_functions"])
     idle = part_load_runs(arguments["design"], arguments["runs"]) if contended else 0
     timed = len(LOADS) * (1 + PRESSURES) if latency else 0
-    more = mixes + targets * (idle + timed) + reduced
+    more = mixes + targets * (idle + timed) + reduced + packed
     whole_s = described.with_more_s(more)
     compiles = testbed.name == "simulated" and not is_compiled()
     if as_json:
@@ -278,8 +285,12 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
             click.echo(f"  then {idle} runs per network function at 15 to 95 % of what it served alone")
         if timed:
             click.echo(f"  then {timed} runs per network function for latency, at loads that depend on what it served")
-        if reduced:
-            click.echo(f"  then {reduced} mixes at reduced load, as shares of what the network functions served alone")
+        later = (
+            (reduced, "mixes at reduced load, as shares of what the network functions served alone"),
+            (packed, "mixes or fewer, as placement fills servers"),
+        )
+        for count, what in filter(all, later):
+            click.echo(f"  then {count} {what}")
         if more:
             click.echo(f"  in all {described.pending + more} runs, about {duration_text(whole_s)}")
 
