@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=60, help="of each NF beside the competitor")
     parser.add_argument("--mixes", type=int, default=40, help="behind each port")
     parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--scale", type=int, default=4, help="of the simulator; coarser ones leak packets")
+    parser.add_argument("--scale", type=int, help="of the simulator; by default it follows from the packets")
     chosen = parser.parse_args()
     functions = [Workload(name, {}, Traffic(packet_size_b=chosen.packet_size)) for name in NETWORK_FUNCTIONS]
     named = load_machine(chosen.machine)

@@ -14,7 +14,7 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.simulator import state as s
 from slomo.simulator.convergence import LEAST_BATCHES, Measured, Series
-from slomo.simulator.programs.layout import SLACK_NS, Seat, build, seat_of
+from slomo.simulator.programs.layout import SLACK_NS, Seat, build, scale_of, seat_of
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
 from slomo.simulator.result import SimulationResult, assemble
@@ -22,7 +22,6 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Workload
 
-DEFAULT_SCALE = 16
 #: Line accesses measured at least.
 DEFAULT_ACCESSES = 350_000
 #: Tolerance of each tenant's rate, compared with twice its standard error.
@@ -66,7 +65,7 @@ def simulate(
     tenants: Sequence[Tenant],
     *,
     seed: int = 0,
-    scale: int = DEFAULT_SCALE,
+    scale: int | None = None,
     accesses: int = DEFAULT_ACCESSES,
     tolerance: float = DEFAULT_TOLERANCE,
     budget: int = DEFAULT_BUDGET,
@@ -86,8 +85,9 @@ def simulate(
         The tenants and their cores; may be empty.
     seed : int
         Of the tenants' random accesses and arrivals.
-    scale : int
-        Factor by which cache sets, footprints and buffers are scaled down together, 1 to 64.
+    scale : int, optional
+        Factor by which cache sets, footprints and buffers are scaled down together, 1 to 64; by default 16, or less if
+        the DDIO ways would hold few packets (`layout.scale_of`).
     accesses : int
         Line accesses to measure over at least, 10 000 or more.
     tolerance : float
@@ -121,7 +121,7 @@ def simulate(
     >>> result.tenants[0].throughput_mpps > 5
     True
     """
-    if not 1 <= scale <= 64:
+    if scale is not None and not 1 <= scale <= 64:
         raise InvalidValueError(f"scale is {scale}, needed 1 to 64")
     if accesses < 10_000:
         raise InvalidValueError(f"accesses is {accesses}, needed at least 10 000")
@@ -134,6 +134,7 @@ def simulate(
         return _nobody(machine)
     if port_gbps is not None and not port_gbps > 0.0:
         raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
+    scale = scale_of(machine, seats) if scale is None else scale
     state = build(machine, seats, seed=seed, scale=scale, slack_ns=slack_ns, port_gbps=port_gbps)
     prefill(state)
     # latencies of competitors are not reported, so they are not collected

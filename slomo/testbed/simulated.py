@@ -11,7 +11,7 @@ from typing import Any
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.records.provenance import describe_environment, describe_run, platform_fingerprint, versions
 from slomo.records.run import Phase, RunRecord, TenantSample
-from slomo.simulator.engine import DEFAULT_ACCESSES, DEFAULT_SCALE, Tenant, simulate
+from slomo.simulator.engine import DEFAULT_ACCESSES, Tenant, simulate
 from slomo.simulator.programs.program import program
 from slomo.simulator.result import TenantResult
 from slomo.vocabulary.colocation import Colocation, Isolation
@@ -27,7 +27,7 @@ from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
 #: Raised whenever the simulator's numbers change, so that measurements from before and after are never merged.
-SIMULATOR_VERSION = 4
+SIMULATOR_VERSION = 5
 #: Wall time of one phase on one core of a 2020s server: fixed part, and part per million measured accesses [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 
@@ -41,8 +41,11 @@ class SimulatedTestbed:
         Name, YAML file, or the machine itself.
     network_functions : iterable of NetworkFunction
         Additional network functions; they go before shipped ones of the same name.
-    scale, accesses : int
-        Fidelity of the simulator (`simulator.engine.simulate`).
+    scale : int, optional
+        Factor by which the simulator scales sizes down; by default it follows from the packets
+        (`simulator.engine.simulate`).
+    accesses : int
+        Line accesses to measure over at least.
 
     Raises
     ------
@@ -64,7 +67,7 @@ class SimulatedTestbed:
         machine: str | Machine = "e5-2620v4",
         network_functions: Iterable[NetworkFunction] = (),
         *,
-        scale: int = DEFAULT_SCALE,
+        scale: int | None = None,
         accesses: int = DEFAULT_ACCESSES,
     ) -> None:
         self.machine = load_machine(machine)

@@ -54,7 +54,7 @@ def test_the_same_tenants_are_drawn_once_and_few_kinds_repeat() -> None:
 @pytest.mark.parametrize(
     ("less", "told"),
     [
-        ({"memory_peak_gb_s": 7.7}, "7 contend for cache, 0 contend for I/O, 5 contend for memory"),
+        ({"memory_peak_gb_s": 7.7}, "8 contend for cache, 0 contend for I/O, 4 contend for memory"),
         ({"nic_ports": 1, "nic_gbps": 8.0}, "3 contend for cache, 9 contend for I/O, 0 contend for memory"),
     ],
 )

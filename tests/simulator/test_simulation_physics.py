@@ -6,6 +6,8 @@ import pytest
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.simulator.engine import Tenant, simulate
+from slomo.simulator.programs.layout import scale_of, seat_of
+from slomo.simulator.programs.program import program
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function, parse_network_function
 from slomo.vocabulary.workload import Traffic, Workload
@@ -223,10 +225,13 @@ def test_more_ways_than_are_simulated_are_refused(field):
         dataclasses.replace(BROADWELL, **{field: 33})
 
 
-def test_large_packets_do_not_leak_more_at_a_coarser_scale():
+@pytest.mark.parametrize("offered", [{}, {0: 3.0, 2: 2.5, 4: 2.5, 6: 2.5}])
+def test_large_packets_do_not_leak_more_at_a_coarser_scale(offered):
     """A burst is as large a part of a scaled ring as of the whole one, so that packets stay in the cache as long."""
     names = ("lpm", "stats", *["stateless-firewall"] * 4, "ip-router", "ip-router")
-    large = [tenant(name, core, traffic=Traffic(1500)) for core, name in enumerate(names)]
+    large = [
+        tenant(name, core, traffic=Traffic(1500, offered_mpps=offered.get(core))) for core, name in enumerate(names)
+    ]
 
     coarse, fine = (
         simulate(BROADWELL, large, seed=1, scale=scale, accesses=200_000, port_gbps=160.0) for scale in (16, 4)
@@ -235,3 +240,15 @@ def test_large_packets_do_not_leak_more_at_a_coarser_scale():
     assert [each.throughput_mpps for each in coarse.tenants] == pytest.approx(
         [each.throughput_mpps for each in fine.tenants], rel=0.01
     )
+
+
+def test_the_scale_follows_from_the_largest_packet():
+    """Sizes are scaled down less where the DDIO ways would hold few packets; without DDIO there is nothing to hold."""
+    lpm = load_network_function("lpm")
+    small, *large = (
+        seat_of(BROADWELL, "lpm", program(lpm, Workload("lpm", {}, Traffic(size_b))), 0)
+        for size_b in (64, 256, 512, 1500)
+    )
+
+    assert [scale_of(BROADWELL, [small, seat]) for seat in (small, *large)] == [16, 16, 12, 4]
+    assert scale_of(dataclasses.replace(BROADWELL, ddio_ways=0), large) == 16

@@ -20,8 +20,8 @@ CASES: dict[str, tuple[str, list[tuple[str, int, dict[str, Any]]], str, str]] = 
     "victim": (
         "silver-4110",
         [("stats@1500B,1000f", 0, {}), ("mazunat@64B,1000f,0.5Mpps", 1, {}), ("flow-monitor-regex", 2, {})],
-        "0x1.08eef20de11efp+2",
-        "0b229b0d125f11ef",
+        "0x1.0934ed166a0c1p+2",
+        "5a9bb704c6880956",
     ),
     "remote": (
         "e5-2620v4",

@@ -36,6 +36,8 @@ CORE_LINES, FILL_BUFFERS = 20.0, 10.0
 WIRE_OVERHEAD_B = 20
 #: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
 SLACK_NS = 100.0
+#: Coarsest scale, and packets that the scaled DDIO ways hold at least: docs/concepts/simulator.md has the errors.
+COARSEST, PACKETS_IN_DDIO = 16, 300
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,16 @@ def _empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[s
     }
 
 
+def scale_of(machine: Machine, seats: Sequence[Seat]) -> int:
+    """Return the coarsest scale at which the DDIO ways hold enough of the tenants' largest packets."""
+    ways = machine.ddio_way_mask.bit_count()
+    if not ways:
+        return COARSEST
+    lines = machine.llc_mib * 2**20 / LINE_B / machine.llc_ways * ways
+    packets = lines / (1 + max(seat.program.data_lines for seat in seats))
+    return max(1, min(COARSEST, int(packets / PACKETS_IN_DDIO)))
+
+
 def build(
     machine: Machine,
     seats: Sequence[Seat],
@@ -128,7 +140,7 @@ def empty_state(
         for size_b, ways in ((machine.llc_mib * 2**20, machine.llc_ways), (machine.l2_kib * 2**10, machine.l2_ways))
     ]
     numbers, demand, zipf = structures
-    queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_BURST]).max()) + 1
+    queue = int((tenants[:, s.T_QUEUE_LIMIT] + tenants[:, s.T_SLOTS] + tenants[:, s.T_DELAY]).max()) + 1
     count = len(seats)
     return s.State(
         machine=_machine_row(machine, sets),
@@ -209,9 +221,10 @@ def _scaled_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
         row[s.T_SLOTS] = max(4, round(program.packet_buffers / scale))
         row[s.T_DATA_LINES], row[s.T_QUEUE_LIMIT] = program.data_lines, program.packet_buffers
         row[s.T_SATURATED] = program.offered_mpps is None
-        # a burst is as large a part of the scaled ring as of the whole one; at given loads its delay is not scaled
-        burst = round(program.burst / scale) if row[s.T_SATURATED] else program.burst
-        row[s.T_BURST] = max(1, min(burst, int(row[s.T_SLOTS]) // 4))
+        # a burst is as large a part of the scaled ring as of the whole one; at given loads it delays as the whole one
+        row[s.T_BURST] = max(1, min(round(program.burst / scale), int(row[s.T_SLOTS]) // 4))
+        whole = max(1, min(program.burst, program.packet_buffers // 4))
+        row[s.T_DELAY] = row[s.T_BURST] if row[s.T_SATURATED] else whole
         if program.accelerator is not None:
             row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator.name)
             # packets at the accelerator and in the outgoing burst leave half of the ring for receiving

@@ -62,22 +62,22 @@ def refill(state: State, tenant: int, now: float) -> None:
 
 
 @compiled
-def flush(state: State, tenant: int, lag: int, now: float) -> None:
-    """Send the processed packets except the last `lag`, record latencies, and free their buffers."""
+def flush(state: State, tenant: int, waiting: bool, now: float) -> None:
+    """Send the processed packets, except the last burst if others are waiting; free their buffers, record latencies."""
     row = state.tenants[tenant]
-    limit = row[s.T_HEAD] - lag
+    limit = row[s.T_HEAD] - (row[s.T_BURST] if waiting else 0)
     if row[s.T_ACCELERATOR] >= 0:
         limit = min(limit, row[s.T_RETIRED])
-    while row[s.T_SENT] < limit:
-        if held_back(state, tenant, state.rates[tenant, s.F_SEND_LINES], now):
-            return
+    while row[s.T_SENT] < limit and not held_back(state, tenant, state.rates[tenant, s.F_SEND_LINES], now):
         send_packet(state, tenant, row[s.T_SENT], now)
-        arrived = state.arrivals[tenant, row[s.T_SENT] % state.arrivals.shape[1]]
+        row[s.T_SENT] += 1
+    left = min(row[s.T_SENT], row[s.T_HEAD] - (row[s.T_DELAY] if waiting else 0))
+    while row[s.T_SAMPLES] < left:
+        arrived = state.arrivals[tenant, row[s.T_SAMPLES] % state.arrivals.shape[1]]
         state.latency[tenant, row[s.T_SAMPLES] % s.LATENCY_SAMPLES] = (now - arrived) * state.rates[
             tenant, s.F_RING_FACTOR
         ]
         row[s.T_SAMPLES] += 1
-        row[s.T_SENT] += 1
 
 
 @compiled
@@ -107,7 +107,7 @@ def begin_packet(state: State, tenant: int) -> None:
         admit(state, tenant, now)
         waiting = row[s.T_HEAD] < row[s.T_ARRIVED]
     # packets of a burst leave after processing, one at a time at wire speed; an idle core holds none back
-    flush(state, tenant, row[s.T_BURST] if waiting else 0, now)
+    flush(state, tenant, waiting, now)
     if not waiting:
         wake = state.rates[tenant, s.F_NEXT_ARRIVAL]
         if away > 0:
