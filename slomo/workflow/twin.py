@@ -245,6 +245,7 @@ def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> d
 def _few(measured: _Measured) -> _Measured:
     """Return every third run, which is enough to rank starting points of the fit."""
     own = {name: np.append(values[:1], values[1::3]) for name, values in measured.own.items()}
+    own = {name: values for name, values in own.items() if values.max() > 0.0}
     return replace(
         measured,
         competitions=measured.competitions[::3],

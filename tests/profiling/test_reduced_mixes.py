@@ -104,7 +104,7 @@ def test_the_plan_needs_solo_runs_of_one_machine(full: ProfileDataset) -> None:
 @pytest.mark.parametrize(("count", "plan"), [(-1, "all"), (5, "mixes"), (5, "accelerator")])
 def test_profile_refuses_impossible_mixes_at_reduced_load(count, plan) -> None:
     """A negative number, or a plan without solo runs at full load, is refused before anything is measured."""
-    with pytest.raises(InvalidValueError, match="reduced load"):
+    with pytest.raises(InvalidValueError, match=r"reduced.(mixes|load)"):
         profile(["lpm", "stats"], plan=plan, reduced_mixes=count)
 
 

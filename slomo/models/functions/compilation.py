@@ -2,8 +2,9 @@
 
 import functools
 import hashlib
+import inspect
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from slomo.files.machine_code import in_turn
@@ -26,8 +27,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     # numpy's division semantics: a check before each division would prevent vector instructions
     try:
         cached = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-        source = Path(function.__code__.co_filename).read_bytes()
-        loop: Callable[..., Any] = in_turn(cached, hashlib.sha256(source).hexdigest())
-    except (RuntimeError, OSError):  # no folder to cache in can be written, or no source; compile each time instead
+        source = inspect.getsource(sys.modules[function.__module__])
+        loop: Callable[..., Any] = in_turn(cached, hashlib.sha256(source.encode()).hexdigest())
+    except (RuntimeError, OSError, TypeError):  # no folder to cache in, or no source; compile each time instead
         loop = numba.njit(nogil=True, error_model="numpy")(function)
     return loop
