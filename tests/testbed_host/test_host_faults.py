@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,8 @@ from slomo.host.family import Family, place_of_groups
 from slomo.host.locks import MachineLock
 from slomo.host.marker import VARIABLE, RunMark, boot_identity, new_mark, pid_namespace, start_time
 from slomo.host.process import ManagedProcess
+from slomo.testbed.host.nf.readings import FunctionReadings
+from slomo.testbed.host.nf.ready import ReadyWatch
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.testbed import HostTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -354,3 +358,14 @@ def test_nothing_printed_early_is_lost() -> None:
         assert heard == ["hello"]
     finally:
         process.stop()
+
+
+def test_what_keeps_readings_away_is_told_with_the_time_limit() -> None:
+    """A generator that is gone before its first reading is the reason, not the NF that waits for it."""
+    readings = FunctionReadings("one")
+    readings.problem = "host 'gen1' cannot be reached"
+    process: Any = SimpleNamespace(name="one", require_alive=lambda _: None, last_words=lambda: "")
+    definition: Any = SimpleNamespace(ready=SimpleNamespace(kind="first_reading", value=True, limit_s=0.05))
+
+    with pytest.raises(TestbedError, match=r"was not ready within 0.05 s .*; host 'gen1' cannot be reached"):
+        ReadyWatch(definition, process, readings, {}).wait()

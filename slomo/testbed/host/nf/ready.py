@@ -27,7 +27,7 @@ class ReadyWatch:
     def __init__(
         self, definition: HostDefinition, process: ManagedProcess, readings: FunctionReadings, table: Mapping[str, str]
     ) -> None:
-        self._signal, self._process = definition.ready, process
+        self._signal, self._process, self._readings = definition.ready, process, readings
         self._seen = False
         value = definition.ready.value
         kind = definition.ready.kind
@@ -52,9 +52,10 @@ class ReadyWatch:
         while not self._check():
             self._process.require_alive("getting ready")
             if time.monotonic() > deadline:
+                why = f"; {self._readings.problem}" if self._readings.problem else ""
                 raise TestbedError(
                     f"network function '{self._process.name}' was not ready within {self._signal.limit_s:g} s "
-                    f"(ready signal: {self._signal.kind}).{self._process.last_words()}",
+                    f"(ready signal: {self._signal.kind}){why}.{self._process.last_words()}",
                     hint="raise `ready.limit_s`, or correct the ready signal, in its `host:` section",
                 )
             time.sleep(_POLL_S)
