@@ -63,8 +63,10 @@ def test_readme_and_paper_state_the_errors_of_the_accuracy_page() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(REPOSITORY)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
-    """Every relative link in a document names a file that exists."""
-    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    """Every relative link in a document names a file that exists; no merge left its conflict marks."""
+    text = document.read_text(encoding="utf-8")
+    assert not re.search(r"^(<{7}|>{7}) ", text, re.MULTILINE)
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text)
     missing = [target for target in targets if not (document.parent / target).exists()]
 
