@@ -46,7 +46,7 @@ EXTRA_OF_VERB = {
 }
 
 #: packages that only an option needs, so that no verb's extra has them
-OF_NO_VERB = {"opentelemetry"}
+OF_NO_VERB = {"capstone", "opentelemetry"}
 
 
 def need(*packages: str, extra: str | None = None) -> None:
@@ -103,6 +103,7 @@ def translated(error: ImportError, verb: str | None = None) -> MissingExtraError
     "pip install 'slomo[train]'"
     """
     package = (error.name or "").partition(".")[0]
-    if isinstance(error, MissingExtraError) and (verb not in EXTRA_OF_VERB or package in OF_NO_VERB):
+    chosen = isinstance(error, MissingExtraError) and error.hint != missing(package).hint  # by the caller of `need`
+    if isinstance(error, MissingExtraError) and (verb not in EXTRA_OF_VERB or package in OF_NO_VERB or chosen):
         return error  # says its extra already
     return missing(package, EXTRA_OF_VERB.get(verb or "")) if package in EXTRA_OF else None

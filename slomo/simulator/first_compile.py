@@ -7,8 +7,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from slomo.simulator.kernel import play
-
 Listener = Callable[[str], None]
 
 NOTICE = "compiling the simulator for this processor; this happens once and takes up to a minute"
@@ -28,14 +26,16 @@ def on_first_compile(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def is_compiled(kernel: Any = play) -> bool:
-    """Return whether a kernel's machine code is ready, in this process or on disk.
+def is_compiled(kernel: Any = None) -> bool:
+    """Return whether a kernel's machine code is ready, in this process or on disk; by default the kernel of a run.
 
     Examples
     --------
     >>> isinstance(is_compiled(), bool)
     True
     """
+    if kernel is None:
+        from slomo.simulator.kernel import play as kernel  # needs numba, which registering a listener does not
     if getattr(kernel, "signatures", None):
         return True
     try:  # numba has no public way to ask; an unexpected shape means "not known to be compiled"
@@ -44,7 +44,7 @@ def is_compiled(kernel: Any = play) -> bool:
         return False
 
 
-def announce(kernel: Any = play) -> None:
+def announce(kernel: Any = None) -> None:
     """Tell the listeners, once per process, that a slow compilation is about to start."""
     if _announced or is_compiled(kernel):
         return

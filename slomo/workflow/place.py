@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.extras import need
 from slomo.files.stored import Stored
 from slomo.fleet.spread import spread
 from slomo.models.library import ModelLibrary, load_library
@@ -178,6 +179,8 @@ def make_judge(
     >>> make_judge().mixes_run
     0
     """
+    if testbed == "simulated":
+        need("pandas", "numba", extra="simulate")  # not `data` for the first of them
     run = _MixRunner(testbed, tuple(machines), own_functions(own), seed)
     each = partial(spread, jobs=jobs, scheduler=scheduler)
     return Judge(run, fingerprint=lambda name: run.machine(name).fingerprint, each=each)

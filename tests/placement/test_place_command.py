@@ -181,6 +181,40 @@ def test_snapshot_of_the_command_line_can_be_restored(folder) -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "slo", "noted"),
+    [
+        ("predicted", SLO(min_share=0.5), True),
+        ("first-fit", SLO(min_share=0.5), True),
+        ("predicted", SLO(min_share=0.5, p99_us=900.0), False),
+        ("predicted", SLO(kind="on-demand"), False),
+        ("slomo-search", SLO(min_share=0.5), False),
+        ("resq-greedy", SLO(min_share=0.5), False),
+    ],
+)
+def test_profiles_that_a_policy_does_not_read_are_noted(folder, profiles, capsys, policy, slo, noted) -> None:
+    """`--profiles` for a policy that gives no ways is noted on stderr, unless a request's SLO needs the profile."""
+    save_profiles(profiles, folder / "p.json")
+    (folder / "r.json").write_text(json.dumps(requests_to_dict([Request("a", ("lpm",), slo)])))
+    run(folder, "--policy", policy, "--profiles", str(folder / "p.json"), "--snapshot", str(folder / "s.json"))
+    placed = capsys.readouterr().err
+    words = ("--models", str(folder / "models"), "--profiles", str(folder / "p.json"))
+    assert main(["place", "change", str(folder / "s.json"), "at-risk", *words]) == 0
+    changed = capsys.readouterr().err
+
+    expected = f"policy {policy} gives no cache ways by --profiles (slomo-search, resq-greedy, resq-milp do)"
+    assert [expected in said for said in (placed, changed)] == [noted, noted]
+
+
+def test_profiles_that_a_policy_for_chains_does_not_read_are_noted(folder, profiles, capsys) -> None:
+    """Of the policies for chains on NUMA nodes only `numasfp` reads `--profiles`."""
+    save_profiles(profiles, folder / "p.json")
+    (folder / "r.json").write_text('{"requests": [{"id": "web", "chain": ["lpm"], "gbps": [1]}]}')
+    for policy, noted in (("octans", True), ("numasfp", False)):
+        run(folder, "--policy", policy, "--profiles", str(folder / "p.json"))
+        assert (f"policy {policy} does not read --profiles; numasfp does" in capsys.readouterr().err) == noted
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         (("--policy", "prdicted"), "did you mean 'predicted'"),

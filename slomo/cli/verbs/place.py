@@ -38,6 +38,7 @@ from slomo.cli.verbs.place_output import (
     confidence_option,
     emit_judgements,
     end,
+    note_unread_profiles,
     price_option,
     profiles_option,
     show_decisions,
@@ -197,6 +198,7 @@ def _placed(
 
     chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
     asked = read_requests(requests)
+    note_unread_profiles(profiles, [policy], asked)
     common: dict[str, Any] = {
         "model": chosen.model,
         "profiles": profiles or (),
@@ -304,10 +306,11 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
     curves = () if options["profiles"] is None else load_profiles(options["profiles"])
     chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
     names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
-    cluster = read_cluster(options["cluster"])
+    cluster, requests = read_cluster(options["cluster"]), read_requests(options["requests"])
+    note_unread_profiles(curves, policies, requests)
     return judged(
         cluster,
-        read_requests(options["requests"]),
+        requests,
         load_library(chosen.models),
         names,
         model=chosen.model,

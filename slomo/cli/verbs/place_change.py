@@ -9,7 +9,7 @@ import click
 from slomo.cli.options import json_option, models_option, settings
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT
-from slomo.cli.verbs.place_output import profiles_option
+from slomo.cli.verbs.place_output import note_unread_profiles, profiles_option
 from slomo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     )
     for name in placer.restore(document, keep_at_risk=True).at_risk:
         note(f"at risk by these models: '{name}'; `slomo place change {path} at-risk` says of what")
+    note_unread_profiles(profiles, [held.policy], placer.requests)
     return placer
 
 

@@ -20,6 +20,7 @@ from slomo.cli.verbs.place_output import (
     confidence_option,
     emit_judgements,
     end,
+    note_unread_profiles,
     profiles_option,
     show_decisions,
 )
@@ -66,6 +67,7 @@ def place_on_nodes(policy: str, options: dict[str, Any]) -> "PlacedChains":
     cluster, chains = read_cluster(options["cluster"]), read_chains(options["requests"])
     chosen = settings(models=options["models"], model=options["model"])
     profiles = () if options["profiles"] is None else load_profiles(options["profiles"])
+    note_unread_profiles(profiles, [policy], ())
     suffice = profiles and all(each.throttled_us for item in profiles for each in item.responses.values())
     needs_models = chain_policy(policy).predicts or (policy == "numasfp" and not suffice)
     library = load_library(chosen.models) if needs_models else None
@@ -198,6 +200,7 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **opt
     chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
     cluster, requests = read_cluster(options["cluster"]), read_requests(options["requests"])
     curves = () if options["profiles"] is None else load_profiles(options["profiles"])
+    note_unread_profiles(curves, policies, requests)
     events = arrivals(requests, per_s=options["per_s"], mean_stay_s=options["stay_s"], seed=chosen.seed)
     library, own = load_library(chosen.models), own_network_functions(options["nf_files"])
     machines = cluster.machine_types.values()

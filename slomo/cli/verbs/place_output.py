@@ -1,6 +1,6 @@
 """Common parts of `slomo place`'s commands: completions, options, tables of decisions and judgements."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
     from slomo.placement.over_time.worth_measuring import Measurements
     from slomo.placement.problem.decision import Decision
+    from slomo.placement.problem.request import Request
     from slomo.workflow.place import Priced
 
 
@@ -97,6 +98,26 @@ def show_lacking(placer: "Placer") -> None:
             note(f"promised nothing beside others on {machine}: at confidence {placer.settings.confidence:g} at least "
                  f"{needed} held-out errors are needed, there are: {there}. "
                  f"Run slomo profile {names} --machine {machine} with more --runs and --mixes, and train")  # fmt: skip
+
+
+def note_unread_profiles(profiles: object, policies: "Sequence[str]", requests: "Iterable[Request]") -> None:
+    """Print that `--profiles` was given to policies that do not read it for these requests."""
+    from slomo.placement.chains.registry import chain_policy, chain_policy_names
+    from slomo.placement.feasibility.latency import promises_latency
+    from slomo.placement.policies.registry import policy_class, policy_names
+
+    if not profiles:
+        return
+    for policy in policies:
+        if policy in chain_policy_names():
+            if not chain_policy(policy).allocates:
+                note(f"policy {policy} does not read --profiles; numasfp does")
+        elif not policy_class(policy).reads_profiles and not any(
+            request.slo.kind == "on-demand" or promises_latency(request) for request in requests
+        ):
+            others = ", ".join(name for name in policy_names() if policy_class(name).reads_profiles)
+            note(f"policy {policy} gives no cache ways by --profiles ({others} do); it reads them for latency and "
+                 "on-demand SLOs, which no request has, and for network functions without a model")  # fmt: skip
 
 
 def end(*, refused: bool, judgement: "Judgement | None") -> None:

@@ -142,6 +142,10 @@ def command(
     Example: slomo profile lpm stats --runs 120 --out profile.parquet
     """
     from slomo.errors import UnknownNameError, UsageError
+    from slomo.extras import need
+
+    if settings(testbed=options["testbed"]).testbed == "host":
+        need("pandas", "pyarrow", "scipy", extra="host")  # what `profile` names would install the simulator, too
     from slomo.workflow.campaign import PLANS
 
     if bool(named_mixes) == bool(options["network_functions"]):

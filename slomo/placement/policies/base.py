@@ -92,6 +92,9 @@ class Policy:
         Adds instances after a batch where throughput is seen to fall short.
     needs_profiles : bool
         Cannot do without profiles over cache ways.
+    reads_profiles : bool
+        Gives cache ways by profiles where there are any; all policies read them for latency and on-demand SLOs, and
+        for network functions without a model.
     """
 
     name: ClassVar[str] = "first-fit"
@@ -100,6 +103,7 @@ class Policy:
     sorts: ClassVar[bool] = False
     model: ClassVar[str | None] = None
     needs_profiles: ClassVar[bool] = False
+    reads_profiles: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     in_turn: ClassVar[bool] = False
     ranks: ClassVar[bool] = False

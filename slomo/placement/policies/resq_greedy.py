@@ -19,7 +19,7 @@ class ResqGreedy(Policy):
 
     name = "resq-greedy"
     sorts = True
-    needs_profiles = True
+    needs_profiles = reads_profiles = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield the split into instances that ResQ's greedy algorithm makes."""

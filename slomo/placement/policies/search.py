@@ -45,6 +45,7 @@ class MixSearch(PredictedBestFit):
     name = "slomo-search"
     time_limit_s = 10.0
     shares = True
+    reads_profiles = True
     last: MixPlan | None = None
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:

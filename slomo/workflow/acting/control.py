@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
 from msgspec import Meta, Struct
@@ -26,7 +26,6 @@ from slomo.control.situation import Situation
 from slomo.control.throttle import ThrottleController
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
-from slomo.enforce.backends.simulated import SimulatedServer
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, SlomoError, StoreError, TestbedError, UnknownNameError
@@ -47,7 +46,9 @@ from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.simulated_loops import simulated_loop
+
+if TYPE_CHECKING:
+    from slomo.enforce.backends.simulated import SimulatedServer
 
 #: Kind of machine -> controllers that run on it; machine ``host`` is this one.
 CONTROLLERS = {
@@ -247,6 +248,8 @@ def control_loop(
     Raises SlomoError if the machine does not allow it.
     """
     if configuration.machine is not None:
+        from slomo.workflow.acting.simulated_loops import simulated_loop  # the simulator, which a host does not need
+
         made = partial(_simulated_pools, configuration) if configuration.file.pools else configuration.controller
         what = configuration.system or configuration.tenants
         plant, controller, targets = simulated_loop(
@@ -344,7 +347,7 @@ def pool_controller(
     return PoolController(manager, {name: {**who, **asked[name]} for name, who in members.items()})
 
 
-def _simulated_pools(configuration: ControlConfiguration, server: SimulatedServer) -> PoolController:
+def _simulated_pools(configuration: ControlConfiguration, server: "SimulatedServer") -> PoolController:
     members = {name: {"core_ids": [server.knobs[f"core:{name}"]]} for name in server.occupants}
     return pool_controller(configuration, server.machine.llc_ways, members, None)
 

@@ -23,8 +23,6 @@ from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.colocation import Isolation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import Machine
-from slomo.workflow.chains.handover import handover_kept
-from slomo.workflow.chains.moving import moving_costs
 
 if TYPE_CHECKING:
     from slomo.placement.problem.cluster import Cluster, Server
@@ -153,6 +151,8 @@ def _judges(
     table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
+    from slomo.workflow.chains.moving import moving_costs  # it simulates moves; other policies need no simulator
+
     moving = moving_costs(machine, MoveCost())
     return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine), moving)
 
@@ -161,6 +161,8 @@ def keeps_by(handover: Handover, machine: Machine) -> Keeps:
     """Return a function that gives the share of throughput a chain keeps on given nodes."""
     if handover == "measured":
         return lambda _chain, seats: handover_keeps(seats)
+    from slomo.workflow.chains.handover import handover_kept
+
     return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats))
 
 
