@@ -37,7 +37,7 @@ _PER_SERVER = ("status", "pace", "burden", "waiting", "age", "speed", "mpps")
 
 @dataclass(frozen=True, eq=False)
 class PartLoad:
-    """Answers of NFs below saturation, arranged by place; the arrays are as in :class:`Servers`."""
+    """What was learned about NFs below saturation, one NF per place; the arrays are as in :class:`Servers`."""
 
     #: Whether the NF was profiled at part load, shape (servers, places, 1).
     known: NDArray[np.bool_]

@@ -350,7 +350,10 @@ def _quantile(calibration: ConformalCalibration, ascending: Floats, weights: Flo
 
 
 def conformal_rank(count: int, coverage: float) -> int:
-    """Return the rank among ascending errors below which a new one stays (split conformal); above `count` if none."""
+    """Return k: with probability `coverage`, a new error is at most the k-th smallest of `count` known errors.
+
+    This is split-conformal prediction; if `count` errors are too few for the coverage, k is above `count`.
+    """
     _check(coverage, "coverage")
     return math.ceil((count + 1) * coverage - 1e-9)
 

@@ -75,7 +75,7 @@ def candidates(model: NFModel) -> list[str]:
 
 
 def chosen_of(errors: Mapping[str, float]) -> str:
-    """Return the first family that is not materially worse than the best; empty without errors.
+    """Return the first family that is not materially worse than the best; an empty name if there are no errors.
 
     Errors are means [% of solo throughput], preferred families first.
 

@@ -124,7 +124,7 @@ class TreeEnsemble:
 
 
 def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
-    """Convert trees to complete binary trees, checking that they are trees.
+    """Convert the trees of a model file to complete binary trees, after checks that they are trees.
 
     Raises ConfigurationError for children out of range, cycles, nodes with two parents, features out of range, values
     that are not finite, or an ensemble beyond the limits of depth or size.

@@ -51,7 +51,7 @@ class Listed:
 
 
 def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float) -> dict[Signature, int]:
-    """Return how many sockets get which mix, starting from the optimum in fractions.
+    """Return a number of sockets for each mix: whole numbers, near the fractional optimum `root`.
 
     At least one plan is made before the deadline [s of `time.perf_counter`] counts, and a second is left to the
     solver.

@@ -54,7 +54,7 @@ def stability(records: Sequence[RunRecord]) -> dict[str, Any]:
 
 
 def _solo_mpps(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Return the solo speed of every target with ratios [Mpps], by workload key."""
+    """Return the median solo throughput [Mpps] of each target that ran in turns with itself alone, by workload key."""
     seen: dict[str, list[float]] = {}
     for record in records:
         target, host = record.colocation.target, _host(record)

@@ -73,7 +73,7 @@ class Outcomes:
                 "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
 
     def replay(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Record the stored outcomes that the present models had predicted."""
+        """Record the stored outcomes whose predictions came from the present models."""
         for row in rows:
             item = Observation(**row["document"])
             if self.is_current(row) and self._can_be(row["machine"], row["target"], item):
@@ -88,7 +88,7 @@ class Outcomes:
         return self._fingerprints[machine]
 
     def is_current(self, row: dict[str, Any]) -> bool:
-        """Whether the present models had predicted a stored outcome."""
+        """Whether a stored outcome was predicted by the present models."""
         is_told = row["predicted_mpps"] is not None and row["fingerprint"] != ""
         return is_told and row["fingerprint"] == self.fingerprint(row["machine"])
 
