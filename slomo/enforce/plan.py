@@ -191,15 +191,18 @@ class EnforcementPlan:
         return data | {name: mask for name, mask in masks.items() if mask is not None}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "EnforcementPlan":
-        """Rebuild a plan from :meth:`to_dict`'s mapping; ConfigurationError for another version or an invalid plan."""
+    def from_dict(cls, data: Mapping[str, Any], name: str = "enforcement plan") -> "EnforcementPlan":
+        """Rebuild a plan from :meth:`to_dict`'s mapping; ConfigurationError for another version or an invalid plan.
+
+        `name`: of the file, for errors.
+        """
         values = dict(data) if isinstance(data, Mapping) else {"tenants": data or None}
         if isinstance(values.get("tenants"), list):
             values["tenants"] = [_prepared(item) for item in values["tenants"]]
-        for name in ("device_way_mask", "rest_way_mask"):
-            if values.get(name) is not None:
-                values[name] = _mask(values[name])
-        return convert({"server": "localhost", **values}, cls, "enforcement plan")
+        for mask in ("device_way_mask", "rest_way_mask"):
+            if values.get(mask) is not None:
+                values[mask] = _mask(values[mask])
+        return convert({"server": "localhost", **values}, cls, name)
 
 
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:

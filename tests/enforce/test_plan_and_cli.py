@@ -14,6 +14,7 @@ from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.placement.problem.decision import Assignment, Decision
 from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.vocabulary.machine import load_machine
+from slomo.workflow.acting.enforce import read_plan
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +60,13 @@ def test_what_is_no_plan_is_refused(data: object) -> None:
     """Unknown fields and versions are named."""
     with pytest.raises((ConfigurationError, InvalidValueError)):
         EnforcementPlan.from_dict(data)  # type: ignore[arg-type]
+
+
+def test_a_refused_plan_names_its_file(tmp_path: Path) -> None:
+    """A field that a plan does not have is told with the path of the file that has it."""
+    (tmp_path / "plan.yaml").write_text("machine: e5-2620v4\ntenants: []\n")
+    with pytest.raises(ConfigurationError, match=r"plan\.yaml: field 'machine': is not known"):
+        read_plan(tmp_path / "plan.yaml")
 
 
 def test_apply_show_and_undo_on_this_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

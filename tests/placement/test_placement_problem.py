@@ -125,3 +125,11 @@ def test_request_files_are_refused_with_file_line_and_field(text, says) -> None:
         parse_requests(text, "x.yaml")
 
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[{id: a, nf: lpm}]", "servers: [{name: a, machine: e5-2620v4}]", "{}"])
+def test_a_file_of_something_else_says_how_requests_begin(text) -> None:
+    """A bare list, or the cluster's file in the place of the requests', is answered with the first field."""
+    with pytest.raises(ConfigurationError) as refused:
+        parse_requests(text, "x.yaml")
+    assert refused.value.hint == "this file begins with `requests:`"

@@ -95,8 +95,9 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     from slomo.placement.online.placer import Placer
     from slomo.placement.problem.cluster import Cluster
 
-    document = parse_json(read_text(path, MOST_BYTES), path)
-    held = convert(document, SnapshotBody, path, hint="slomo place ... --snapshot FILE")
+    hint = "slomo place ... --snapshot FILE"
+    document = parse_json(read_text(path, MOST_BYTES, hint), path, hint)
+    held = convert(document, SnapshotBody, path, hint)
     cluster = Cluster.from_dict(document["cluster"])
     options = {name: getattr(held, name) for name in ("confidence", "method", "model", "fallback")}
     way_profiles = load_profiles(profiles) if profiles else ()

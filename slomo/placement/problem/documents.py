@@ -61,7 +61,9 @@ def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
 
 def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
     """Return a document's values after checking them against a type."""
-    checked: dict[str, Any] = to_builtins(parse(text, name).to(kind))
+    document, first = parse(text, name), kind.__struct_fields__[0]
+    begun = isinstance(document.data, dict) and first in document.data
+    checked: dict[str, Any] = to_builtins(document.to(kind, None if begun else f"this file begins with `{first}:`"))
     return checked
 
 

@@ -58,7 +58,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
         return plan_from_decision(made, server, load_machine(machine))
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path}: holds no plan", hint="see docs/guides/protect-a-victim.md")
-    return EnforcementPlan.from_dict(data)
+    return EnforcementPlan.from_dict(data, str(path))
 
 
 def find_receipt(name: str, folder: Path | None = None) -> Receipt:
