@@ -24,9 +24,10 @@ from slomo.prediction.tenants import TenantModel, tenant_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Input columns, and added columns [Mpps; slowdown as a share of solo throughput].
+#: Input columns, added columns [Mpps; slowdown as a share of solo throughput], and texts added on request.
 TARGET, COMPETITORS = "target", "competitors"
 PREDICTED = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slowdown")
+JUDGED = ("unit", "verdict", "reasons")
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,22 @@ class BulkQuestion:
     machine: str | None = None
     #: How the answers are made.
     options: PredictionOptions = field(default_factory=PredictionOptions)
+    #: Whether to add `JUDGED`, too.
+    verdicts: bool = False
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Names of the added columns."""
+        return (*PREDICTED, *JUDGED) if self.verdicts else PREDICTED
 
 
 def predict_batches(
-    batches: "Iterable[pa.RecordBatch]", models: str, machine: str | None = None, **how: Any
+    batches: "Iterable[pa.RecordBatch]",
+    models: str,
+    machine: str | None = None,
+    *,
+    verdicts: bool = False,
+    **how: Any,
 ) -> "Iterator[pa.RecordBatch]":
     """Yield each record batch with prediction columns added.
 
@@ -54,13 +67,16 @@ def predict_batches(
         Folder of a saved library.
     machine : str, optional
         Needed where the library has models of several machines.
+    verdicts : bool
+        Also add the columns of `JUDGED`: unit, verdict, and reasons separated by ``; ``.
     **how
         As in `slomo.prediction.options.PredictionOptions`.
 
     Yields
     ------
     pyarrow.RecordBatch
-        All columns of the batch, then those of `PREDICTED`; NaN where a competitor lacks a metric the model reads.
+        All columns of the batch, then those of `PREDICTED`, and of `JUDGED` if asked; NaN where a competitor lacks a
+        metric the model reads.
 
     Raises
     ------
@@ -75,7 +91,7 @@ def predict_batches(
     []
     """
     fields: OptionFields = {"explain": False, **how}  # type: ignore[typeddict-item]
-    question = BulkQuestion(str(models), machine, PredictionOptions(**fields))
+    question = BulkQuestion(str(models), machine, PredictionOptions(**fields), verdicts)
     for batch in batches:
         yield with_predictions(batch, predicted(batch, question))
 
@@ -89,14 +105,14 @@ def require_columns(names: Sequence[str], source: str = "") -> None:
             raise ConfigurationError(
                 f"{who}the mixes lack the column '{column}' ({kind}); they have: {has}", hint=_HINT
             )
-    if taken := {*names} & {*PREDICTED}:
+    if taken := {*names} & {*PREDICTED, *JUDGED}:
         raise ConfigurationError(
             f"{who}the mixes have a column '{min(taken)}', which predictions are written to",
             hint="give it another name, or leave it out",
         )
 
 
-def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.float64]]") -> "pa.RecordBatch":
+def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[Any]]") -> "pa.RecordBatch":
     """Return a record batch with prediction columns added."""
     import pyarrow as pa
 
@@ -104,14 +120,17 @@ def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[np.flo
     return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *columns])
 
 
-def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDArray[np.float64]]":
+def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDArray[Any]]":
     """Return the predictions for a record batch by column; raises as :func:`predict_batches`."""
     names, target, competitors = _coded(batch)
     library, known = _opened(question.models, _index_time(question.models))
     tenants = [_tenant(library, known, name, question.machine, (target, competitors), at) for at, name in names]
     made = predict_members(Members(tuple(tenants), target, competitors), question.machine or "", question.options)
-    arrays = (made.solo_mpps, made.throughput_mpps, made.low_mpps, made.high_mpps, made.slowdown)
-    return dict(zip(PREDICTED, arrays, strict=True))
+    columns: dict[str, NDArray[Any]] = {name: getattr(made, name) for name in PREDICTED}
+    if question.verdicts:
+        reasons = np.array(["; ".join(each) for each in made.reasons], dtype=np.str_)
+        columns |= {"unit": made.unit, "verdict": made.verdict, "reasons": reasons}
+    return columns
 
 
 @lru_cache(maxsize=4)

@@ -22,6 +22,7 @@ from slomo.files.lock import held_alone
 from slomo.files.opening import open_regular, read_bytes, read_text
 from slomo.fleet.batches import (
     COMPETITORS,
+    JUDGED,
     PREDICTED,
     TARGET,
     BulkQuestion,
@@ -107,7 +108,7 @@ def predict_file(
             partial(predict_group, str(source), str(parts), question), range(groups), jobs=jobs, scheduler=scheduler
         )
         try:
-            write_durably(target, lambda place: _assemble(source, parts, done, place, job, report))
+            write_durably(target, lambda place: _assemble(source, parts, done, place, (question, job), report))
         finally:
             done.close()  # type: ignore[attr-defined]
         shutil.rmtree(parts, ignore_errors=True)
@@ -123,7 +124,7 @@ def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -
         return group
 
     def write(file: Any) -> None:
-        with _opened(source) as mixes, pa.ipc.new_stream(file, _SCHEMA()) as stream:
+        with _opened(source) as mixes, pa.ipc.new_stream(file, _schema(question)) as stream:
             first = 0
             for batch in _batches(mixes, group, [TARGET, COMPETITORS]):
                 try:
@@ -138,10 +139,10 @@ def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -
     return group
 
 
-def _SCHEMA() -> "pa.Schema":  # noqa: N802
+def _schema(question: BulkQuestion) -> "pa.Schema":
     import pyarrow as pa
 
-    return pa.schema([(name, pa.float64()) for name in PREDICTED])
+    return pa.schema([(name, pa.string() if name in JUDGED else pa.float64()) for name in question.added])
 
 
 def _part(parts: Path, group: int) -> Path:
@@ -153,18 +154,19 @@ def _assemble(
     parts: Path,
     done: Iterator[int],
     place: Any,
-    job: str,
+    asked: tuple[BulkQuestion, str],
     report: Callable[[int, int], object] | None,
 ) -> None:
     """Write mixes and predictions to the result, row group by row group, as part files are finished."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    question, job = asked
     with _opened(source) as file:
         if report is not None:
             report(0, file.num_row_groups)
-        schema = pa.schema([*file.schema_arrow, *_SCHEMA()])
-        texts = [file.schema.column(i).path for i in range(len(file.schema))]
+        schema = pa.schema([*file.schema_arrow, *_schema(question)])
+        texts = [*(file.schema.column(i).path for i in range(len(file.schema))), *question.added[len(PREDICTED) :]]
         with pq.ParquetWriter(
             place, schema, compression="zstd", compression_level=1, use_dictionary=texts, store_schema=False
         ) as writer:
@@ -172,7 +174,7 @@ def _assemble(
                 with pa.ipc.open_stream(pa.OSFile(str(_part(parts, group)))) as predictions:
                     rows = []
                     for mixes, answers in zip(_batches(file, group, None), predictions, strict=True):
-                        columns = dict(zip(PREDICTED, answers.columns, strict=True))
+                        columns = dict(zip(question.added, answers.columns, strict=True))
                         rows.append(with_predictions(mixes, columns).cast(schema))
                 writer.write_table(pa.Table.from_batches(rows, schema), row_group_size=max(1, sum(map(len, rows))))
                 if report is not None:
@@ -211,7 +213,8 @@ def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:
     begun = ""
     options = {name: getattr(question.options, name) for name in ("method", "model", "compat", "coverage", "window_s")}
     index = hashlib.sha256(read_bytes(Path(question.models, INDEX))).hexdigest()
-    job = json.dumps({"mixes": mixes, "models": index, "machine": question.machine, **options}, sort_keys=True)
+    asked = {"machine": question.machine, **options, **({"verdicts": True} if question.verdicts else {})}
+    job = json.dumps({"mixes": mixes, "models": index, **asked}, sort_keys=True)
     with suppress(ConfigurationError):
         begun = read_text(parts / JOB)
     if begun != job:

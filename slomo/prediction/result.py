@@ -200,6 +200,8 @@ class PredictionBatch(Result):
     competitors: NDArray[np.int64]
     #: What the indices stand for.
     workloads: tuple[Workload, ...]
+    #: Unit of each workload's throughput, as in :class:`Prediction`.
+    units: tuple[str, ...]
     #: Solo throughput, predicted throughput, ends of the interval [Mpps], shape (n,).
     solo_mpps: Floats
     throughput_mpps: Floats
@@ -212,6 +214,11 @@ class PredictionBatch(Result):
 
     def __len__(self) -> int:
         return len(self.target)
+
+    @property
+    def unit(self) -> NDArray[np.str_]:
+        """Unit of each target's throughput, shape (n,)."""
+        return np.array(self.units, dtype=np.str_)[self.target]
 
     @cached_property
     def verdict(self) -> NDArray[np.str_]:
@@ -250,6 +257,7 @@ class PredictionBatch(Result):
             "low_mpps": self.low_mpps.tolist(),
             "high_mpps": self.high_mpps.tolist(),
             "slowdown": self.slowdown.tolist(),
+            "unit": self.unit.tolist(),
             "verdict": self.verdict.tolist(),
             "reasons": ["; ".join(reasons) for reasons in self.reasons],
         }

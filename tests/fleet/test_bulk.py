@@ -15,7 +15,7 @@ import slomo.fleet.bulk as bulk
 from slomo.cli.main import main
 from slomo.errors import StoreError, TestbedError
 from slomo.files.lock import held_alone
-from slomo.fleet.batches import PREDICTED, BulkQuestion, predict_batches
+from slomo.fleet.batches import JUDGED, PREDICTED, BulkQuestion, predict_batches
 from slomo.fleet.bulk import predict_file
 from slomo.fleet.spread import spread
 from slomo.prediction.predictor import Predictor
@@ -41,6 +41,31 @@ def test_every_mix_has_the_bits_of_predict_batch(toy_library, toy_models, toy_ta
     for name in PREDICTED:
         np.testing.assert_array_equal(made[name], getattr(expected, name), err_msg=name)
         np.testing.assert_array_equal(pieces[name], made[name], err_msg=name)
+
+
+def test_verdicts_and_units_are_those_of_predict_batch(toy_library, toy_models, toy_table, mixes_file, tmp_path):
+    """`--verdicts` adds three columns of text; the other columns are the same bits as without it."""
+    rows = toy_table.to_pydict()
+    expected = Predictor(toy_library, MACHINE).predict_batch(rows["target"], rows["competitors"])
+    words = ["predict", "--from", str(mixes_file), "--models", str(toy_models), "--machine", MACHINE, "--jobs", "1"]
+    assert main([*words, "--to", str(tmp_path / "plain.parquet")]) == 0
+    assert main([*words, "--to", str(tmp_path / "judged.parquet"), "--verdicts"]) == 0
+    judged = pq.read_table(tmp_path / "judged.parquet")
+
+    assert judged.column_names[-3:] == list(JUDGED)
+    assert judged.drop_columns(list(JUDGED)).equals(pq.read_table(tmp_path / "plain.parquet"))
+    assert judged["verdict"].to_pylist() == expected.verdict.tolist()
+    assert judged["reasons"].to_pylist() == ["; ".join(reasons) for reasons in expected.reasons]
+    assert judged["unit"].to_pylist() == expected.unit.tolist() == ["Mpps"] * len(expected)
+    pieces = predict_batches(toy_table.to_batches(max_chunksize=7), toy_models, MACHINE, verdicts=True)
+    assert pa.Table.from_batches(pieces)["verdict"].to_pylist() == expected.verdict.tolist()
+
+
+@pytest.mark.parametrize("option", [["--verdicts"], ["--jobs", "2"]])
+def test_options_of_files_are_refused_for_one_question(toy_models, option, capsys):
+    """What only `--from` reads is refused without it, not ignored."""
+    assert main(["predict", "--target", "lpm", "--models", str(toy_models), *option]) == 2
+    assert f"{option[0]} was given without --from" in capsys.readouterr().err
 
 
 def test_a_call_that_failed_goes_on_to_the_same_bytes(toy_models, mixes_file, tmp_path, monkeypatch):

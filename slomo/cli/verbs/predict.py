@@ -102,6 +102,9 @@ if TYPE_CHECKING:
     "where it was stopped.",
 )
 @click.option("--to", metavar="PARQUET", type=click.Path(), help="Where --from writes the mixes and their predictions.")
+@click.option(
+    "--verdicts", is_flag=True, help="With --from: also write unit, verdict and reasons of every mix; slower."
+)
 @scheduler_option
 @jobs_option
 @json_option
@@ -119,15 +122,17 @@ def command(
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """
-    bulk = {name: options.pop(name) for name in ("mixes", "to", "scheduler", "jobs")}
+    bulk = {name: options.pop(name) for name in ("mixes", "to", "scheduler", "jobs", "verdicts")}
     if bulk["mixes"] is not None or bulk["to"] is not None:
         options |= {"explain": explain, "figure": figure, "service": service}
         _bulk(**bulk, as_json=as_json, options=options)
         return
-    if options["target"] is None:
-        from slomo.errors import UsageError
+    from slomo.errors import UsageError
 
+    if options["target"] is None:
         raise UsageError("no target is named", hint="add --target NF, or --from mixes.parquet --to predicted.parquet")
+    if unread := [name for name in ("scheduler", "jobs", "verdicts") if bulk[name]]:
+        raise UsageError(f"--{unread[0]} was given without --from", hint="leave it out: it is for files of mixes")
     place = figure_path(figure)
     if service is not None:
         prediction = predicted(service, explain=explain, options=options)
@@ -150,6 +155,7 @@ def _bulk(
     scheduler: str | None,
     jobs: int | None,
     *,
+    verdicts: bool,
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
@@ -175,7 +181,7 @@ def _bulk(
     how_predicted = PredictionOptions(
         method=how["method"], model=chosen.model, compat=how["compat"], coverage=chosen.coverage, explain=False
     )
-    question = BulkQuestion(chosen.models, machine, how_predicted)
+    question = BulkQuestion(chosen.models, machine, how_predicted, verdicts)
     with ProgressBar("predicting") as bar:
         done = predict_file(
             mixes,
