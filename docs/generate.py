@@ -159,7 +159,8 @@ def _python_section(name: str, value: Any) -> str:
     # Modules' names before a type say little to a reader, and differ between versions of Python.
     signature = re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", str(inspect.signature(value)))
     signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)
-    return f"\n## slomo.{name}\n\n```text\n{kind}slomo.{name}{signature}\n\n{inspect.getdoc(value)}\n```\n"
+    text = re.sub(r":(?:attr|class|func|meth):`~?([^`]+)`", r"`\1`", inspect.getdoc(value) or "")  # roles of Sphinx
+    return f"\n## slomo.{name}\n\n```text\n{kind}slomo.{name}{signature}\n\n{text}\n```\n"
 
 
 def api_page() -> str:

@@ -115,11 +115,12 @@ def main() -> None:
 
 
 def finish(site: Path = ROOT / "site") -> None:
-    """Take a polyfill for old browsers out of all pages, and refuse anything else that a page loads from elsewhere."""
+    """Take out a polyfill for old browsers and roles of Sphinx; refuse what else a page loads from elsewhere."""
     elsewhere = set()
     for path in sorted(site.rglob("*.html")):
         text = path.read_text(encoding="utf-8")
         kept = re.sub(r'<script src="https://unpkg\.com/iframe-worker/shim"[^>]*></script>', "", text)
+        kept = re.sub(r":(?:attr|class|func|meth):(<code>)~?", r"\1", kept)  # roles of Sphinx in docstrings
         if kept != text:
             path.write_text(kept, encoding="utf-8")
         elsewhere |= set(re.findall(r'<(?:script|img|iframe)[^>]+src="(https?:[^"]+)', kept))
