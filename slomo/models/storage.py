@@ -196,7 +196,7 @@ def read_index(directory: Path) -> list[Entry]:
 
 def _index(directory: Path) -> dict[str, Any]:
     path = directory / INDEX
-    content = read_text(path, hint="check the folder given with --models")
+    content = read_text(path, hint="the folder of models (--models) lacks its index: check the path, or train again")
     try:
         data = parse_object(content, str(path))
         convert(data.get("models"), list[dict[str, Any]], "models")

@@ -139,6 +139,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
             "low_mpps": [low],
             "high_mpps": [high],
             "slowdown": [self.slowdown],
+            "unit": [self.unit],
             "verdict": [str(self.verdict)],
             "reasons": ["; ".join(self.reasons)],
         }

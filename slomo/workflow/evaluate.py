@@ -180,8 +180,9 @@ def _require_descriptions(targets: Sequence[Workload], own: Iterable[NetworkFunc
                 "network function",
                 workload.nf,
                 described,
-                hint=f"the models know it, the simulator does not: add --nf {workload.nf}.yaml, the file it was "
-                "profiled with, or give mixes that were run with --dataset",
+                hint=f"the models know it, the simulator does not: add the file it was profiled with (--nf "
+                f"{workload.nf}.yaml, own=load_network_function('{workload.nf}.yaml')), or mixes that were run "
+                "(--dataset, dataset=)",
             )
 
 
