@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slomo.report.figures import COLOURS, axes_of, legend_below, styled
-from slomo.report.html import Section, render_html
+from slomo.report.html import Fact, Section, render_html
 from slomo.report.tables import Table
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
         colour = COLOURS[policies.index(item.policy) % len(COLOURS)]
         times = [sample.time_s for sample in item.samples]
         name = (
-            f"{item.policy}, planned afresh\nby {item.planner}: {item.migrations} moves"
+            f"{item.policy}, planned afresh\nby {item.planner}: {item.migrations} move{'s' * (item.migrations != 1)}"
             if item.planner
             else item.policy
         )
@@ -167,7 +167,7 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
         if placed not in lines:
             bottom.step(*zip(*placed, strict=True), where="post", linewidth=1.4, color=colour if lines else "#555555")
         lines.add(placed)
-    styled(top, "Requests come and go; triangles: migrated to a fresh plan", "", "servers in use")
+    styled(top, "Requests come and go", "", "servers in use")
     styled(bottom, "", "time [s]", "requests placed")
     for axes in (top, bottom):
         axes.set_ylim(bottom=0)
@@ -200,12 +200,32 @@ def timeline_page(timelines: "Sequence[Timeline]") -> str:
     section = Section(
         "Over time",
         "The same arrivals and departures under each policy. A fresh plan is carried out where it saves more servers "
-        "than the threshold; marks show when, and the servers left in use.",
+        "than the threshold; triangles show when, and the servers left in use.",
         Table(headers, tuple(rows)),
         cluster_timeline(timelines),
         "Servers in use and requests placed over time per policy",
     )
-    return render_html("slomo: placement over time", [section], lead="Requests come and go.")
+    fewest = min(timelines, key=lambda item: item.mean_servers, default=None)
+    headline = [] if fewest is None else _over_time(fewest, timelines)
+    return render_html("slomo: placement over time", [section], headline=headline, lead="Requests come and go.")
+
+
+def _over_time(fewest: "Timeline", timelines: "Sequence[Timeline]") -> list[Fact]:
+    """Return the headline: fewest servers, refused requests, and broken SLOs if these were checked."""
+    plans = f", planned afresh by {fewest.planner}" if fewest.planner else ""
+    refused = [item.refused for item in timelines]
+    facts = [
+        Fact(f"{fewest.mean_servers:.3g}", f"servers in use on average, with {fewest.policy}{plans}"),
+        Fact(_between(refused), "requests refused", "Each policy was asked for the same requests."),
+    ]
+    broken = [sample.violated_share for item in timelines for sample in item.samples if sample.violated_share]
+    if any(sample.violated_share is not None for item in timelines for sample in item.samples):
+        facts.append(Fact(f"{100 * max(broken, default=0.0):.3g} %", "of the SLOs broken, at the worst time"))
+    return facts
+
+
+def _between(counts: "Sequence[int]") -> str:
+    return f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def comparison_page(judgements: "Sequence[Judgement]") -> str:
@@ -230,7 +250,25 @@ def comparison_page(judgements: "Sequence[Judgement]") -> str:
     if series:
         text = "Throughput served over throughput offered in every interval of 10 s."
         sections.append(Section("Over time", text, figure=rate_timeline(series), alternative="Throughput per policy"))
-    return render_html("slomo: placement policies", sections, lead="One workload, one truth.")
+    return render_html(
+        "slomo: placement policies", sections, headline=_compared(judgements), lead="One workload, one truth."
+    )
+
+
+def _compared(judgements: "Sequence[Judgement]") -> list[Fact]:
+    """Return the headline: fewest servers of the policies that kept all SLOs, and the most broken SLOs."""
+    if not judgements:
+        return []
+    most = max(item.placed for item in judgements)
+    kept = [item for item in judgements if not item.violations and item.placed == most]
+    worst = max(judgements, key=lambda item: item.violated_share)
+    facts = [Fact("none", f"of the policies placed {most} requests and kept all SLOs")]
+    if kept:
+        fewest = min(kept, key=lambda item: item.servers_used)
+        facts = [
+            Fact(f"{fewest.servers_used}", f"servers suffice for {most} requests with all SLOs kept: {fewest.policy}")
+        ]
+    return [*facts, Fact(f"{100 * worst.violated_share:.3g} %", f"of the SLOs broken at worst: {worst.policy}")]
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, Any]":

@@ -1,10 +1,19 @@
 """Figures of placement show every run over time once, and the six numbers of a judgement."""
 
+from matplotlib.text import Text
+
 from slomo.placement.online.moves import Move
-from slomo.placement.over_time.judgement import Judgement
+from slomo.placement.over_time.judgement import Judgement, Violation
 from slomo.placement.over_time.reoptimise import Reoptimisation
 from slomo.placement.over_time.timeline import Sample, Timeline
-from slomo.report.placement_figures import cluster_timeline, comparison_page, judgement_rows, timeline_rows
+from slomo.report.placement_figures import (
+    cluster_timeline,
+    comparison_page,
+    judgement_rows,
+    policy_bars,
+    timeline_page,
+    timeline_rows,
+)
 
 
 def run(planner=""):
@@ -21,7 +30,31 @@ def test_timeline_draws_requests_once_and_marks_migrations() -> None:
     assert len(bottom.lines) == 1
     assert len(top.lines) == 3
     assert [list(line.get_xdata()) for line in markers] == [[5.0]]
-    assert "1 moves" in bottom.get_legend().get_texts()[1].get_text()
+    assert "1 move" in bottom.get_legend().get_texts()[1].get_text()
+
+
+def test_no_text_leaves_the_figure() -> None:
+    """Titles and legends end inside the figure, which a phone shows as it is."""
+    for figure in (
+        cluster_timeline([run(), run("resq-milp")]),
+        policy_bars([Judgement("slomo", 4, 3, 2, (), 1.0, 0.5)]),
+    ):
+        figure.canvas.draw()
+        width = figure.bbox.width
+        texts = [text for axes in figure.axes for text in axes.findobj(Text)]
+        assert all(text.get_window_extent().x1 <= width for text in texts if text.get_text())
+
+
+def test_pages_begin_with_a_headline() -> None:
+    """A page says first how many servers suffice without a broken SLO, or how many are in use on average."""
+    kept, tight = (
+        Judgement("slomo", 4, 4, 3, (), 1.0, 0.5),
+        Judgement("tight", 4, 4, 2, (Violation("a", "lpm", "throughput", 4.0, 3.0, "rack-1"),), 0.9, 0.5),
+    )
+
+    assert "servers suffice for 4 requests with all SLOs kept: slomo" in comparison_page([kept, tight])
+    assert "of the policies placed 4 requests and kept all SLOs" in comparison_page([tight])
+    assert "servers in use on average, with slomo, planned afresh by resq-milp" in timeline_page([run("resq-milp")])
 
 
 def test_tables_have_all_six_numbers() -> None:
