@@ -92,10 +92,11 @@ def against_mean(
 
 
 def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float]]]:
-    """Return each family's gain over `mean` per model, shrunk towards the machine's other models [% of solo].
+    """Return, for each model, how much smaller each family's error is than that of family `mean` [% of solo].
 
-    Eight noisy rows of one network function say little about a family, those of all functions much: gains are treated
-    as draws around a common one, with the spread estimated by DerSimonian and Laird (1986).
+    Gains are shrunk towards those of the machine's other models: eight noisy rows of one network function say little
+    about a family, those of all functions much. Gains are treated as draws around a common one, with the spread
+    estimated by DerSimonian and Laird (1986).
 
     All models are of one machine and cross-validated.
 
