@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from slomo.errors import UnknownNameError
+
 #: Environment variable that names another folder of datasets.
 VARIABLE = "SLOMO_DATASETS"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -29,11 +31,17 @@ def own_folder() -> Path:
 def mapping_file(name: str | Path) -> Path:
     """Return the path of a mapping's file: `name` itself if it is a path, or else the shipped mapping of that name.
 
+    Raises UnknownNameError for a bare name that is neither.
+
     Examples
     --------
     >>> mapping_file("yala-regex").name, str(mapping_file("mine.yaml"))
     ('yala-regex.yaml', 'mine.yaml')
     """
-    place = Path(name)
-    shipped = shipped_folder() / "mappings" / f"{place.name}.yaml"
-    return shipped if place.name == str(name) and not place.exists() and shipped.is_file() else place
+    place, shipped = Path(name), shipped_folder() / "mappings"
+    if place.exists() or place.name != str(name) or place.suffix:
+        return place
+    names = [path.stem for path in shipped.glob("*.yaml")]
+    if place.name not in names:
+        raise UnknownNameError("mapping", place.name, names, also="One of your own: the path of its YAML file")
+    return shipped / f"{place.name}.yaml"

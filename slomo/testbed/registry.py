@@ -100,7 +100,9 @@ def _replay(source: ProfileDataset | Iterable[RunRecord] | str | Path | None) ->
     from slomo.testbed.replay import ReplayTestbed
 
     if source is None:
-        raise UsageError("testbed 'replay' has nothing to replay", hint="give a recorded dataset as its source")
+        raise UsageError(
+            "testbed 'replay' has nothing to replay", hint="give a recorded dataset: --source FILE, source=FILE"
+        )
     if isinstance(source, str | Path):
         from slomo.records.storage import load_dataset
 

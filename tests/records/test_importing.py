@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.records.importing.mapping import load_mapping, metric_factor, throughput_mpps
@@ -305,5 +305,7 @@ def test_shipped_mappings_are_valid():
 def test_shipped_mappings_are_found_by_name():
     """The name of a shipped mapping stands for its file; a file of one's own of that name comes first."""
     assert load_mapping("yala-flow-monitor").workload().nf == "flow-monitor"
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(UnknownNameError) as refused:
         load_mapping("yala-flow-monitr")
+    assert "did you mean 'yala-flow-monitor'" in refused.value.hint
+    assert "YAML file" in refused.value.hint
