@@ -61,6 +61,7 @@ def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:
         assert columns["throughput_mpps"][row] == one["throughput_mpps"]
         assert columns["slowdown"][row] == one["slowdown"]
         assert [columns["low_mpps"][row], columns["high_mpps"][row]] == one["interval"]
+        assert columns["unit"][row] == one["unit"]
         assert columns["verdict"][row] == one["verdict"]
         assert columns["reasons"][row] == one["reasons"]
 

@@ -178,6 +178,7 @@ class PredictionColumns(Struct):
     low_mpps: list[float | None]
     high_mpps: list[float | None]
     slowdown: list[float | None]
+    unit: list[Literal["Mpps", "share"]]
     verdict: list[str]
     reasons: list[list[str]]
     fingerprint: str

@@ -105,6 +105,7 @@ class ServiceAnswers:
         return {
             **{name: getattr(batch, name) for name in ("machine", "model", "coverage")},
             **{name: getattr(batch, name).tolist() for name in numbers},
+            "unit": batch.unit.tolist(),
             "verdict": batch.verdict.tolist(),
             "reasons": list(batch.reasons),
             "fingerprint": self.fingerprint,
