@@ -8,13 +8,15 @@ import pytest
 import yaml
 
 from slomo.cli.main import main
-from slomo.errors import UnknownNameError
+from slomo.enforce.plan import EnforcementPlan
+from slomo.errors import SlomoError, UnknownNameError
 from slomo.workflow.schemas import DOCUMENTS, document_schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = {
     "machine": "slomo/vocabulary/machines/e5-2620v4.yaml",
     "network-function": "slomo/vocabulary/network_functions/lpm.yaml",
+    "control": "docs/examples/control/numa.yaml",
     "noisy-neighbour": "docs/examples/noisy-neighbour/test.yaml",
     "noisy-neighbour-host": "docs/examples/noisy-neighbour/host.yaml",
 }
@@ -38,6 +40,23 @@ def test_examples_fit_their_schema_and_nothing_else_does(name: str, file: str) -
 
     assert list(validator.iter_errors(document)) == []
     assert list(validator.iter_errors({**document, "nobody-knows": 1}))
+
+
+def test_loops_over_chains_and_plans_with_short_forms_fit() -> None:
+    """`cpu_shares` states chains; a plan may have hexadecimal masks and plain percents, as `from_dict` reads them."""
+    chains = yaml.safe_load((REPOSITORY / "docs/examples/control/cpu-shares.yaml").read_text(encoding="utf-8"))
+    guide = (REPOSITORY / "docs/guides/protect-a-victim.md").read_text(encoding="utf-8")
+    plan = yaml.safe_load(guide.split("# plan.yaml")[1].split("```")[0])
+    validator = jsonschema.Draft202012Validator(document_schema("plan"))
+
+    assert list(jsonschema.Draft202012Validator(document_schema("control")).iter_errors(chains)) == []
+    assert list(validator.iter_errors(plan)) == []
+    assert EnforcementPlan.from_dict(plan).tenants
+    assert list(validator.iter_errors(EnforcementPlan.from_dict(plan).to_dict())) == []
+    for wrong in ({"machine": "e5-2620v4"}, {"tenants": [{"tenant": "a", "llc_way_mask": "ways"}]}, {"tenants": [{}]}):
+        assert list(validator.iter_errors(wrong))
+        with pytest.raises(SlomoError):
+            EnforcementPlan.from_dict(wrong)
 
 
 def test_the_command_prints_and_lists(capsys: pytest.CaptureFixture[str]) -> None:
