@@ -17,9 +17,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from mixes_as_runs import mixes_as_runs
+
 from slomo.evaluation.baselines import FORMS, beside_baselines
 from slomo.evaluation.evaluate import Errors, evaluate
-from slomo.evaluation.mixes_as_runs import mixes_as_runs
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.profiling.plans.plan import ExperimentPlan

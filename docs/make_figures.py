@@ -4,6 +4,7 @@ Models train on the runs alone and under pressure. Of the datasets that our simu
 width of intervals, the other half, which nothing was fitted to, judges; of ChampSim's all mixes judge.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from matplotlib.figure import Figure
 import slomo
 from slomo.evaluation.baselines import better_forms
 from slomo.evaluation.evaluate import Evaluation, evaluate
-from slomo.evaluation.mixes_as_runs import mixes_as_runs
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
@@ -24,6 +24,9 @@ from slomo.report.figures import COLOURS, axes_of, legend_below
 from slomo.report.html import svg_bytes
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from mixes_as_runs import mixes_as_runs
 
 FIGURES = Path(__file__).parent / "figures"
 MACHINES = ("e5-2620v4", "silver-4110")

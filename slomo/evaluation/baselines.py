@@ -1,8 +1,7 @@
 """Baselines in their better form: a line or a monotone curve over one metric, whichever fits the judged mixes better.
 
 SLOMO (SIGCOMM'20) section 7.2 fits lines; Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw
-curves. The choice uses the measured answers, in the baseline's favour. Baselines can also learn mixes, as the default
-does (`slomo.evaluation.mixes_as_runs`).
+curves. The choice uses the measured answers, in the baseline's favour.
 """
 
 from collections.abc import Mapping

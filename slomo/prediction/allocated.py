@@ -58,6 +58,9 @@ class Allocated:
         socket, here = self.at[number]
         return self.parted[socket].capacity_mpps[here]
 
+    def vector(self, number: int) -> None:
+        """Return None: profiles over partitions have no counters beside others."""
+
     def shares_ways(self, number: int) -> bool:
         """Return whether a tenant shares at least one cache way with another."""
         ways, here = self.server.setting.ways, self.server.by_socket[self.server.sockets[number]]

@@ -29,12 +29,13 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.equilibrium.rounds import LEAST_LOAD
 from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import UnsupportedPredictionError
-from slomo.models.applicability import Verdict
+from slomo.models.applicability import Verdict, worst
 from slomo.models.base import Floats
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
 from slomo.prediction.allocated import NAME as ALLOCATION
 from slomo.prediction.allocated import Allocated
-from slomo.prediction.composed import calibration_of, composed
+from slomo.prediction.composed import NAME as COMPOSED
+from slomo.prediction.composed import Composed, calibration_of
 from slomo.prediction.fixed_point import NAME, Solved
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
@@ -88,11 +89,15 @@ class Answers:
             return None
         return Solved(self.server, self.how, self.loads)
 
-    def _solver(self, number: int) -> Allocated | Solved | None:
-        """Return the solved server that answers for a tenant; None if composed vectors do."""
-        if self.allocated is not None or self.solved is None:
+    @cached_property
+    def _composed(self) -> Composed:
+        return Composed(self.server, self.how, self.loads, self._fallback)
+
+    def solver(self, number: int) -> Allocated | Solved | Composed:
+        """Return the solution of memory contention that answers for a tenant."""
+        if self.allocated is not None:
             return self.allocated
-        return self.solved if self.solved.why_not(number) is None else None
+        return self._composed if self.solved is None or self.solved.why_not(number) else self.solved
 
     def prediction(self, number: int) -> Prediction:
         """Return the answer about one tenant; the loss from shared ports is part of its slowdown, with a reason."""
@@ -108,8 +113,7 @@ class Answers:
     def _behind_ports(self, number: int) -> Prediction:
         """Return the answer about one tenant at its load: memory, accelerator, load and verdict."""
         tenant, others = self.server.tenants[number], self.server.beside(number)
-        solver, load = self._solver(number), self.loads[number]
-        prediction = self._composed(number) if solver is None else solver.prediction(number)
+        prediction, load = self.solver(number).prediction(number), self.loads[number]
         models = [tenant.model, *[other.model for other in others]]
         if shares_accelerator(models):
             here = self.server.by_socket[self.server.sockets[number]]
@@ -138,10 +142,10 @@ class Answers:
         """Name of the method that predicts memory contention."""
         if self.allocated is not None:
             return ALLOCATION
-        return "composed" if self.solved is None and self.how.method != "equilibrium" else "equilibrium"
+        return COMPOSED if self.solved is None and self.how.method != NAME else NAME
 
     def _tenant(self, number: int) -> TenantPrediction:
-        prediction, solver = self.prediction(number), self._solver(number)
+        prediction = self.prediction(number)
         load, possible = self.loads[number], self.possible_mpps(number)
         return TenantPrediction(
             workload=prediction.target,
@@ -150,7 +154,7 @@ class Answers:
             throughput_mpps=prediction.throughput_mpps,
             interval=prediction.interval,
             load=1.0 if load is None or possible <= 0.0 else min(1.0, load / possible),
-            vector=solver.vector(number) if isinstance(solver, Solved) else None,
+            vector=self.solver(number).vector(number),
             verdict=prediction.verdict,
             reasons=prediction.reasons,
             noise=prediction.noise,
@@ -158,30 +162,13 @@ class Answers:
 
     def possible_mpps(self, number: int) -> float:
         """Return a saturated tenant's throughput, limited by cache and memory alone [Mpps]."""
-        solver = self._solver(number)
-        if solver is None:
-            return composed(self.server, number, replace(self.how, explain=False)).throughput_mpps
-        return solver.possible_mpps(number)
-
-    def _composed(self, number: int) -> Prediction:
-        """Return the prediction from composed vectors, with the limitations of that method among its reasons."""
-        prediction = composed(self.server, number, self.how)
-        reasons, server = list(prediction.reasons), self.server
-        if why := self._fallback(number):
-            reasons.append(why)
-        reduced = zip(server.tenants, self.loads, strict=True)
-        names = {tenant.workload.nf for tenant, load in reduced if load is not None}
-        if names and prediction.competitors:
-            reasons.append(f"method 'composed' knows full load only; reduced here: {', '.join(sorted(names))}")
-        if len(reasons) == len(prediction.reasons):
-            return prediction
-        return replace(prediction, reasons=tuple(reasons), verdict=_at_most_extrapolated(prediction.verdict))
+        return self.solver(number).possible_mpps(number)
 
     def _fallback(self, number: int) -> str | None:
         """Return why the equilibrium was asked for but does not answer; None if it does, or was not asked for."""
         if self.solved is not None:
             return self.solved.why_not(number)
-        if self.allocated is not None or self.how.method != "equilibrium":
+        if self.allocated is not None or self.how.method != NAME:
             return None
         without = sorted({model.workload.nf for model in self.server.models if model.response is None})
         names = ", ".join(without)
@@ -205,7 +192,7 @@ class Answers:
         interval = prediction.interval
         if tenant.adapted and not prediction.competitors and self.loads[number] is None:
             interval = self._interval_mpps(number, prediction.throughput_mpps)
-        verdict = _at_most_extrapolated(prediction.verdict)
+        verdict = worst((prediction.verdict, Verdict.EXTRAPOLATED))
         return replace(prediction, verdict=verdict, reasons=(*reasons, *prediction.reasons), interval=interval)
 
     @cached_property
@@ -256,9 +243,9 @@ class SharedCores(Answers):
         """Name of the method that predicts memory contention."""
         return self.answers.method
 
-    def _solver(self, number: int) -> Allocated | Solved | None:
-        """Return the last round's solved server: tenants are offered there what they serve with their share."""
-        return self.answers._solver(number)
+    def solver(self, number: int) -> Allocated | Solved | Composed:
+        """Return the last round's solution: tenants are offered there what they serve with their share."""
+        return self.answers.solver(number)
 
     def _fallback(self, number: int) -> None:
         """Return None: the predictions on whole cores state why the equilibrium does not answer."""
@@ -331,12 +318,12 @@ class SharedCores(Answers):
 
         Rates among the pressures are divided by the NF's share of the core.
         """
-        solver, response = self._solver(number), self.server.tenants[number].model.response
+        solver, response = self.solver(number), self.server.tenants[number].model.response
         if response is None or not isinstance(solver, Solved):
             return None
-        one, here = solver.at[number]
         rates, _ = flows_and_polled(response.pressure_names)
         share = min(max(self._shares[number], LEAST_LOAD), 1.0)
+        one, here = solver.at[number]
         felt: Floats = one.felt(here) * np.where(rates, 1.0 / share, 1.0)
         return felt
 
@@ -421,7 +408,3 @@ def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tu
         return prediction
     (low, high), (least, most) = prediction.interval, through_ports_mpps
     return replace(prediction, interval=(min(low, least), max(high, most)))
-
-
-def _at_most_extrapolated(verdict: Verdict) -> Verdict:
-    return Verdict.EXTRAPOLATED if verdict is Verdict.SUPPORTED else verdict

@@ -5,8 +5,8 @@ calibration in training (`slomo.equilibrium.competition`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,7 +17,7 @@ from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
 from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
-from slomo.models.applicability import Verdict
+from slomo.models.applicability import Verdict, worst
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.evidence import Evidence, caution, doubt, evidence_of
 from slomo.models.interval_ends import ends_mpps, interval_of_one
@@ -34,48 +34,69 @@ from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
+#: Name of this method in questions.
+NAME = "composed"
 #: Half-width of the interval of an uncalibrated model, as a share of solo throughput.
 _UNCALIBRATED = ConformalCalibration(np.zeros(0), "none")
 
 
-def composed(server: TenantModels, number: int, options: PredictionOptions) -> Prediction:
-    """Predict tenant `number` at full load, beside the others of its socket at full load.
+class Composed:
+    """The NFs of a server, each beside the composed vectors of the others of its socket, all at full load.
 
-    Parameters
-    ----------
-    server : TenantModels
-        Running tenants.
-    number : int
-        The tenant asked about.
-    options : PredictionOptions
-        Model, rule and coverage.
-
-    Raises
-    ------
-    UnknownNameError
-        For a model that was not trained.
-    UnsupportedPredictionError
-        Where a competitor lacks a metric that the model reads.
+    `options`: model, rule, coverage. `loads`: what arrives at each tenant [Mpps]; None saturates it. `fallback`:
+    returns why another method that was asked for does not answer for a tenant. Raises UnknownNameError for a model that
+    was not trained; UnsupportedPredictionError where a competitor lacks a metric that the model reads.
     """
-    tenant, beside = server.tenants[number], server.beside(number)
-    subject = tenant.model
-    others = sorted([other.model for other in beside], key=_key)
-    keys = [_key(other) for other in others]
-    kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
-    case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
-    family = family_of(subject, options.model)[1]
-    if not others:
-        return _alone(case)
-    checked = subject.applicability.feature_names
-    names = family.feature_names
-    if family.composition == "pressure":
-        names = tuple(dict.fromkeys((*names, *checked)))
-    row, vectors = _features(case, others, names, family.composition)
-    seen = row if family.composition in ("pressure", "latent") else _features(case, others, checked, "pressure")[0]
-    if not options.explain:
-        return read(case, row, seen, None)
-    vector = _composition(row, subject, options) if family.composition != "none" else None
-    return read(case, row, seen, vector, _own_values(case, others, names, vectors))
+
+    def __init__(
+        self,
+        server: TenantModels,
+        options: PredictionOptions,
+        loads: Sequence[float | None],
+        fallback: Callable[[int], str | None],
+    ) -> None:
+        self.server, self.options, self.loads, self.fallback = server, options, loads, fallback
+
+    def vector(self, number: int) -> None:
+        """Return None: no fixed point, no vector beside the others."""
+
+    def possible_mpps(self, number: int) -> float:
+        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        return self._at_full_load(number, replace(self.options, explain=False)).throughput_mpps
+
+    def prediction(self, number: int) -> Prediction:
+        """Return a tenant's prediction at full load, with the limitations of this method among its reasons."""
+        prediction = self._at_full_load(number, self.options)
+        reasons = [] if (why := self.fallback(number)) is None else [why]
+        reduced = zip(self.server.tenants, self.loads, strict=True)
+        names = {tenant.workload.nf for tenant, load in reduced if load is not None}
+        if names and prediction.competitors:
+            reasons.append(f"method '{NAME}' knows full load only; reduced here: {', '.join(sorted(names))}")
+        if not reasons:
+            return prediction
+        verdict = worst((prediction.verdict, Verdict.EXTRAPOLATED))
+        return replace(prediction, reasons=(*prediction.reasons, *reasons), verdict=verdict)
+
+    def _at_full_load(self, number: int, options: PredictionOptions) -> Prediction:
+        tenant, beside = self.server.tenants[number], self.server.beside(number)
+        subject = tenant.model
+        others = sorted([other.model for other in beside], key=_key)
+        keys = [_key(other) for other in others]
+        kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
+        case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
+        family = family_of(subject, options.model)[1]
+        if not others:
+            return _alone(case)
+        checked = subject.applicability.feature_names
+        names = family.feature_names
+        if family.composition == "pressure":
+            names = tuple(dict.fromkeys((*names, *checked)))
+        row, vectors = _features(case, others, names, family.composition)
+        seen = row if family.composition in ("pressure", "latent") else _features(case, others, checked, "pressure")[0]
+        if not options.explain:
+            return read(case, row, seen, None)
+        vector = _composition(row, subject, options) if family.composition != "none" else None
+        return read(case, row, seen, vector, _own_values(case, others, names, vectors))
 
 
 def _key(model: NFModel) -> str:

@@ -9,9 +9,6 @@ from slomo.evaluation.baselines import (
     curves_in_better_form,
     in_better_form,
 )
-from slomo.evaluation.mixes_as_runs import mixes_as_runs
-from slomo.models.library import ModelLibrary
-from slomo.records.dataset import ProfileDataset
 from slomo.report.tables import accuracy_per_nf_table, accuracy_table, learning_table
 
 
@@ -45,17 +42,3 @@ def test_ratios_are_those_to_the_default() -> None:
     assert beside_baselines(errors)["Dobrescu"] == {
         "form": "dobrescu-curve", "mape": 2.0, "default": "composed", "times": pytest.approx(2.0),
     }  # fmt: skip
-
-
-def test_mixes_become_runs_beside_composed_competition(toy_library: ModelLibrary, toy_profile: ProfileDataset) -> None:
-    """Their competition is composed of solo vectors; everything measured stays, and no row is lost or doubled."""
-    runs = mixes_as_runs(toy_library, toy_profile)
-    mixes = toy_profile.select(plan="mix").frame
-
-    assert len(runs) == len(toy_profile)
-    assert set(runs.frame["plan"]) == {"solo", "pressure"}
-    composed = runs.frame[runs.frame["run_key"].isin(mixes["run_key"])]
-    assert composed["throughput_mpps"].tolist() == mixes["throughput_mpps"].tolist()
-    measured = toy_profile.select(plan="pressure").frame.filter(like="competition.").dropna(axis="columns", how="all")
-    assert len(measured.columns) > 5
-    assert composed[measured.columns].notna().all(axis=None)
