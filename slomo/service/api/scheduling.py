@@ -83,7 +83,7 @@ async def bind(service: "Service", call: Call) -> Answer:
 
 async def explain(service: "Service", call: Call) -> Answer:
     """Show the numbers behind the last judgement of a pod."""
-    judgement = service.kubernetes.explain(call.path["pod"])
+    judgement = service.kubernetes.explanations.explain(call.path["pod"], service.kubernetes.view)
     if judgement is None:
         raise Problem(404, "nothing was asked about this pod lately", hint="name it as name, namespace/name or uid")
     return Answer(judgement)

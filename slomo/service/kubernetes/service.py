@@ -1,4 +1,4 @@
-"""The Kubernetes part of the service: it views the cluster, judges pods and explains judgements."""
+"""The Kubernetes part of the service: it views the cluster and judges pods."""
 
 import asyncio
 import functools
@@ -7,7 +7,6 @@ import math
 import os
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from slomo.errors import PredictionError, SlomoError
 from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.kubernetes.contention import ContentionWriter
 from slomo.service.kubernetes.evicting import PER_MINUTE, Eviction, Evictor
+from slomo.service.kubernetes.explaining import Explanations
 from slomo.service.kubernetes.holds import SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.judging import Judged, NodeJudge
 from slomo.service.kubernetes.leading import Leader
@@ -35,8 +35,6 @@ from slomo.service.tracing import Tracer
 
 T = TypeVar("T")
 _LOG = logging.getLogger("slomo.service")
-#: Number of pods whose judgements are kept for `/v1/explain`.
-MOST_EXPLAINED = 300
 #: Largest score of prioritise.
 MOST_SCORE = 10
 #: Attempts to choose a node for a pod while other replicas take places.
@@ -96,7 +94,8 @@ class KubernetesRoom:
         self._chosen: dict[str, tuple[PodNeed, str, asyncio.Task[bool]]] = {}
         self._writes: set[asyncio.Task[Any]] = set()
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
-        self._said: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        #: Why pods were judged as they were.
+        self.explanations = Explanations()
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Use new models from now on, with correction factors from measured outcomes."""
@@ -222,7 +221,7 @@ class KubernetesRoom:
         for _ in range(ATTEMPTS):
             with self._tracer.span("judge", pod=uid, nodes=len(names)):
                 judged = self.judge.judge(need, uid, names, self.view)
-            self._remember(pod, need, judged)
+            self.explanations.add(pod, need, judged, self.judge)
             self._latest = (uid, self.view.changes, judged)
             ranks = _ranks(judged)
             if self.holds is None or not ranks:
@@ -380,16 +379,6 @@ class KubernetesRoom:
             return {name: judged[name] for name in names}
         return self.judge.judge(need, pod.metadata.uid, names, self.view)
 
-    def explain(self, name: str) -> dict[str, Any] | None:
-        """Return the numbers of a pod's last judgement, by name, ``namespace/name`` or uid."""
-        kept = self._said.get(name) or next(
-            (item for item in reversed(self._said.values()) if name in (item["name"], item["pod"])), None
-        )
-        if kept is None:
-            return None
-        rows = [self._row(node, judgement) for node, judgement in kept["judged"].items()]
-        return {key: kept[key] for key in ("pod", "uid", "nf", "outcome", "reason")} | {"nodes": rows}
-
     def _ready(self, pod: Pod) -> PodNeed | None:
         """Return a pod's requirement; None if slomo does not judge the pod, which is counted by reason."""
         self.view.expire()
@@ -405,48 +394,7 @@ class KubernetesRoom:
 
     def _unjudged(self, pod: Pod, need: PodNeed | None, outcome: str, reason: str, detail: str = "") -> None:
         self._metrics.unjudged.add((outcome, reason))
-        self._remember(pod, need, {}, outcome, detail or reason)
-
-    def _remember(
-        self, pod: Pod, need: PodNeed | None, judged: dict[str, Judged], outcome: str = "judged", reason: str = ""
-    ) -> None:
-        key = pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
-        self._said.pop(key, None)
-        self._said[key] = {
-            "pod": f"{pod.metadata.namespace}/{pod.metadata.name}",
-            "name": pod.metadata.name,
-            "uid": pod.metadata.uid,
-            "nf": None if need is None else need.nf or None,
-            "outcome": outcome,
-            "reason": reason or None,
-            "judged": judged,
-            "judge": self.judge,
-        }
-        while len(self._said) > MOST_EXPLAINED:
-            self._said.popitem(last=False)
-
-    def _row(self, node: str, judgement: Judged) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "node": node,
-            "ok": judgement.ok,
-            "judged": judgement.is_judged,
-            "reason": judgement.why or None,
-        }
-        if judgement.host is None or not judgement.is_judged:
-            return row
-        is_current = all(number < len(self.judge.pieces) for number in judgement.mix)
-        verdict = self.judge.verdict(judgement.host, judgement.mix) if is_current else None
-        row["machine"] = judgement.host.machine
-        if verdict is None:
-            return row
-        row["headroom"] = verdict.headroom if math.isfinite(verdict.headroom) else None
-        row["rates_mpps"] = {key: list(rate) for key, rate in verdict.rates.items()}
-        if verdict.breach is not None:
-            breach = verdict.breach
-            row["breach"] = {"workload": breach.workload, "what": breach.what, "needed": breach.needed,
-                             "possible": breach.possible}  # fmt: skip
-        row["unknown_tenants"] = list(self.judge.strangers(node, self.view))
-        return row
+        self.explanations.add(pod, need, {}, self.judge, outcome, detail or reason)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:

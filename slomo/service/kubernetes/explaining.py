@@ -1,0 +1,82 @@
+"""Keep the latest judgements of pods, and show their numbers."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.service.kubernetes.judging import Judged, NodeJudge
+from slomo.service.kubernetes.pods import PodNeed
+from slomo.service.kubernetes.view import ClusterView
+from slomo.service.kubernetes.wire import Pod
+
+#: Number of pods whose judgements are kept for `/v1/explain`.
+MOST_EXPLAINED = 300
+
+
+@dataclass(frozen=True)
+class _Explanation:
+    pod: Pod
+    nf: str | None
+    #: Of each node.
+    judged: Mapping[str, Judged]
+    #: By whose models.
+    judge: NodeJudge
+    outcome: str
+    reason: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+
+class Explanations:
+    """Why pods were judged as they were, the latest first; of older pods nothing is kept."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Explanation] = OrderedDict()
+
+    def add(
+        self,
+        pod: Pod,
+        need: PodNeed | None,
+        judged: Mapping[str, Judged],
+        judge: NodeJudge,
+        outcome: str = "judged",
+        reason: str = "",
+    ) -> None:
+        """Keep a pod's judgement in place of an earlier one."""
+        made = _Explanation(pod, (need.nf or None) if need else None, judged, judge, outcome, reason)
+        key = pod.metadata.uid or made.path
+        self._kept.pop(key, None)
+        self._kept[key] = made
+        while len(self._kept) > MOST_EXPLAINED:
+            self._kept.popitem(last=False)
+
+    def explain(self, name: str, view: ClusterView) -> dict[str, Any] | None:
+        """Return the numbers of a pod's last judgement, by name, ``namespace/name`` or uid."""
+        latest_first = reversed(self._kept.values())
+        kept = self._kept.get(name) or next(
+            (item for item in latest_first if name in (item.pod.metadata.name, item.path)), None
+        )
+        if kept is None:
+            return None
+        rows = [_row(node, judgement, kept.judge, view) for node, judgement in kept.judged.items()]
+        told = {"pod": kept.path, "uid": kept.pod.metadata.uid, "nf": kept.nf, "outcome": kept.outcome}
+        return {**told, "reason": kept.reason or None, "nodes": rows}
+
+
+def _row(node: str, judgement: Judged, judge: NodeJudge, view: ClusterView) -> dict[str, Any]:
+    row: dict[str, Any] = {"node": node, "ok": judgement.ok, "judged": judgement.is_judged}
+    row["reason"] = judgement.why or None
+    if judgement.host is None or not judgement.is_judged:
+        return row
+    verdict = judge.verdict(judgement.host, judgement.mix)
+    row["machine"] = judgement.host.machine
+    row["headroom"] = verdict.headroom if math.isfinite(verdict.headroom) else None
+    row["rates_mpps"] = {key: list(rate) for key, rate in verdict.rates.items()}
+    if (breach := verdict.breach) is not None:
+        row["breach"] = {name: getattr(breach, name) for name in ("workload", "what", "needed", "possible")}
+    row["unknown_tenants"] = list(judge.strangers(node, view))
+    return row
