@@ -22,39 +22,28 @@ _FILE_LIMIT_B = 1 << 20
 class Settings:
     """Defaults of the command line and the service.
 
-    Attributes
-    ----------
-    machine : str
-        Name of a shipped machine or path of a machine file.
-    testbed : str
-        Alias of the testbed experiments run on.
-    models : str
-        Directory of saved models.
-    model : str
-        Name of the sensitivity model predictions use.
-    coverage : float
-        Coverage of prediction intervals, above 0 and below 1.
-    seed : int
-        Seed of everything random, 0 or more.
-    jobs : int
-        Runs a campaign may do at a time; 0 takes every core.
-    allowed_signers : str
-        File of who may sign shared models, in OpenSSH's format; where it is set, an index that none of them signed is
-        refused, whatever reads it.
-
     Examples
     --------
     >>> Settings(coverage=0.8).coverage, Settings().model
     (0.8, 'default')
     """
 
+    #: Name of a shipped machine or path of a machine file.
     machine: str = "e5-2620v4"
+    #: Alias of the testbed experiments run on.
     testbed: str = "simulated"
+    #: Directory of saved models.
     models: str = "slomo-models"
+    #: Name of the sensitivity model predictions use.
     model: str = DEFAULT_MODEL
+    #: Coverage of prediction intervals, above 0 and below 1.
     coverage: float = 0.9
+    #: Seed of everything random, 0 or more.
     seed: int = 0
+    #: Runs a campaign may do at a time; 0 takes every core.
     jobs: int = 0
+    #: File of who may sign shared models, in OpenSSH's format; where it is set, an index that none of them signed is
+    #: refused, whatever reads it.
     allowed_signers: str = ""
 
     def __post_init__(self) -> None:
@@ -81,15 +70,9 @@ def load_settings(
 
     Raises ConfigurationError for an invalid file or variable; UnknownNameError for an unknown setting.
 
-    Parameters
-    ----------
-    options : mapping, optional
-        Settings from the command line; ``None`` values count as not given.
-    environment : mapping, optional
-        Environment variables, ``SLOMO_MACHINE`` and so on; the process's own by default.
-    file : path, optional
-        Settings file; by default the first of ``$SLOMO_CONFIG``, ``./slomo.toml`` and
-        ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
+    `options`: settings from the command line; ``None`` values count as not given. `environment`: environment variables,
+    ``SLOMO_MACHINE`` and so on; the process's own by default. `file`: settings file; by default the first of
+    ``$SLOMO_CONFIG``, ``./slomo.toml`` and ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
 
     Examples
     --------

@@ -76,20 +76,9 @@ class UsageError(SlomoError):
 class UnknownNameError(UsageError):
     """No object has the given name.
 
-    Parameters
-    ----------
-    kind : str
-        What was looked for, for instance ``"network function"``.
-    name : str
-        The name given.
-    valid_names : iterable of str
-        All names there are; the nearest one is offered.
-    hint : str, optional
-        Shown instead of the nearest name.
-    where : str
-        Where it was looked for, for instance ``"among the models of silver-4110"``.
-    also : str
-        What else may be given, added to the hint.
+    `kind`: what was looked for, for instance ``"network function"``. `name`: the name given. `valid_names`: all names
+    there are; the nearest one is offered. `hint`: shown instead of the nearest name. `where`: where it was looked for,
+    for instance ``"among the models of silver-4110"``. `also`: what else may be given, added to the hint.
 
     Examples
     --------

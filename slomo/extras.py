@@ -52,17 +52,8 @@ OF_NO_VERB = {"capstone", "opentelemetry"}
 def need(*packages: str, extra: str | None = None) -> None:
     """Raise MissingExtraError unless all packages are installed; nothing is imported.
 
-    Parameters
-    ----------
-    packages : str
-        Importable names, such as ``"sklearn"``.
-    extra : str, optional
-        Extra to name instead of the smallest that installs the package.
-
-    Raises
-    ------
-    MissingExtraError
-        With the command that installs what is missing; exit code 2.
+    `packages`: importable names, such as ``"sklearn"``. `extra`: extra to name instead of the smallest that installs
+    the package. Raises MissingExtraError with the command that installs what is missing; exit code 2.
 
     Examples
     --------

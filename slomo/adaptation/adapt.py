@@ -36,19 +36,10 @@ class Adapted:
 def at_workload(profiles: Sequence[NFModel], workload: Workload) -> Adapted:
     """Return a model for a workload whose traffic and settings need not have been profiled.
 
-    Parameters
-    ----------
-    profiles : sequence of NFModel
-        All models of its NF on one machine (`slomo.models.library.ModelLibrary.profiles`); several allow interpolation.
-    workload : Workload
-        NF, configuration and traffic. Its offered load is no matter here.
-
-    Raises
-    ------
-    UnknownNameError
-        For a setting that is no number and was not profiled.
-    UnsupportedPredictionError
-        For traffic or settings that no profile reaches.
+    `profiles`: all models of its NF on one machine (`slomo.models.library.ModelLibrary.profiles`); several allow
+    interpolation. `workload`: NF, configuration and traffic. Its offered load is no matter here. Raises
+    UnknownNameError for a setting that is no number and was not profiled; UnsupportedPredictionError for traffic or
+    settings that no profile reaches.
 
     References
     ----------

@@ -27,10 +27,7 @@ server_option = click.option(
 def client(url: str) -> "Client":
     """Return a client of a service, with the token from the environment.
 
-    Raises
-    ------
-    ConfigurationError
-        Where httpx is not installed.
+    Raises ConfigurationError where httpx is not installed.
     """
     from slomo.client import Client
 
@@ -54,12 +51,7 @@ def refuse_others(service: str, *forwarded: str) -> None:
 def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Prediction":
     """Return a service's answer to `slomo predict`.
 
-    Raises
-    ------
-    UsageError
-        For an option that needs models on the local disk.
-    ServiceError
-        The service's error.
+    Raises UsageError for an option that needs models on the local disk; ServiceError (the service's error).
     """
     from slomo.workflow.names import named
 
@@ -80,12 +72,7 @@ def placed(
 ) -> int:
     """Ask a service to place a file's requests on its own cluster, `show` the decisions, and return the exit code.
 
-    Raises
-    ------
-    UsageError
-        For an option that needs a cluster on the local disk.
-    ServiceError
-        The service's error.
+    Raises UsageError for an option that needs a cluster on the local disk; ServiceError (the service's error).
     """
     from slomo.placement.problem.documents import read_requests
 

@@ -16,14 +16,8 @@ MOST = 1_000_000
 class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     """A finite number within a range.
 
-    Parameters
-    ----------
-    kind : type
-        ``int`` or ``float``.
-    low, high : float
-        Ends of the range, which belong to it.
-    above : bool
-        Whether `low` itself does not.
+    `kind`: ``int`` or ``float``. `low`, `high`: ends of the range, which belong to it. `above`: whether `low` itself
+    does not.
     """
 
     name = "number"

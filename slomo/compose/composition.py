@@ -29,20 +29,13 @@ _CHUNK_MIXES = 2048
 
 @dataclass(frozen=True)
 class Composition(Stored, version=SCHEMA_VERSION):
-    """One vector for several tenants, and the rule that composed each metric.
+    """One vector for several tenants, and the rule that composed each metric."""
 
-    Attributes
-    ----------
-    vector : MetricVector
-        Socket-level vector.
-    rules : mapping of str to str
-        Metric -> rule that composed it.
-    capped : tuple of str
-        Metrics lowered to what the machine has.
-    """
-
+    #: Socket-level vector.
     vector: MetricVector
+    #: Metric -> rule that composed it.
     rules: Mapping[str, str]
+    #: Metrics lowered to what the machine has.
     capped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -236,14 +236,8 @@ def ring_turns(
 
     Raises InvalidValueError for a duration that is not above 0.
 
-    Parameters
-    ----------
-    users : sequence of RingUser
-        Everybody on the core.
-    rules : TurnRules, optional
-        Source and scheduler.
-    duration_ms : float
-        How long is played [ms], above 0; the first sixth is left out.
+    `users`: everybody on the core. `rules`: source and scheduler. `duration_ms`: how long is played [ms], above 0; the
+    first sixth is left out.
 
     Examples
     --------

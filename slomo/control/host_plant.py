@@ -51,16 +51,8 @@ class HostPlant:
 
     Raises InvalidValueError for a window not above 0, or a target of an unknown tenant.
 
-    Parameters
-    ----------
-    tenants : mapping of str to HostTenant
-        Running tenants.
-    targets_mpps : mapping of str to float
-        Tenant -> throughput that it must serve on a core of its own.
-    backend : Backend
-        Sets the knobs of this machine.
-    window_s : float
-        Length of an observation [s], above 0.
+    `tenants`: running tenants. `targets_mpps`: tenant -> throughput that it must serve on a core of its own. `backend`:
+    sets the knobs of this machine. `window_s`: length of an observation [s], above 0.
 
     Examples
     --------

@@ -50,30 +50,20 @@ class Plant(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """Result of one round of the loop.
+    """Result of one round of the loop."""
 
-    Attributes
-    ----------
-    observation : MachineReading or None
-        Readings; None where observing failed.
-    decision : ControlDecision
-        The controller's decision.
-    changes : int
-        Knobs that were changed.
-    probed : bool
-        Whether it asked for a probe.
-    fault : str or None
-        What failed.
-    alarm : bool
-        Whether it failed in several rounds in a row: the loop holds what is in force, without knowing whether it
-        suffices.
-    """
-
+    #: Readings; None where observing failed.
     observation: MachineReading | None
+    #: The controller's decision.
     decision: ControlDecision
+    #: Knobs that were changed.
     changes: int = 0
+    #: Whether it asked for a probe.
     probed: bool = False
+    #: What failed.
     fault: str | None = None
+    #: Whether it failed in several rounds in a row: the loop holds what is in force, without knowing whether it
+    #: suffices.
     alarm: bool = False
 
 

@@ -27,14 +27,8 @@ class PaidMoves:
     def kept(self, time_s: float, beside: SimulationResult, seed: int) -> dict[str, float]:
         """Return the share of its final throughput that each moved tenant reached since the last observation.
 
-        Parameters
-        ----------
-        time_s : float
-            End of this observation [s]; moves count as made right after the previous one.
-        beside : SimulationResult
-            Memory traffic of all tenants if their data were local.
-        seed : int
-            Of the simulation with memory where it still is.
+        `time_s`: end of this observation [s]; moves count as made right after the previous one. `beside`: memory
+        traffic of all tenants if their data were local. `seed`: of the simulation with memory where it still is.
         """
         window_s, self._time_s = time_s - self._time_s, time_s
         if window_s <= 0.0:

@@ -60,18 +60,9 @@ class NumaController:
 
     Raises InvalidValueError for a machine of one socket, or a horizon that is not above 0.
 
-    Parameters
-    ----------
-    server : str
-        Name for the plan.
-    machine : Machine
-        With more than one socket.
-    tenants : mapping of str to NumaTenant
-        By name.
-    memory : MemoryTraffic
-        Of a socket.
-    horizon_s : float
-        Time for which the present loads are assumed to last [s]: the gain of a move in that time must exceed its cost.
+    `server`: name for the plan. `machine`: with more than one socket. `tenants`: by name. `memory`: of a socket.
+    `horizon_s`: time for which the present loads are assumed to last [s]: the gain of a move in that time must exceed
+    its cost.
     """
 
     name = "numa"

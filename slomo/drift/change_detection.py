@@ -71,12 +71,7 @@ def alarm_threshold(run_length: float) -> float:
 class Cusum:
     """One-sided cumulative sum of normal scores.
 
-    Parameters
-    ----------
-    threshold : float
-        Where an alarm is raised.
-    reference : float
-        What is taken off each score.
+    `threshold`: where an alarm is raised. `reference`: what is taken off each score.
 
     Attributes
     ----------

@@ -32,10 +32,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
 def show(backend: Backend) -> Mapping[str, str | None]:
     """Return the present value of every knob.
 
-    Raises
-    ------
-    TestbedError
-        If the machine does not say.
+    Raises TestbedError if the machine does not say.
     """
     _require(backend)
     return {knob: backend.read(knob) for knob in backend.knobs()}

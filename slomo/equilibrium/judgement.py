@@ -67,18 +67,10 @@ def judged(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on the prediction of one NF beside neighbours, with the reasons for this verdict.
 
-    Parameters
-    ----------
-    response : ServerResponse
-        Of the NF.
-    felt : ndarray, shape (pressures,)
-        Pressure on it.
-    moved : sequence of float
-        What its neighbours move together, by :data:`MOVED`; empty where that cannot be more than was measured.
-    channel : float
-        Share of the memory channel that all NFs of the server move (:func:`channel_load`).
-    error : float, optional
-        Usual held-out error at this predicted loss and beside such neighbours, as a share of solo throughput.
+    `response`: of the NF. `felt`, shape (pressures,): pressure on it. `moved`: what its neighbours move together, by
+    :data:`MOVED`; empty where that cannot be more than was measured. `channel`: share of the memory channel that all
+    NFs of the server move (:func:`channel_load`). `error`: usual held-out error at this predicted loss and beside such
+    neighbours, as a share of solo throughput.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()

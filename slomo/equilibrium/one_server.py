@@ -26,17 +26,8 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 class OneServer:
     """The fixed point of one server.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        One per NF, all with a `response`.
-    offered_mpps : sequence of float or None
-        What arrives at each [Mpps]; None saturates it.
-
-    Raises
-    ------
-    MissingMetricError, ConfigurationError
-        As `slomo.equilibrium.server.solve_joint`.
+    `models`: one per NF, all with a `response`. `offered_mpps`: what arrives at each [Mpps]; None saturates it. Raises
+    MissingMetricError, ConfigurationError as `slomo.equilibrium.server.solve_joint`.
     """
 
     def __init__(self, models: Sequence[NFModel], offered_mpps: Sequence[float | None]) -> None:

@@ -51,48 +51,35 @@ class PartLoad:
 
 @dataclass(frozen=True, eq=False)
 class Servers:
-    """NFs of many servers, arranged by place; the answers of an empty place are 0.
+    """NFs of many servers, arranged by place; the answers of an empty place are 0."""
 
-    Attributes
-    ----------
-    start, scale, limit : ndarray, shape (servers, places, pressures)
-        Solo values, half-saturations and largest pressures known.
-    weight : ndarray, shape (servers, places, terms, answers)
-        As in `slomo.equilibrium.tables.Tables`: of rates, what a packet moves.
-    low, high : ndarray, shape (servers, places, answers)
-        Range of the answers: pressures, then speed.
-    offered : ndarray, shape (servers, places)
-        Offered load [Mpps]; infinite where saturated.
-    socket : SharedSocket
-        The socket that they share.
-    least : ndarray, shape (servers, 1, pressures)
-        Least total of all NFs: for the cache, their solo occupancies up to that of a full one; else 0.
-    part_load : PartLoad or None
-        The same at part load; None where no NF was profiled there.
-    pace : ndarray, shape (servers, places)
-        Throughput over its smooth estimate.
-    burden : ndarray, shape (servers, places)
-        Memory traffic of a packet over its smooth estimate.
-    most_waiting : ndarray, shape (servers,)
-        Waiting beyond which no NF's answer changes.
-    reference : ndarray, shape (servers, 1, pressures)
-        What steps are compared with: the largest solo value, or share of a half-saturation. NFs that fit into the cache
-        have almost no solo traffic: relative to it, their traffic beside others would never converge.
-    """
-
+    #: Solo values, half-saturations and largest pressures known, shape (servers, places, pressures).
     start: Floats
     scale: Floats
     limit: Floats
+    #: As in `slomo.equilibrium.tables.Tables`: of rates, what a packet moves, shape (servers, places, terms, answers).
     weight: Floats
+    #: Range of the answers: pressures, then speed, shape (servers, places, answers).
     low: Floats
     high: Floats
+    #: Offered load [Mpps]; infinite where saturated, shape (servers, places).
     offered: Floats
+    #: The socket that they share.
     socket: SharedSocket
+    #: Least total of all NFs: for the cache, their solo occupancies up to that of a full one; else 0, shape (servers,
+    #: 1, pressures).
     least: Floats
+    #: Throughput over its smooth estimate, shape (servers, places).
     pace: Floats
+    #: Memory traffic of a packet over its smooth estimate, shape (servers, places).
     burden: Floats
+    #: Waiting beyond which no NF's answer changes, shape (servers,).
     most_waiting: Floats
+    #: What steps are compared with: the largest solo value, or share of a half-saturation, shape (servers, 1,
+    #: pressures). NFs that fit into the cache have almost no solo traffic: relative to it, their traffic beside others
+    #: would never converge.
     reference: Floats
+    #: The same at part load; None where no NF was profiled there.
     part_load: PartLoad | None = None
 
     @cached_property
@@ -215,18 +202,9 @@ def laid_out(
 ) -> Servers:
     """Arrange the servers `members`, shape (servers, places), -1 for an empty place.
 
-    Parameters
-    ----------
-    table : Tables
-        Of the distinct NFs.
-    offered : ndarray, shape (servers, places)
-        Offered load [Mpps]; infinite where saturated.
-    socket : SharedSocket
-        The socket that they share.
-    full_kib : ndarray, shape (servers,), or float
-        What the cache holds at the least when it is full [KiB].
-    pace, burden : ndarray, shape (servers, places), optional
-        As in :class:`Servers`; 1 by default.
+    `table`: of the distinct NFs. `offered`, shape (servers, places): offered load [Mpps]; infinite where saturated.
+    `socket`: the socket that they share. `full_kib`, shape (servers,), or float: what the cache holds at the least when
+    it is full [KiB]. `pace`, `burden`, shape (servers, places): as in :class:`Servers`; 1 by default.
     """
     here = (members >= 0)[:, :, None]
     start = table.start[members] * here

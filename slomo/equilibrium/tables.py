@@ -29,20 +29,14 @@ _SHORT = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of many NFs' answers, one row per NF: the pressures that it exerts, followed by its speed.
+    """Tables of many NFs' answers, one row per NF: the pressures that it exerts, followed by its speed."""
 
-    Attributes
-    ----------
-    rows : ndarray, shape (NFs, numbers)
-        Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
-        answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next column, as many weights of
-        what the NF holds by age (`ServerResponse.holding`). Then the same for part load, with 1 for
-        an NF profiled there, else 0, in place of the start.
-    pressures : int
-        Number of pressures; of answers there are one more, then holdings by age, and columns of 0 after them.
-    """
-
+    #: Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
+    #: answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next column, as many weights of
+    #: what the NF holds by age (`ServerResponse.holding`), shape (NFs, numbers). Then the same for part load, with 1
+    #: for an NF profiled there, else 0, in place of the start.
     rows: Floats
+    #: Number of pressures; of answers there are one more, then holdings by age, and columns of 0 after them.
     pressures: int
 
     @property

@@ -63,21 +63,10 @@ class ErrorSources(Stored):
 def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) -> ErrorSources:
     """Split the error of a model on mixes into its sources.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models.
-    dataset : ProfileDataset
-        Mixes on one machine; rows whose competition was also measured alone are used (one per run).
-    model : str
-        Name of a model that reads the composed vector under pressure.
-
-    Raises
-    ------
-    MissingMetricError
-        Where no row reports every metric that the model reads.
-    InvalidValueError
-        Where the model reads no measured competition.
+    `library`: trained models. `dataset`: mixes on one machine; rows whose competition was also measured alone are used
+    (one per run). `model`: name of a model that reads the composed vector under pressure. Raises MissingMetricError
+    where no row reports every metric that the model reads; InvalidValueError where the model reads no measured
+    competition.
     """
     mixes = judged_mixes(library, dataset)
     frame, direct, rows = mixes.frame, [], []

@@ -66,15 +66,9 @@ class Errors(Stored):
 def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:
     """Summarise the errors of predictions.
 
-    Parameters
-    ----------
-    measured_mpps, predicted_mpps, low_mpps, high_mpps : ndarray of shape (n,)
-        Measured and predicted throughput and the ends of the intervals [Mpps].
-
-    Raises
-    ------
-    InvalidValueError
-        Without predictions, or where a measured throughput is not above 0.
+    `measured_mpps`, `predicted_mpps`, `low_mpps`, `high_mpps`, shape (n,): measured and predicted throughput and the
+    ends of the intervals [Mpps]. Raises InvalidValueError without predictions, or where a measured throughput is not
+    above 0.
 
     Examples
     --------

@@ -29,12 +29,7 @@ class LockHeldError(Exception):
 class LockFile:
     r"""A lock on a path.
 
-    Parameters
-    ----------
-    path : Path
-        The lock file; it is there only while it is held.
-    mode : int
-        Permissions of the file.
+    `path`: the lock file; it is there only while it is held. `mode`: permissions of the file.
 
     Examples
     --------

@@ -56,12 +56,7 @@ class EngineTestbed:
 def on_engine(testbed: Testbed, scheduler: str) -> Iterator[EngineTestbed]:
     """Let a Dask scheduler's workers make a testbed's runs while the context lasts.
 
-    Raises
-    ------
-    TestbedError
-        Where no scheduler answers.
-    UsageError
-        For a testbed that is one machine.
+    Raises TestbedError where no scheduler answers; UsageError for a testbed that is one machine.
     """
     with connected(scheduler) as client:
         yield EngineTestbed(testbed, client)

@@ -63,10 +63,7 @@ class Fleet:
 def load_fleet(path: str | Path) -> Fleet:
     r"""Read a file that describes the hosts of a fleet.
 
-    Raises
-    ------
-    ConfigurationError
-        With file, line and field.
+    Raises ConfigurationError with file, line and field.
 
     Examples
     --------

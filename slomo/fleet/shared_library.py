@@ -131,24 +131,10 @@ class SharedLibrary:
 
         Other network functions' and machines' models stay. A killed push publishes nothing.
 
-        Parameters
-        ----------
-        directory : path
-            The library.
-        dataset : path, optional
-            What it was trained on; its sha256 enters the lineage.
-        key : path, optional
-            OpenSSH key to sign with.
-        signer : str
-            Name of who signs, as the file of allowed signers has it.
-
-        Raises
-        ------
-        ConfigurationError
-            For a damaged model, models of another machine of the same name, or without a key where signatures are
-            required.
-        StoreError
-            Where the store cannot be written.
+        `directory`: the library. `dataset`: what it was trained on; its sha256 enters the lineage. `key`: OpenSSH key
+        to sign with. `signer`: name of who signs, as the file of allowed signers has it. Raises ConfigurationError for
+        a damaged model, models of another machine of the same name, or without a key where signatures are required;
+        StoreError where the store cannot be written.
         """
         if self.allowed_signers is not None and key is None:
             raise ConfigurationError(
@@ -182,14 +168,9 @@ class SharedLibrary:
     def pull(self, directory: str | Path) -> int:
         """Update a local library from the shared one; return the number of fetched models.
 
-        Each file's sha256 is compared and each model read completely before the library on disk changes.
-
-        Raises
-        ------
-        ConfigurationError
-            For an object whose digest differs from the index's, or an index that no allowed signer signed.
-        StoreError
-            Where an object is missing.
+        Each file's sha256 is compared and each model read completely before the library on disk changes. Raises
+        ConfigurationError for an object whose digest differs from the index's, or an index that no allowed signer
+        signed; StoreError where an object is missing.
         """
         there = {}
         if (Path(directory) / LIBRARY_INDEX).exists():

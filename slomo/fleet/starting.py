@@ -44,12 +44,7 @@ class Starter:
     def start(self, scheduler: str, present: Callable[[], set[str]]) -> dict[str, str]:
         """Start every worker that does not connect by itself; return the hosts that stay missing, with reasons.
 
-        Parameters
-        ----------
-        scheduler : str
-            Address that workers connect to.
-        present : callable
-            Tells the names of workers that are connected.
+        `scheduler`: address that workers connect to. `present`: tells the names of workers that are connected.
         """
         self._scheduler, self._present = scheduler, present
         begun = arrived = time.monotonic()

@@ -9,10 +9,7 @@ from pathlib import Path
 def below(root: Path, name: str) -> Path:
     """Return the path of a name below a folder. Raises PermissionError if the path would lead out of it.
 
-    Raises
-    ------
-    PermissionError
-        If it leads out of the folder: absolute, with ``..`` in it, or over a link.
+    Raises PermissionError if it leads out of the folder: absolute, with ``..`` in it, or over a link.
 
     Examples
     --------

@@ -37,20 +37,15 @@ class Wish:
 class Change:
     """A knob with its values before and after.
 
-    Attributes
-    ----------
-    knob : str
-        Its name.
-    before, after : str or None
-        What it held, and what it is to hold.
-
     Examples
     --------
     >>> Change("core:3", "", "slomo-lpm").text
     "core:3: '' -> 'slomo-lpm'"
     """
 
+    #: Its name.
     knob: str
+    #: What it held, and what it is to hold.
     before: str | None
     after: str | None
 

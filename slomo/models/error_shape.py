@@ -105,14 +105,7 @@ NO_ERRORS = proportional(1.0)
 def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats) -> tuple[Floats, Floats]:
     """Return bias and size of errors for many predictions, each of which belongs to one of several NFs.
 
-    Parameters
-    ----------
-    shapes : sequence of ErrorShape
-        One per NF.
-    who : ndarray of int
-        Which NF each prediction is of.
-    loss : ndarray, of the same shape
-        Predicted losses.
+    `shapes`: one per NF. `who`: which NF each prediction is of. `loss`: predicted losses.
 
     Examples
     --------

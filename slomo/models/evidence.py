@@ -76,18 +76,9 @@ def evidence_of(
 ) -> Evidence:
     """Return the evidence behind an answer.
 
-    Parameters
-    ----------
-    model : str
-        What answered.
-    calibration : ConformalCalibration
-        Its held-out errors.
-    kind : int
-        Kind of neighbourhood asked about.
-    loss : float
-        Predicted loss, as a share of solo throughput.
-    covered : (Applicability, ndarray of shape (features,)), optional
-        What was measured, and the pressure of the question.
+    `model`: what answered. `calibration`: its held-out errors. `kind`: kind of neighbourhood asked about. `loss`:
+    predicted loss, as a share of solo throughput. `covered`, shape (features,): what was measured, and the pressure of
+    the question.
     """
     distance = covered[0].distance_share(covered[1]) if covered is not None and covered[0].feature_names else None
     return Evidence(
@@ -106,12 +97,8 @@ def caution(calibration: ConformalCalibration, error: float | None = None) -> st
     Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
     And where held-out errors are large, measurements support an answer less than elsewhere, however near they are.
 
-    Parameters
-    ----------
-    calibration : ConformalCalibration
-        Held-out errors of the model that answers.
-    error : float, optional
-        Their mean at this predicted loss and beside such neighbours, as a share of solo throughput.
+    `calibration`: held-out errors of the model that answers. `error`: their mean at this predicted loss and beside such
+    neighbours, as a share of solo throughput.
     """
     if calibration.source == TRANSFER:
         return "carried over from another machine: no mix measured here tells how hard its neighbours press"
@@ -141,16 +128,8 @@ def trusted(calibration: ConformalCalibration) -> float:
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:
     """Return why an answer beside others cannot be judged; None if it can.
 
-    Parameters
-    ----------
-    subject : NFModel
-        The target.
-    model : str
-        What answers: a family of the subject, or another model's name.
-    calibration : ConformalCalibration
-        Its held-out errors.
-    coverage : float
-        Coverage asked for.
+    `subject`: the target. `model`: what answers: a family of the subject, or another model's name. `calibration`: its
+    held-out errors. `coverage`: coverage asked for.
     """
     if (reason := groundless(subject, model, calibration)) is not None:
         return reason

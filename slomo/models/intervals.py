@@ -94,16 +94,8 @@ class ConformalCalibration(Stored):
 
         Raises InvalidValueError for a coverage outside 0 to 1.
 
-        Parameters
-        ----------
-        predicted_mpps : ndarray
-            Predictions.
-        solo_mpps : float or ndarray
-            Solo throughput.
-        coverage : float
-            Probability to lie between the ends, above 0 and below 1.
-        kind : ndarray of int or int
-            Kind of neighbourhood of each prediction (`slomo.models.neighbourhood`).
+        `predicted_mpps`: predictions. `solo_mpps`: solo throughput. `coverage`: probability to lie between the ends,
+        above 0 and below 1. `kind`: kind of neighbourhood of each prediction (`slomo.models.neighbourhood`).
         """
         low, high = self.bounds(coverage)
         below, above = self._away(predicted_mpps, solo_mpps, low[kind], high[kind])
@@ -266,14 +258,9 @@ def calibrate(
 ) -> ConformalCalibration:
     """Return the calibration from held-out measurements and predictions, without kinds of neighbourhood.
 
-    Parameters
-    ----------
-    measured_mpps, predicted_mpps : ndarray, shape (n,)
-        Throughput [Mpps]; rows without a prediction (NaN) are left out.
-    solo_mpps : float or ndarray
-        Solo throughput of each row's NF [Mpps]: scores are free of units and can be pooled over NFs.
-    source : str
-        Where the rows come from.
+    `measured_mpps`, `predicted_mpps`, shape (n,): throughput [Mpps]; rows without a prediction (NaN) are left out.
+    `solo_mpps`: solo throughput of each row's NF [Mpps]: scores are free of units and can be pooled over NFs. `source`:
+    where the rows come from.
 
     Examples
     --------

@@ -24,12 +24,8 @@ Kinds = NDArray[np.int64]
 def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kinds:
     """Return the kind of each neighbourhood, an index of :data:`NEIGHBOURHOODS`.
 
-    Parameters
-    ----------
-    count : ndarray of int
-        Neighbours; none count as unknown.
-    most : ndarray of int
-        Neighbours of the commonest kind; with more than two thirds of them the neighbourhood counts as equal.
+    `count`: neighbours; none count as unknown. `most`: neighbours of the commonest kind; with more than two thirds of
+    them the neighbourhood counts as equal.
 
     Examples
     --------

@@ -35,16 +35,9 @@ def with_accelerator(
 ) -> Prediction:
     """Return the memory-only prediction with the effect of sharing the target's accelerator included.
 
-    Parameters
-    ----------
-    memory : Prediction
-        Of the target, as far as memory is concerned.
-    models : sequence of NFModel
-        The target's, then one per competitor, of which at least one shares its accelerator.
-    possible_mpps : sequence of float
-        What memory alone would leave each of them beside the others [Mpps].
-    offered_mpps : sequence of float or None
-        Offered load of each, None for saturating.
+    `memory`: of the target, as far as memory is concerned. `models`: the target's, then one per competitor, of which at
+    least one shares its accelerator. `possible_mpps`: what memory alone would leave each of them beside the others
+    [Mpps]. `offered_mpps`: offered load of each, None for saturating.
     """
     name = models[0].accelerator.accelerator  # type: ignore[union-attr]
     users = [

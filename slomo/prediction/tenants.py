@@ -148,12 +148,8 @@ class TenantModels:
 def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> TenantModel:
     """Find the model of one NF by its name.
 
-    Raises
-    ------
-    UnknownNameError
-        For an NF or machine there is none of, with the nearest.
-    UnsupportedPredictionError
-        For traffic or settings that no profile reaches.
+    Raises UnknownNameError for an NF or machine there is none of, with the nearest; UnsupportedPredictionError for
+    traffic or settings that no profile reaches.
     """
     if isinstance(name, str):
         if (machine or "", name) in library or not ("@" in name or "(" in name):

@@ -65,18 +65,9 @@ def describe_environment(
 ) -> dict[str, Any]:
     """Describe a dataset's environment: machine, testbed, settings and versions.
 
-    Parameters
-    ----------
-    testbed : str
-        Alias of the testbed.
-    settings : mapping, optional
-        What the testbed itself says must be equal (`Testbed.environment`).
-    machines, network_functions : mapping of str to anything JSON, optional
-        Name -> definition or fingerprint.
-    seed : int, optional
-        Seed of the campaign.
-    host : bool
-        Also state versions and the platform. Leave out where the result must not depend on them, as in the simulator.
+    `testbed`: alias of the testbed. `settings`: what the testbed itself says must be equal (`Testbed.environment`).
+    `machines`, `network_functions`: name -> definition or fingerprint. `seed`: seed of the campaign. `host`: also state
+    versions and the platform. Leave out where the result must not depend on them, as in the simulator.
 
     Examples
     --------

@@ -26,17 +26,8 @@ _THIN = 0.004
 def waterfall(prediction: Prediction, *, ax: "Axes | None" = None) -> "Figure":
     r"""Draw how much of a predicted loss each resource causes, as a waterfall.
 
-    Parameters
-    ----------
-    prediction : Prediction
-        With an explanation.
-    ax : matplotlib Axes, optional
-        Where to draw; a figure of its own by default.
-
-    Raises
-    ------
-    InvalidValueError
-        For a prediction without explanation.
+    `prediction`: with an explanation. `ax`: where to draw; a figure of its own by default. Raises InvalidValueError for
+    a prediction without explanation.
 
     Examples
     --------

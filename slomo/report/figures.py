@@ -46,20 +46,9 @@ def sensitivity_surface(
 
     Raises InvalidValueError with fewer than three points that have all three values.
 
-    Parameters
-    ----------
-    access_rate_m_s : array of float, shape (n,)
-        Competitors' L2MISS [M/s].
-    occupancy_mib : array of float, shape (n,)
-        Competitors' L3OCC [MiB].
-    slowdown_percent : array of float, shape (n,)
-        Slowdown of the target [%].
-    target : str
-        Name for the title.
-    llc_mib : float, optional
-        Size of the last-level cache [MiB], drawn as a line.
-    ax : matplotlib Axes, optional
-        Where to draw; a figure of its own by default.
+    `access_rate_m_s`, shape (n,): competitors' L2MISS [M/s]. `occupancy_mib`, shape (n,): competitors' L3OCC [MiB].
+    `slowdown_percent`, shape (n,): slowdown of the target [%]. `target`: name for the title. `llc_mib`: size of the
+    last-level cache [MiB], drawn as a line. `ax`: where to draw; a figure of its own by default.
 
     Examples
     --------

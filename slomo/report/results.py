@@ -23,15 +23,9 @@ MOST_ROWS = 30
 def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax: "Axes | None" = None) -> "Axes":
     """Draw predicted throughputs as bars with intervals; solo throughput as outlines, promises as lines.
 
-    Parameters
-    ----------
-    columns : mapping of str to sequence
-        ``throughput_mpps``, and where known ``low_mpps``, ``high_mpps``, ``solo_mpps``, and ``needed_mpps`` or
-        ``slo_mpps`` [Mpps]; None and NaN where not known.
-    labels : sequence of str
-        One per entry.
-    ax : matplotlib Axes, optional
-        Where to draw; new axes by default.
+    `columns`: ``throughput_mpps``, and where known ``low_mpps``, ``high_mpps``, ``solo_mpps``, and ``needed_mpps`` or
+    ``slo_mpps`` [Mpps]; None and NaN where not known. `labels`: one per entry. `ax`: where to draw; new axes by
+    default.
 
     Examples
     --------

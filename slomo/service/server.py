@@ -30,21 +30,10 @@ def serve(
 ) -> None:
     """Serve requests until a signal ends the process.
 
-    Parameters
-    ----------
-    settings : ServiceSettings
-        How the service runs.
-    on_ready : callable, optional
-        Called with the address once the service listens.
-    begin : callable, optional
-        Called with the service before it answers.
-    prepare : callable, optional
-        Makes what the settings name, such as models: the port is open meanwhile, and says what it waits for.
-
-    Raises
-    ------
-    ConfigurationError
-        For an address that cannot be listened at, or anything of the service that cannot be read.
+    `settings`: how the service runs. `on_ready`: called with the address once the service listens. `begin`: called with
+    the service before it answers. `prepare`: makes what the settings name, such as models: the port is open meanwhile,
+    and says what it waits for. Raises ConfigurationError for an address that cannot be listened at, or anything of the
+    service that cannot be read.
     """
     _check_tls(settings)
     with _listener(settings) as listener:

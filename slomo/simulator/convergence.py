@@ -71,10 +71,7 @@ class Estimate(NamedTuple):
 def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
     """Estimate ratios of means from batches along the first axis.
 
-    Parameters
-    ----------
-    parts, wholes : ndarray, shape (batches, ...)
-        What is divided by what in each.
+    `parts`, `wholes`, shape (batches, ...): what is divided by what in each.
 
     Examples
     --------
@@ -104,10 +101,8 @@ def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats
     Arrivals are a control variate (Law, section 11.4): their mean is known, so the part of the count explained by their
     randomness is removed. That is all of it if every packet is processed, and nothing if the core is always busy.
 
-    Parameters
-    ----------
-    counted, arrived, expected : ndarray, shape (batches, ...)
-        Packets processed (or lost), packets that came, and their mean.
+    `counted`, `arrived`, `expected`, shape (batches, ...): packets processed (or lost), packets that came, and their
+    mean.
 
     Examples
     --------

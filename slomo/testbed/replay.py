@@ -23,14 +23,9 @@ _UNKNOWN = TenantSample(float("nan"), MetricVector({}, scope=Scope.CORE))
 class ReplayTestbed:
     """A testbed that returns recorded runs.
 
-    Parameters
-    ----------
-    source : ProfileDataset or iterable of RunRecord
-        Raw records (for instance `stored_records` of a campaign's store) are given back exactly. A dataset tells about
-        single competitors in mixes only, where each has a row of its own; elsewhere their samples are empty, their
-        throughput is not known (NaN).
-    environment : mapping, optional
-        Environment of raw records; a dataset brings its own.
+    `source`: raw records (for instance `stored_records` of a campaign's store) are given back exactly. A dataset tells
+    about single competitors in mixes only, where each has a row of its own; elsewhere their samples are empty, their
+    throughput is not known (NaN). `environment`: environment of raw records; a dataset brings its own.
 
     Examples
     --------

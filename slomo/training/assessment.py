@@ -51,12 +51,7 @@ def assess(
 ) -> Assessment:
     """Return how well a model of `target`, trained on `dataset`, predicts settings it did not see.
 
-    Raises
-    ------
-    MissingMetricError
-        Where no row has the metrics the family reads.
-    UnknownNameError
-        For a target without rows.
+    Raises MissingMetricError where no row has the metrics the family reads; UnknownNameError for a target without rows.
     """
     family = make_family(model)
     subject = next(subjects(dataset, [target]))

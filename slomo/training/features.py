@@ -108,15 +108,11 @@ def subjects(
 ) -> Iterator[Subject]:
     """Yield one subject per machine and NF with training rows.
 
-    Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was
-    also measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the
-    former are for latency as well (`slomo.training.latency_fit`). Only `as_measured` keeps rows of tenants or memory
-    away from the NIC's socket, and metrics of a socket that no core has.
-
-    Raises
-    ------
-    UnknownNameError
-        For a target that has no rows to fit, with the nearest that does.
+    Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was also
+    measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the former are
+    for latency as well (`slomo.training.latency_fit`). Only `as_measured` keeps rows of tenants or memory away from the
+    NIC's socket, and metrics of a socket that no core has. Raises UnknownNameError for a target that has no rows to
+    fit, with the nearest that does.
     """
     frame = dataset.frame
     frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
@@ -355,10 +351,7 @@ def _kind(competitors: str) -> str:
 def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the pressures that add up and of all traffic attributes, as far as `family` uses them.
 
-    Raises
-    ------
-    MissingMetricError
-        Where no pressure was measured.
+    Raises MissingMetricError where no pressure was measured.
 
     Examples
     --------

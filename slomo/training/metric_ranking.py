@@ -36,29 +36,19 @@ _FEWEST_ROWS = 24
 
 @dataclass(frozen=True)
 class RankedMetric:
-    """Ratings of one metric: mean held-out errors as shares of solo throughput, over all functions [%].
+    """Ratings of one metric: mean held-out errors as shares of solo throughput, over all functions [%]."""
 
-    Attributes
-    ----------
-    name : str
-        Metric of the competition.
-    alone : float
-        Error with this metric only.
-    place : int
-        When forward selection took it, from 1.
-    error : float
-        Error with it and all taken one by one before it.
-    gain : float
-        By how much it lowered the error when it was taken; below 0 where it added noise.
-    without : float
-        Error with all candidates but this one.
-    """
-
+    #: Metric of the competition.
     name: str
+    #: Error with this metric only.
     alone: float
+    #: When forward selection took it, from 1.
     place: int
+    #: Error with it and all taken one by one before it.
     error: float
+    #: By how much it lowered the error when it was taken; below 0 where it added noise.
     gain: float
+    #: Error with all candidates but this one.
     without: float
 
 
@@ -68,14 +58,9 @@ def rank_metrics(
     """Rank the metrics measured for all network functions of a dataset, in the order in which they are selected.
 
     Rows of plans ``solo``, ``pressure`` and ``imported`` are read. The seed draws which settings are left out together.
-    Metrics that no core has for itself, the link's use and the latency of misses, are among the candidates.
-
-    Raises
-    ------
-    MissingMetricError
-        Where no metric was reported for all of them, or there are too few rows.
-    IncompatibleMeasurementsError
-        Where some rows have tenants or memory on another socket and others do not.
+    Metrics that no core has for itself, the link's use and the latency of misses, are among the candidates. Raises
+    MissingMetricError where no metric was reported for all of them, or there are too few rows;
+    IncompatibleMeasurementsError where some rows have tenants or memory on another socket and others do not.
     """
     elsewhere = placed(dataset.frame)
     if elsewhere.any() and not elsewhere.all():

@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "regex") -> ServiceTime:
     """Fit the line to runs of an accelerator with a single user, by least squares of time per packet.
 
-    Parameters
-    ----------
-    density, mpps : array of float, shape (n,)
-        Match density and throughput [Mpps] of each run; two different densities or more.
-    accelerator : str
-        Its name.
-
-    Raises
-    ------
-    InvalidValueError
-        For fewer than two densities, throughputs that are not above 0, or a time that falls with the density.
+    `density`, `mpps`, shape (n,): match density and throughput [Mpps] of each run; two different densities or more.
+    `accelerator`: its name. Raises InvalidValueError for fewer than two densities, throughputs that are not above 0, or
+    a time that falls with the density.
 
     Examples
     --------
@@ -65,15 +57,8 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
 def service_time_of(dataset: "ProfileDataset") -> ServiceTime:
     """Fit the line to an imported table whose network function is the accelerator itself.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Rows of one accelerator, with throughput and the match density.
-
-    Raises
-    ------
-    MissingMetricError
-        Where the table has no such feature.
+    `dataset`: rows of one accelerator, with throughput and the match density. Raises MissingMetricError where the table
+    has no such feature.
     """
     frame = dataset.frame
     column = TRAFFIC_PREFIX + DENSITY

@@ -93,10 +93,7 @@ class Result:
 def drawn(drawing: str, *arguments: object) -> "Axes":
     """Return the axes drawn by a function of `slomo.report.results`, which is found by name.
 
-    Raises
-    ------
-    MissingExtraError
-        Without matplotlib.
+    Raises MissingExtraError without matplotlib.
     """
     need("matplotlib")
     axes: Axes = getattr(import_module("slomo.report.results"), drawing)(*arguments)

@@ -99,10 +99,7 @@ def _knob(item: dict[str, Any]) -> Knob:
 def knob(name: str) -> Knob:
     """Return the knob of a given name.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest name.
+    Raises UnknownNameError with the nearest name.
 
     Examples
     --------

@@ -295,10 +295,7 @@ ALIASES: dict[str, str] = {"CAR": "L2MISS", "QPI": "UPI", "LLCRDMISSLAT": "LLCMI
 def metric(name: str) -> Metric:
     """Return the metric of a given name or alias.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest name.
+    Raises UnknownNameError with the nearest name.
 
     Examples
     --------

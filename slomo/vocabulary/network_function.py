@@ -163,14 +163,8 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
 
     Raises ConfigurationError naming file, line and field.
 
-    Parameters
-    ----------
-    text : str
-        The YAML text.
-    file : str
-        Name of the file, for errors.
-    default_name : str
-        Name of the NF where the document gives none.
+    `text`: the YAML text. `file`: name of the file, for errors. `default_name`: name of the NF where the document gives
+    none.
 
     Examples
     --------

@@ -30,12 +30,8 @@ _PARTITION = "slomo"
 class RdtClassBackend:
     """Writes cache classes and annotations for the runtime that owns the resctrl tree.
 
-    Parameters
-    ----------
-    folder : path, optional
-        Where the files go; point the container engine's ``rdt_config_file`` at `CLASSES_FILE` in it.
-    ways : int
-        Ways of the last-level cache, for percentages.
+    `folder`: where the files go; point the container engine's ``rdt_config_file`` at `CLASSES_FILE` in it. `ways`: ways
+    of the last-level cache, for percentages.
 
     Examples
     --------

@@ -22,12 +22,8 @@ from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSyst
 class SimulatedCores:
     r"""Chains of NFs on simulated shared cores, and the CPU weights in force.
 
-    Parameters
-    ----------
-    system : ChainSystem
-        Stages and chains.
-    duration_ms : float
-        Simulated time of one observation [ms]; half as much is simulated before it.
+    `system`: stages and chains. `duration_ms`: simulated time of one observation [ms]; half as much is simulated before
+    it.
 
     Examples
     --------

@@ -19,10 +19,7 @@ BUSIEST = 0.95
 def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
     """Return the sorted scores of NFs that served their whole load; units cancel, so NFs can be pooled.
 
-    Parameters
-    ----------
-    served_mpps, offered_mpps : ndarray, shape (n,)
-        Measured throughput, and offered load above 0 [Mpps].
+    `served_mpps`, `offered_mpps`, shape (n,): measured throughput, and offered load above 0 [Mpps].
 
     Examples
     --------
@@ -40,17 +37,9 @@ def arrival_half_width_mpps(
 
     Raises InvalidValueError for a measurement of length 0.
 
-    Parameters
-    ----------
-    offered_mpps : ndarray
-        Offered load [Mpps].
-    scores : ndarray, shape (n,)
-        As :func:`arrival_scores` returns them; without any, the answer is that of an endless measurement: as far
-        as repeats of one run differ.
-    coverage : float
-        Above 0 and below 1.
-    window_s : float, optional
-        Length of the measurement [s]; then Poisson's law answers instead of the scores.
+    `offered_mpps`: offered load [Mpps]. `scores`, shape (n,): as :func:`arrival_scores` returns them; without any, the
+    answer is that of an endless measurement: as far as repeats of one run differ. `coverage`: above 0 and below 1.
+    `window_s`: length of the measurement [s]; then Poisson's law answers instead of the scores.
 
     Examples
     --------

@@ -174,16 +174,9 @@ def busy_share(
     like a saturated one beside neighbours twice as fast (`slomo.equilibrium.server`). Packets therefore take longer
     than at saturation, and utilisation is higher than the load; at load 1 the two are equal.
 
-    Parameters
-    ----------
-    response : ServerResponse or None
-        The NF's response to running neighbours; without it only its load is used.
-    pressure : ndarray, shape (n, pressures)
-        Pressure on it; NaN where unknown.
-    load : ndarray, shape (n,)
-        Offered over possible throughput, above 0.
-    neighbours : ndarray, shape (n,), optional
-        Number of neighbours; one by default.
+    `response`: the NF's response to running neighbours; without it only its load is used. `pressure`, shape (n,
+    pressures): pressure on it; NaN where unknown. `load`, shape (n,): offered over possible throughput, above 0.
+    `neighbours`, shape (n,): number of neighbours; one by default.
 
     Examples
     --------

@@ -46,57 +46,43 @@ def packets_of_age(terms: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
-    """One NF's response to the pressure of running neighbours.
+    """One NF's response to the pressure of running neighbours."""
 
-    Attributes
-    ----------
-    profile : ContentiousnessProfile
-        Core-level vector as a smooth function of the pressure beside it; of rates, what a packet moves.
-    speed : ndarray, shape (terms of the profile's basis,)
-        Throughput [Mpps] over the same basis; smooth, for the rounds of the fixed point.
-    slowest_mpps, fastest_mpps : float
-        Range of throughput measured [Mpps].
-    sensitivity : SensitivityModel
-        Throughput as a function of the same pressure and, last, of :data:`NEIGHBOURS`; exact, read once the fixed
-        point is found.
-    calibration : ConformalCalibration
-        Widths of its intervals.
-    applicability : Applicability
-        Pressures beside it that were measured.
-    full_kib : float
-        Least occupancy of all NFs together when their demand exceeds the cache [KiB]; 0 where not known.
-    arrivals : ndarray, shape (n,)
-        Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load.
-    most_moved : MostMoved
-        What neighbours moved past the cache at the most; without end where it was not measured.
-    part_load : ContentiousnessProfile or None
-        The same of an NF that has less to do than it could serve, so that its queue is short, as a function of the
-        pressure whose rates are taken over served / `fastest_mpps`, for packets find the caches as many packets
-        later as at full speed beside faster neighbours. None where it was not profiled at part load.
-    full_channel_ns : float
-        Latency of the memory where its channel is just full [ns]. A longer one is waiting, part of the pressure: so
-        much more traffic (`slomo.training.waiting`). 0 where it was not measured, and traffic alone is the pressure.
-    traffic : SmoothSensitivity or None
-        Memory traffic of a packet [MiB/s per Mpps], over the inputs of `sensitivity`; exact where the channel is
-        loaded. None where too few mixes load it.
-    holding : ndarray, shape (terms of the profile's basis,)
-        What the NF holds in a shared cache that evicts lines unused for n of its packets: ``holding[0] + sum(holding[k]
-        * n / (n + packets_of_age[k - 1]))`` [KiB]. Empty where it was not learned from mixes.
-    """
-
+    #: Core-level vector as a smooth function of the pressure beside it; of rates, what a packet moves.
     profile: ContentiousnessProfile
+    #: Throughput [Mpps] over the same basis; smooth, for the rounds of the fixed point, shape (terms of the profile's
+    #: basis,).
     speed: Floats
+    #: Range of throughput measured [Mpps].
     slowest_mpps: float
     fastest_mpps: float
+    #: Throughput as a function of the same pressure and, last, of :data:`NEIGHBOURS`; exact, read once the fixed point
+    #: is found.
     sensitivity: SensitivityModel
+    #: Widths of its intervals.
     calibration: ConformalCalibration
+    #: Pressures beside it that were measured.
     applicability: Applicability
+    #: Least occupancy of all NFs together when their demand exceeds the cache [KiB]; 0 where not known.
     full_kib: float = 0.0
+    #: Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load,
+    #: shape (n,).
     arrivals: Floats = field(default_factory=lambda: np.zeros(0))
+    #: What neighbours moved past the cache at the most; without end where it was not measured.
     most_moved: MostMoved = field(default_factory=MostMoved)
+    #: The same of an NF that has less to do than it could serve, so that its queue is short, as a function of the
+    #: pressure whose rates are taken over served / `fastest_mpps`, for packets find the caches as many packets later as
+    #: at full speed beside faster neighbours. None where it was not profiled at part load.
     part_load: ContentiousnessProfile | None = None
+    #: Latency of the memory where its channel is just full [ns]. A longer one is waiting, part of the pressure: so much
+    #: more traffic (`slomo.training.waiting`). 0 where it was not measured, and traffic alone is the pressure.
     full_channel_ns: float = 0.0
+    #: Memory traffic of a packet [MiB/s per Mpps], over the inputs of `sensitivity`; exact where the channel is loaded.
+    #: None where too few mixes load it.
     traffic: SmoothSensitivity | None = None
+    #: What the NF holds in a shared cache that evicts lines unused for n of its packets: ``holding[0] + sum(holding[k]
+    #: * n / (n + packets_of_age[k - 1]))`` [KiB], shape (terms of the profile's basis,). Empty where it was not learned
+    #: from mixes.
     holding: Floats = field(default_factory=lambda: NO_HOLDING)
 
     @property

@@ -50,12 +50,8 @@ class ServiceTime(Stored):
     def shared_mpps(self, density: ArrayLike, others_us: ArrayLike = 0.0) -> Floats:
         """Return the throughput of an NF that takes turns with others [Mpps].
 
-        Parameters
-        ----------
-        density : array of float
-            Of the NF's own packets.
-        others_us : array of float
-            Summed time of one request of every other NF that keeps its queue full [us].
+        `density`: of the NF's own packets. `others_us`: summed time of one request of every other NF that keeps its
+        queue full [us].
 
         Examples
         --------

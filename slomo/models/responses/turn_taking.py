@@ -94,12 +94,8 @@ def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequenc
 
     Equal NFs get equal throughput, and none gets more than alone.
 
-    Parameters
-    ----------
-    core, service, requests, least : ndarray of shape (n,)
-        Time outside the accelerator, time per request, requests per packet, least time per packet [ns].
-    waits : sequence of bool
-        Whether the core waits.
+    `core`, `service`, `requests`, `least`, shape (n,): time outside the accelerator, time per request, requests per
+    packet, least time per packet [ns]. `waits`: whether the core waits.
     """
     kinds = [
         (float(core[i]), float(service[i]), float(requests[i]), bool(waits[i]), float(least[i]))

@@ -57,20 +57,10 @@ def lower_mpps(
 ) -> Floats:
     """Return the lower bound of every tenant's throughput [Mpps], 0 with too few scores for the confidence.
 
-    Parameters
-    ----------
-    calibrations : sequence of ConformalCalibration
-        One per model.
-    solo_mpps : ndarray, shape (models,)
-        Solo throughput.
-    members : ndarray of int, shape (mixes, places)
-        Which model runs, -1 for an empty place.
-    mpps : ndarray, shape (mixes, places)
-        Predicted throughput at full load.
-    confidence : float
-        Probability with which all bounds of a mix hold, above 0 and below 1.
-    different : ndarray of int, shape (mixes,)
-        How many different tenants of each mix are promised something.
+    `calibrations`: one per model. `solo_mpps`, shape (models,): solo throughput. `members`, shape (mixes, places):
+    which model runs, -1 for an empty place. `mpps`, shape (mixes, places): predicted throughput at full load.
+    `confidence`: probability with which all bounds of a mix hold, above 0 and below 1. `different`, shape (mixes,): how
+    many different tenants of each mix are promised something.
     """
     counts, which = np.unique(different, return_inverse=True)
     scores = np.array(
@@ -97,14 +87,8 @@ def breaking(
 ) -> float:
     """Return the probability that a server breaks at least one promise.
 
-    Parameters
-    ----------
-    calibrations, solo_mpps
-        As for :func:`lower_mpps`.
-    members : ndarray of int, shape (places,)
-        Index of the running model.
-    mpps, needed_mpps : ndarray, shape (places,)
-        Predicted and promised throughput; 0 without a promise.
+    `calibrations`, `solo_mpps`: as for :func:`lower_mpps`. `members`, shape (places,): index of the running model.
+    `mpps`, `needed_mpps`, shape (places,): predicted and promised throughput; 0 without a promise.
     """
     if len(members) == 1:  # alone: the measured throughput
         return float(not mpps[0] >= needed_mpps[0] * (1.0 - 1e-9))

@@ -235,12 +235,8 @@ class ThroughputEstimates:
     def breaking(self, machine: str, needs: Sequence[tuple[str, float]]) -> float:
         """Return the probability that a server breaks a promise, from prediction errors for calibration mixes.
 
-        Parameters
-        ----------
-        machine : str
-            Machine type.
-        needs : sequence of (str, float)
-            Workload key and promised throughput [Mpps] of each tenant; 0 without a promise.
+        `machine`: machine type. `needs`: workload key and promised throughput [Mpps] of each tenant; 0 without a
+        promise.
         """
         kinds = self._kinds(machine)
         ordered = sorted(

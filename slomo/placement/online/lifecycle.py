@@ -114,14 +114,8 @@ class Lifecycle:
     def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> ClusterChange:
         """Cordon a server and move all its pieces away; if some requests cannot move, change nothing and return them.
 
-        Parameters
-        ----------
-        server : str
-            Name of the server.
-        max_moves : int, optional
-            Pieces that may move; all by default.
-        what_if : bool
-            Only report what would be done.
+        `server`: name of the server. `max_moves`: pieces that may move; all by default. `what_if`: only report what
+        would be done.
         """
 
         def act(core: "Admission") -> ClusterChange:
@@ -178,15 +172,9 @@ class Lifecycle:
 
         Raises UnknownNameError for an id that is not placed, or a network function without model or profile.
 
-        Parameters
-        ----------
-        request : Request
-            What it is to be; its id says which.
-        surge : bool
-            Old and new may run beside each other for a while: the old one goes when the new one has its place. Without,
-            the old one goes first. Where the new one finds no place, the old one stays.
-        what_if : bool
-            Only report what would be done.
+        `request`: what it is to be; its id says which. `surge`: old and new may run beside each other for a while: the
+        old one goes when the new one has its place. Without, the old one goes first. Where the new one finds no place,
+        the old one stays. `what_if`: only report what would be done.
         """
 
         def act(core: "Admission") -> ClusterChange:

@@ -25,17 +25,11 @@ Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], flo
 
 @dataclass(frozen=True)
 class Move:
-    """A move of one piece.
+    """A move of one piece."""
 
-    Attributes
-    ----------
-    request : str
-        The request.
-    source, target : str
-        Servers.
-    """
-
+    #: The request.
     request: str
+    #: Servers.
     source: str
     target: str
 

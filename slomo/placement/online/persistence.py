@@ -135,11 +135,8 @@ def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[in
 def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bool) -> Restored:
     """Fill an empty state from a snapshot; every mix is judged again.
 
-    Raises
-    ------
-    ConfigurationError
-        For another schema version, other models or machines, a mix that does not hold, or a document that is no
-        snapshot.
+    Raises ConfigurationError for another schema version, other models or machines, a mix that does not hold, or a
+    document that is no snapshot.
     """
     if not isinstance(document, Mapping):
         raise ConfigurationError(

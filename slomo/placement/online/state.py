@@ -25,12 +25,7 @@ Closed = Literal["cordoned", "failed", "removed"]
 class ClusterState:
     """All sockets of a cluster, and the requests placed on them.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        Servers.
-    pieces : Pieces
-        Pieces that the numbers in signatures refer to.
+    `cluster`: servers. `pieces`: pieces that the numbers in signatures refer to.
 
     Attributes
     ----------

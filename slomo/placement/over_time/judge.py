@@ -37,15 +37,10 @@ _DEVIATIONS = 2.0
 class Judge:
     """Runs mixes on a testbed and caches the results.
 
-    Parameters
-    ----------
-    run : callable
-        Runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`.
-    fingerprint : callable, optional
-        Fingerprint of a machine, by name, where mixes run; a placement on another machine of that name is not judged.
-    each : callable
-        Runs every mix of a placement: `map`, or what does so elsewhere (`slomo.fleet.spread`); judgements do not depend
-        on it.
+    `run`: runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`. `fingerprint`:
+    fingerprint of a machine, by name, where mixes run; a placement on another machine of that name is not judged.
+    `each`: runs every mix of a placement: `map`, or what does so elsewhere (`slomo.fleet.spread`); judgements do not
+    depend on it.
 
     Attributes
     ----------
@@ -71,19 +66,9 @@ class Judge:
     def judge(self, placer: Placer, *, requests: int | None = None, decision_ms: Sequence[float] = ()) -> Judgement:
         """Run a whole placement; return which SLOs were broken.
 
-        Parameters
-        ----------
-        placer : Placer
-            The placement to judge.
-        requests : int, optional
-            How many were asked for; what is placed by default.
-        decision_ms : sequence of float
-            Times of decisions, if they were taken [ms].
-
-        Raises
-        ------
-        ConfigurationError
-            For a machine of the cluster that is not the one of that name on which mixes run.
+        `placer`: the placement to judge. `requests`: how many were asked for; what is placed by default. `decision_ms`:
+        times of decisions, if they were taken [ms]. Raises ConfigurationError for a machine of the cluster that is not
+        the one of that name on which mixes run.
         """
         layout = placer.layout()
         machines = {server.name: server.machine_type for server in placer.cluster.servers}

@@ -17,24 +17,7 @@ from slomo.placement.online.state import ClusterState
 class MoveBudget:
     """Limits and cost of moving pieces.
 
-    Attributes
-    ----------
-    max_moves : int or None
-        Pieces that may move; any number where None.
-    cost_per_move : float
-        What a move costs, in servers, 0 or more: at 0.1, saving a server is worth nine moves and not ten.
-    max_share : float
-        Share of all pieces that may move where `max_moves` is None, 0 to 1; one piece at the least.
-    share_per_hour : float or None
-        Share of all pieces that may move in an hour, over time; any number where None. Unused budget is kept for an
-        hour.
-    outage_s : float
-        Time for which a moved piece serves nothing [s]; charged to what is served over time.
-
-    Raises
-    ------
-    InvalidValueError
-        For a negative number, or a share above 1.
+    Raises InvalidValueError for a negative number, or a share above 1.
 
     Examples
     --------
@@ -43,10 +26,16 @@ class MoveBudget:
     (1.5, None)
     """
 
+    #: Pieces that may move; any number where None.
     max_moves: int | None = None
+    #: What a move costs, in servers, 0 or more: at 0.1, saving a server is worth nine moves and not ten.
     cost_per_move: float = 0.0
+    #: Time for which a moved piece serves nothing [s]; charged to what is served over time.
     outage_s: float = 0.0
+    #: Share of all pieces that may move where `max_moves` is None, 0 to 1; one piece at the least.
     max_share: float = 0.05
+    #: Share of all pieces that may move in an hour, over time; any number where None. Unused budget is kept for an
+    #: hour.
     share_per_hour: float | None = None
 
     def __post_init__(self) -> None:

@@ -57,17 +57,8 @@ class Measurements(Stored):
 def worth_measuring(placer: Placer, most: int = 6) -> Measurements:
     """Return the mixes whose measurement would save most servers of a placement.
 
-    Parameters
-    ----------
-    placer : Placer
-        The placement, by a policy that predicts.
-    most : int
-        Mixes to name, 1 or more.
-
-    Raises
-    ------
-    InvalidValueError
-        For fewer than one mix, and a policy that does not predict.
+    `placer`: the placement, by a policy that predicts. `most`: mixes to name, 1 or more. Raises InvalidValueError for
+    fewer than one mix, and a policy that does not predict.
     """
     if most < 1 or not placer.policy.predicts:
         raise InvalidValueError(

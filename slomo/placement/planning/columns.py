@@ -49,14 +49,9 @@ class Pricing(Protocol):
 
 @dataclass(frozen=True)
 class Either:
-    """Looks for improving mixes by several pricing methods, one per sort of mix (shared cache, own ways, ...).
+    """Looks for improving mixes by several pricing methods, one per sort of mix (shared cache, own ways, ...)."""
 
-    Attributes
-    ----------
-    pricings : tuple of Pricing
-        One for each sort.
-    """
-
+    #: One for each sort.
     pricings: tuple[Pricing, ...]
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:

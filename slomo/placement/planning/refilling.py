@@ -48,20 +48,10 @@ def refilled(
 ) -> Refilling | None:
     """Plan new contents of sockets so that the fewest sockets serve a demand; None if no plan serves all.
 
-    Parameters
-    ----------
-    present : mapping
-        Content -> sockets in use that hold it.
-    empty : int
-        Sockets that hold nothing.
-    demand : ndarray of int, shape (classes,)
-        Pieces of each class: those that run, and newcomers.
-    coming : int
-        Pieces that may come to a socket: newcomers and moves.
-    pricing : SharedPricing
-        Of every class twice: pieces that stay, then pieces that come.
-    cost_per_move : float
-        What a move costs, in sockets.
+    `present`: content -> sockets in use that hold it. `empty`: sockets that hold nothing. `demand`, shape (classes,):
+    pieces of each class: those that run, and newcomers. `coming`: pieces that may come to a socket: newcomers and
+    moves. `pricing`: of every class twice: pieces that stay, then pieces that come. `cost_per_move`: what a move costs,
+    in sockets.
     """
     classes = len(demand)
     contents = [*present, (0,) * classes]

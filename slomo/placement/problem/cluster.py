@@ -43,46 +43,8 @@ class ServerTraits(TypedDict, total=False):
 class Server:
     """One server of a cluster.
 
-    Attributes
-    ----------
-    name : str
-        Unique in the cluster.
-    machine : str
-        Machine type: a shipped name or a YAML file.
-    cores_reserved : int
-        Cores of each socket that NFs may not use (operating system, driver), 0 or more.
-    llc_ways_usable : int or None
-        Cache ways that may be given to NFs; None means all but those devices fill (DDIO).
-    nic_sockets : tuple of int or None
-        Sockets with a NIC of their own; None means the machine type's one. NFs run on these, except under NUMA-aware
-        policies.
-    sockets : int or None
-        Sockets in use; None means all.
-    cost : float
-        What it costs to use it, in any unit; plans use what costs least in all.
-    labels : mapping of str to str
-        For instance ``{"rack": "r3"}``; requests may ask for some.
-    taints : tuple of str
-        What a request must tolerate to be put here: ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
-    resources : mapping of str to float
-        Amounts of `memory_gib`, `hugepages_gib`, `nic_gbps`, `virtual_functions`, `closids` that network functions may
-        use; what is not named is not counted.
-    threads_per_core : int
-        2 to make both hyper-threads of a core places for what is promised nothing. Nothing predicts or simulates
-        hyper-threads, so promises are made on a socket only while no tenants there share a core.
-    port_gbps : float or None
-        Line rate of the one NIC port that all network functions of a socket share, through virtual functions for
-        instance [Gbit/s]; None means one each.
-
-    reserved : Reserved or None
-        Cores kept for requests of some labels.
-
-    Raises
-    ------
-    UnknownNameError
-        For a machine type there is none of.
-    InvalidValueError
-        For more cores, ways or sockets than the machine type has, or a cost or amount that is negative.
+    Raises UnknownNameError for a machine type there is none of; InvalidValueError for more cores, ways or sockets than
+    the machine type has, or a cost or amount that is negative.
 
     Examples
     --------
@@ -90,18 +52,35 @@ class Server:
     (9, 18)
     """
 
+    #: Unique in the cluster.
     name: str
+    #: Machine type: a shipped name or a YAML file.
     machine: str
+    #: Cores of each socket that NFs may not use (operating system, driver), 0 or more.
     cores_reserved: int = 0
+    #: Cache ways that may be given to NFs; None means all but those devices fill (DDIO).
     llc_ways_usable: int | None = None
+    #: Sockets with a NIC of their own; None means the machine type's one. NFs run on these, except under NUMA-aware
+    #: policies.
     nic_sockets: tuple[int, ...] | None = None
+    #: Sockets in use; None means all.
     sockets: int | None = None
+    #: What it costs to use it, in any unit; plans use what costs least in all.
     cost: float = 1.0
+    #: For instance ``{"rack": "r3"}``; requests may ask for some.
     labels: Pairs = ()
+    #: What a request must tolerate to be put here: ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
     taints: tuple[str, ...] = ()
+    #: Amounts of `memory_gib`, `hugepages_gib`, `nic_gbps`, `virtual_functions`, `closids` that network functions may
+    #: use; what is not named is not counted.
     resources: Amounts = ()
+    #: 2 to make both hyper-threads of a core places for what is promised nothing. Nothing predicts or simulates
+    #: hyper-threads, so promises are made on a socket only while no tenants there share a core.
     threads_per_core: int = 1
+    #: Line rate of the one NIC port that all network functions of a socket share, through virtual functions for
+    #: instance [Gbit/s]; None means one each.
     port_gbps: float | None = None
+    #: Cores kept for requests of some labels.
     reserved: Reserved | None = None
 
     if TYPE_CHECKING:  # what may be given is wider than what is kept

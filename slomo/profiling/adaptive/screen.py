@@ -50,15 +50,8 @@ class Screen(Stored):
 def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:
     """Return for every function of a dataset whether more runs are worthwhile.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Runs alone and beside the synthetic competitor, ten or so of each function, at full load.
-
-    Raises
-    ------
-    MissingMetricError
-        Where no function ran beside the competitor, or one of them not alone.
+    `dataset`: runs alone and beside the synthetic competitor, ten or so of each function, at full load. Raises
+    MissingMetricError where no function ran beside the competitor, or one of them not alone.
     """
     converged = dataset.converged()
     frame = converged.frame

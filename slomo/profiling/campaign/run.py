@@ -37,17 +37,11 @@ _LOOK_UP_S = 0.2  # how long a signal may go unnoticed
 
 
 class IncompleteCampaignError(TestbedError):
-    """Some runs failed repeatedly; the others are stored.
+    """Some runs failed repeatedly; the others are stored."""
 
-    Attributes
-    ----------
-    dataset : ProfileDataset or None
-        What was measured; None if nothing was.
-    failed : tuple of str
-        Labels of the runs that failed.
-    """
-
+    #: What was measured; None if nothing was.
     dataset: ProfileDataset | None = None
+    #: Labels of the runs that failed.
     failed: tuple[str, ...] = ()
 
 

@@ -98,12 +98,8 @@ Design = tuple[Pressure, ...]
 def competitor(settings: Mapping[str, Setting]) -> Workload:
     """Return the synthetic competitor with these knobs; the packet size is part of its traffic.
 
-    Raises
-    ------
-    UnknownNameError
-        For a knob there is not, with the nearest name.
-    InvalidValueError
-        For a value the knob cannot have.
+    Raises UnknownNameError for a knob there is not, with the nearest name; InvalidValueError for a value the knob
+    cannot have.
 
     Examples
     --------
@@ -118,17 +114,8 @@ def competitor(settings: Mapping[str, Setting]) -> Workload:
 def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int = MOST_INSTANCES) -> Design:
     """Return every combination of knob levels with 1 to `instances` instances.
 
-    Parameters
-    ----------
-    levels : mapping of str to sequence, optional
-        Knob -> its levels; by default those whose pressure spans what network functions make.
-    instances : int
-        Most instances, 1 or more.
-
-    Raises
-    ------
-    UnknownNameError, InvalidValueError
-        For a knob there is not, or a level it cannot have.
+    `levels`: knob -> its levels; by default those whose pressure spans what network functions make. `instances`: most
+    instances, 1 or more. Raises UnknownNameError, InvalidValueError for a knob there is not, or a level it cannot have.
 
     Examples
     --------
@@ -160,14 +147,7 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
 
     It spreads any number of points evenly, while a grid must drop whole levels (I. M. Sobol', 1967; Owen's scrambling).
 
-    Parameters
-    ----------
-    points : int
-        Points, 1 to 100 000.
-    seed : int
-        Seed of the scrambling.
-    instances : int
-        Most instances, 1 or more.
+    `points`: points, 1 to 100 000. `seed`: seed of the scrambling. `instances`: most instances, 1 or more.
 
     Examples
     --------
@@ -217,16 +197,9 @@ def make_design(
 
     Raises UnknownNameError for an unknown name; InvalidValueError if a grid has fewer points than `runs`.
 
-    Parameters
-    ----------
-    design : str or tuple of Pressure
-        ``"grid"``, ``"slomo-grid"``, ``"sobol"``, or your own points.
-    runs : int, optional
-        Points. A grid is thinned to them at random; a Sobol design is made of them (588 if not given).
-    seed : int
-        Seed of scrambling and thinning.
-    instances : int
-        Most instances, usually the cores of a socket less one.
+    `design`: ``"grid"``, ``"slomo-grid"``, ``"sobol"``, or your own points. `runs`: points. A grid is thinned to them
+    at random; a Sobol design is made of them (588 if not given). `seed`: seed of scrambling and thinning. `instances`:
+    most instances, usually the cores of a socket less one.
 
     Examples
     --------

@@ -31,12 +31,8 @@ def link_plan(
     """Return the plan that runs targets with their memory on another socket, beside competitors on both.
 
     Competitors beside the target are those of design ``sources``; in every second point others press on the memory from
-    its own socket. All data are on that socket, the target alone runs so, too.
-
-    Raises
-    ------
-    InvalidValueError
-        For a machine with one socket, or an impossible number.
+    its own socket. All data are on that socket, the target alone runs so, too. Raises InvalidValueError for a machine
+    with one socket, or an impossible number.
 
     Examples
     --------

@@ -156,10 +156,7 @@ def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
 def combine(name: str, plans: Iterable[ExperimentPlan]) -> ExperimentPlan:
     """Join plans into one campaign; a co-location in several plans is run once.
 
-    Raises
-    ------
-    InvalidValueError
-        If the plans disagree on seed or replicates.
+    Raises InvalidValueError if the plans disagree on seed or replicates.
     """
     parts = tuple(plans)
     settings = {(p.replicates, p.maximum_replicates, p.dispersion_limit, p.seed) for p in parts}

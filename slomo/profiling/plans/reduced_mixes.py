@@ -54,16 +54,10 @@ def part_load_plan(
 
     Raises MissingMetricError, InvalidValueError as :func:`reduced_mixes_plan`.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Solo runs at full load, on one machine: which network functions there are, and what 100 % is.
-    runs : int
-        Points of design `sources` per network function, other ones than of the same seed at full load.
-    machine : str or Machine, optional
-        The machine, where it is none of the shipped ones.
-    replicates, seed : int
-        As in `ExperimentPlan`; the seed also draws points and loads.
+    `dataset`: solo runs at full load, on one machine: which network functions there are, and what 100 % is. `runs`:
+    points of design `sources` per network function, other ones than of the same seed at full load. `machine`: the
+    machine, where it is none of the shipped ones. `replicates`, `seed`: as in `ExperimentPlan`; the seed also draws
+    points and loads.
 
     Examples
     --------

@@ -27,23 +27,10 @@ class Shape(StrEnum):
 class MidpointRefinement:
     """Ask-and-tell refinement of one curve.
 
-    Parameters
-    ----------
-    low, high : float
-        Ends of the curve, both measured first.
-    step : float
-        Smallest distance of two points; 1 for LLC ways, 0 for no limit (then `budget` ends it at a jump).
-    shape : Shape
-        Known shape of the curve.
-    tolerance : float
-        Largest error of interpolation, as a share of the value, above 0.
-    budget : int
-        Most points, 2 or more.
-
-    Raises
-    ------
-    InvalidValueError
-        For ends in the wrong order or a number out of range.
+    `low`, `high`: ends of the curve, both measured first. `step`: smallest distance of two points; 1 for LLC ways, 0
+    for no limit (then `budget` ends it at a jump). `shape`: known shape of the curve. `tolerance`: largest error of
+    interpolation, as a share of the value, above 0. `budget`: most points, 2 or more. Raises InvalidValueError for ends
+    in the wrong order or a number out of range.
 
     Examples
     --------

@@ -38,21 +38,9 @@ _BEYOND_LLC = (4.0, 16.0)
 def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
     """Return points that press on cache, I/O and memory in turn, each from mild to saturating.
 
-    Parameters
-    ----------
-    machine : Machine
-        Machine that sets the scale: its caches, ports and memory channel.
-    points : int
-        Points, 1 to 100 000.
-    seed : int
-        Seed of the scrambling.
-    instances : int
-        Most instances.
-
-    Raises
-    ------
-    InvalidValueError
-        For another number of points, or less than one instance.
+    `machine`: machine that sets the scale: its caches, ports and memory channel. `points`: points, 1 to 100 000.
+    `seed`: seed of the scrambling. `instances`: most instances. Raises InvalidValueError for another number of points,
+    or less than one instance.
 
     Examples
     --------

@@ -83,10 +83,7 @@ async def what_if(service: "Service", call: Call) -> Answer:
 def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     """Predict every tenant beside all others, and with each of them left out; the difference is that neighbour's cost.
 
-    Raises
-    ------
-    InvalidValueError
-        For more tenants than the socket has cores.
+    Raises InvalidValueError for more tenants than the socket has cores.
     """
     names = named(question.tenants)
     if len(names) > MOST_TENANTS:

@@ -22,14 +22,8 @@ _EMPTY, _CLOSED = frozenset({"input", "link", "meta", "br"}), frozenset({"rect",
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
     """Return an HTML element.
 
-    Parameters
-    ----------
-    name : str
-        Of the element.
-    *children
-        Text is escaped, :class:`Markup` is not, None is left out.
-    **attributes
-        Trailing underscores are cut off, others become dashes; None and False are left out, True is bare.
+    `name`: of the element. `*children`: text is escaped, :class:`Markup` is not, None is left out. `**attributes`:
+    trailing underscores are cut off, others become dashes; None and False are left out, True is bare.
 
     Examples
     --------

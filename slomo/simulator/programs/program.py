@@ -71,12 +71,8 @@ class Program:
 def program(nf: NetworkFunction, workload: Workload) -> Program:
     """Fill an NF's document with a workload's settings and traffic.
 
-    Raises
-    ------
-    ConfigurationError
-        If the NF has no ``simulated`` section.
-    UnknownNameError, InvalidValueError
-        For a setting the NF does not have, or one out of range.
+    Raises ConfigurationError if the NF has no ``simulated`` section; UnknownNameError, InvalidValueError for a setting
+    the NF does not have, or one out of range.
 
     Examples
     --------

@@ -80,10 +80,7 @@ def assemble_chains(
 ) -> ChainSimulation:
     """Convert the counts of a finished simulation to its result.
 
-    Raises
-    ------
-    SlomoError
-        An internal fault: more was moved than a memory channel or the link can.
+    Raises SlomoError (an internal fault: more was moved than a memory channel or the link can).
     """
     require_possible(machine, state.channels[:, s.H_BUSY_TOTAL], span_ns)
     cores = sorted({stage.core for stage in system.stages})

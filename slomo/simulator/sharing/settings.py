@@ -22,10 +22,7 @@ class SpanFields(TypedDict, total=False):
 class Span:
     """Duration of a simulation, with its warm-up.
 
-    Raises
-    ------
-    InvalidValueError
-        For a time counted that is not above 0.
+    Raises InvalidValueError for a time counted that is not above 0.
 
     Examples
     --------
@@ -50,6 +47,8 @@ class Span:
 class Scheduler:
     """A scheduler of the operating system, the same on all cores.
 
+    Raises UnknownNameError for another scheduler; InvalidValueError for a time that is not above 0.
+
     Attributes
     ----------
     kind : {"rr", "cfs", "batch", "eevdf", "eevdf-batch"}
@@ -62,13 +61,6 @@ class Scheduler:
         EEVDF's slice [ms]: Linux's 0.7 ms times 1 + log2(8 CPUs).
     tick_ms : float
         Time between the scheduler's ticks [ms]: HZ = 1000.
-
-    Raises
-    ------
-    UnknownNameError
-        For another scheduler.
-    InvalidValueError
-        For a time that is not above 0.
 
     Examples
     --------
@@ -96,10 +88,7 @@ class Scheduler:
 class Manager:
     """Features of the chains' manager beside passing packets on.
 
-    Raises
-    ------
-    InvalidValueError
-        For a time between looks that is not above 0, or to bring packets that is below 0.
+    Raises InvalidValueError for a time between looks that is not above 0, or to bring packets that is below 0.
 
     Examples
     --------

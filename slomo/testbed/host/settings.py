@@ -18,57 +18,38 @@ _Positive = Annotated[float, Meta(gt=0.0, le=3600.0)]
 
 @dataclass(frozen=True)
 class HostSettings(Stored):
-    """Durations, repetitions and limits of measurements on a real machine.
+    """Durations, repetitions and limits of measurements on a real machine."""
 
-    Attributes
-    ----------
-    window_s : float
-        Length of one window [s].
-    settle_s : float
-        Left out after pausing or resuming, while cache contents change [s].
-    pairs, most_pairs : int
-        Windows with and without competitors: at least, at most.
-    precision : float
-        Relative standard error of the median at which no more windows are taken.
-    limit : float
-        Relative standard error above which the run is declared unstable.
-    minimum_cpu_share : float
-        Share of its cores a polling NF must get for a window to count.
-    attempts : int
-        How often a rejected window is taken again.
-    interleaved : bool
-        Form the slowdown inside one process by pausing the competitors, instead of comparing separate runs.
-    probe_pairs : int
-        Windows with and without the competition per reporter probe, at least.
-    probe_window_s : float
-        Length of one such window [s].
-    probe_precision : float
-        Width of the 90 % interval of what a reporter keeps at which no more windows are taken.
-    probe_budget_s : float
-        Time after which a competition is not probed further, however wide the intervals are [s].
-    probe_fresh_s : float
-        Age at which what reporters felt is found again [s].
-    drift_limit : float
-        Relative change of the machine itself during a run at which the run is repeated.
-    drift_attempts : int
-        How often it is repeated.
-    """
-
+    #: Length of one window [s].
     window_s: _Positive = 0.4
+    #: Left out after pausing or resuming, while cache contents change [s].
     settle_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 0.06
+    #: Windows with and without competitors: at least, at most.
     pairs: PositiveCount = 4
     most_pairs: Annotated[int, Meta(ge=1, le=1000)] = 12
+    #: Relative standard error of the median at which no more windows are taken.
     precision: _Positive = 0.015
+    #: Relative standard error above which the run is declared unstable.
     limit: _Positive = 0.05
+    #: Share of its cores a polling NF must get for a window to count.
     minimum_cpu_share: Share = 0.95
+    #: How often a rejected window is taken again.
     attempts: Annotated[int, Meta(ge=0, le=1000)] = 4
+    #: Form the slowdown inside one process by pausing the competitors, instead of comparing separate runs.
     interleaved: bool = True
+    #: Windows with and without the competition per reporter probe, at least.
     probe_pairs: Annotated[int, Meta(ge=1, le=1000)] = 3
+    #: Length of one such window [s].
     probe_window_s: _Positive = 0.2
+    #: Width of the 90 % interval of what a reporter keeps at which no more windows are taken.
     probe_precision: _Positive = 0.02
+    #: Time after which a competition is not probed further, however wide the intervals are [s].
     probe_budget_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 8.0
+    #: Age at which what reporters felt is found again [s].
     probe_fresh_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 60.0
+    #: Relative change of the machine itself during a run at which the run is repeated.
     drift_limit: _Positive = 0.1
+    #: How often it is repeated.
     drift_attempts: Annotated[int, Meta(ge=0, le=100)] = 2
 
     def __post_init__(self) -> None:

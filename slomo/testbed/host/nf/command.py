@@ -93,10 +93,7 @@ def _functions_folder(nf: str) -> str:
 def fill(text: str, table: Mapping[str, str], nf: str) -> str:
     """Replace the placeholders in one word of a command.
 
-    Raises
-    ------
-    ConfigurationError
-        For a placeholder that is neither built in nor a setting.
+    Raises ConfigurationError for a placeholder that is neither built in nor a setting.
 
     Examples
     --------

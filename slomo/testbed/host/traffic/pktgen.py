@@ -24,16 +24,9 @@ _COUNTED_S = 1.5
 class PktgenGenerator:
     """A Pktgen process that already runs.
 
-    Parameters
-    ----------
-    host, port
-        Where its Lua socket is; forward it over SSH for another machine.
-    sends, receives : int
-        Pktgen's ports that send and receive.
-    limit_s : float
-        How long an answer may take [s].
-    patience_s : float
-        How long its port may take to come up [s]: it does when the NF at the other end opens its own.
+    `host`, `port`: where its Lua socket is; forward it over SSH for another machine. `sends`, `receives`: pktgen's
+    ports that send and receive. `limit_s`: how long an answer may take [s]. `patience_s`: how long its port may take to
+    come up [s]: it does when the NF at the other end opens its own.
 
     Examples
     --------

@@ -184,16 +184,8 @@ class TestpmdGenerator:
 class PcapReplay(TestpmdGenerator):
     """Replays a capture repeatedly: the workload's generated traffic, or the user's own recording.
 
-    Parameters
-    ----------
-    port, core, place, hugepages, memory_mib
-        As for `TestpmdGenerator`.
-    pcap : path, optional
-        Your own capture; made from the workload's traffic if not given.
-    folder : path, optional
-        Where made captures are kept.
-    seed : int
-        Of made captures.
+    `port`, `core`, `place`, `hugepages`, `memory_mib`: as for `TestpmdGenerator`. `pcap`: your own capture; made from
+    the workload's traffic if not given. `folder`: where made captures are kept. `seed`: of made captures.
     """
 
     name = "pcap"

@@ -26,16 +26,9 @@ _MOST_FLOWS = 1 << 24
 class TrexGenerator:
     """A running TRex server in stateless mode.
 
-    Parameters
-    ----------
-    server : str
-        Its host; TRex speaks over the network itself.
-    sends, receives : int
-        Its ports.
-    api_folder : path, optional
-        ``automation/trex_control_plane/interactive`` of TRex, where its package is not installed.
-    api : module, optional
-        The package itself.
+    `server`: its host; TRex speaks over the network itself. `sends`, `receives`: its ports. `api_folder`:
+    ``automation/trex_control_plane/interactive`` of TRex, where its package is not installed. `api`: the package
+    itself.
 
     Examples
     --------
