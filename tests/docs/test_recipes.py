@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.policies import registry
@@ -102,3 +103,15 @@ def test_a_policy_is_one_class_and_one_row(monkeypatch: pytest.MonkeyPatch) -> N
     decisions = [placer.admit(Request(name, ("lpm",))) for name in "abc"]
 
     assert len({decision.servers for decision in decisions}) == 3
+
+
+def test_the_refusal_that_a_page_shows_is_what_is_said(tmp_path, monkeypatch):
+    """`regexp:` for `regex:` in the page's own network function is refused with the line, field and hint shown there."""
+    page = (REPOSITORY / "docs/guides/your-own-nf.md").read_text()
+    described, shown = page.split("```yaml\n")[1].split("```")[0], page.split("```text\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    Path("my-nf.yaml").write_text(described.replace("json: {event: ready}", "regexp: ready"))
+
+    with pytest.raises(ConfigurationError) as refused:
+        load_network_function("my-nf.yaml")
+    assert f"ConfigurationError: {refused.value}\n" == shown
