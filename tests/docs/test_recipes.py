@@ -106,7 +106,7 @@ def test_a_policy_is_one_class_and_one_row(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_refusal_that_a_page_shows_is_what_is_said(tmp_path, monkeypatch):
-    """`regexp:` for `regex:` in the page's own network function is refused with the line, field and hint shown there."""
+    """`regexp:` for `regex:` in the page's own network function is refused with the line, field and hint shown."""
     page = (REPOSITORY / "docs/guides/your-own-nf.md").read_text()
     described, shown = page.split("```yaml\n")[1].split("```")[0], page.split("```text\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
