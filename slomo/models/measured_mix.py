@@ -24,3 +24,5 @@ class MeasuredMix(Stored):
     mpps: Annotated[float, Meta(ge=0.0)]
     #: Standard deviation of one more run around that mean [Mpps].
     error_mpps: Annotated[float, Meta(gt=0.0)]
+    #: Degrees of freedom of the standard deviation: repeated runs behind it. 1, the widest bounds, if unknown.
+    freedom: Annotated[int, Meta(ge=1)] = 1

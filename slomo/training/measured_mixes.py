@@ -1,7 +1,8 @@
 """Store mixes that were measured several times in the models: for these mixes, measurements replace predictions.
 
 One run does not show how much runs differ, so a mix needs at least two runs. As a few runs show it only roughly, the
-spread of a mix is at least the pooled standard deviation of all such mixes of the machine.
+spread of a mix is at least the pooled standard deviation of all such mixes of the machine, and its degrees of freedom
+are stored: bounds take a quantile of Student's t distribution.
 """
 
 import math
@@ -29,10 +30,10 @@ def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & frame["isolation"].isin(["null", "", "None"])
     frame = frame.loc[chosen & (frame["replicates"] > 1), list(_COLUMNS)].dropna()
-    spread = {
-        str(machine): math.sqrt(np.average(rows["throughput_cv"] ** 2, weights=rows["replicates"] - 1))
-        for machine, rows in frame.groupby("machine")
-    }
+    spread, freedom = {}, {}
+    for machine, rows in frame.groupby("machine"):
+        freedom[str(machine)] = int((rows["replicates"] - 1).sum())
+        spread[str(machine)] = math.sqrt(np.average(rows["throughput_cv"] ** 2, weights=rows["replicates"] - 1))
     measured: dict[tuple[str, str], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
     for row in frame.to_dict("records"):
         key, machine, mpps = _neighbours(row), str(row["machine"]), float(row["throughput_mpps"])
@@ -41,7 +42,9 @@ def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[
             error = mpps * share * math.sqrt(1.0 + 1.0 / row["replicates"])
             measured.setdefault((machine, str(row["target"])), {}).setdefault(key, []).append((mpps, error))
     return [
-        replace(model, measured=tuple([_mean(key, rows) for key, rows in sorted(mixes.items())]))
+        replace(
+            model, measured=tuple([_mean(key, rows, freedom[model.machine]) for key, rows in sorted(mixes.items())])
+        )
         if (mixes := measured.get((model.machine, model.workload.key)))
         else model
         for model in models
@@ -55,8 +58,8 @@ def _neighbours(row: dict[Any, Any]) -> tuple[str, ...] | None:
     return None if any(workload.traffic.offered_mpps is not None for workload in workloads) else keys
 
 
-def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]]) -> MeasuredMix:
+def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]], freedom: int) -> MeasuredMix:
     """Return the mean throughput of a workload's instances in a mix, and its error, including their differences."""
     mpps, errors = np.array(rows).T
     apart = float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0
-    return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart))
+    return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart), freedom)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,6 +11,7 @@ from slomo.cli.main import main
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.measured_mix import MeasuredMix
+from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.worth_measuring import worth_measuring
 from slomo.profiling.plans.basic import named_mixes_plan
@@ -26,7 +28,7 @@ def measured(make_library):
 
     def make(spread, *mixes):
         library = make_library(spread=spread)
-        known = tuple(MeasuredMix((LPM,) * (count - 1), mpps, 0.005) for count, mpps in mixes)
+        known = tuple(MeasuredMix((LPM,) * (count - 1), mpps, 0.005, freedom=100) for count, mpps in mixes)
         return ModelLibrary([replace(m, measured=known) if m.workload.nf == "lpm" else m for m in library.values()])
 
     return make
@@ -98,6 +100,29 @@ def test_training_keeps_mixes_at_full_load_that_were_run_again(library) -> None:
     assert alone.error_mpps > 0.0707  # how far its instances are apart
     assert 4.0 * 0.008 < beside_one.error_mpps < 4.0 * 0.0125  # the spread of the others, as two runs tell little
     assert models["stats"].measured == ()
+    assert beside_one.freedom == 5  # runs beyond the first, of all mixes on the machine
+
+
+def test_bounds_from_two_runs_break_as_often_as_asked(library) -> None:
+    """On machines with two runs of one mix, a third run breaks 5 % of the bounds at 0.95; normal ones broke 17 %."""
+    machines, lpm = 1000, next(model for model in library.values() if model.workload.nf == "lpm")
+    runs = np.random.default_rng(5).normal(4.0, 0.04, (machines, 3))
+    names = [f"m{number}" for number in range(machines)]
+    frame = pd.DataFrame({
+        "machine": names, "target": LPM, "competitors": '[{"nf": "lpm"}]', "plan": "mix", "isolation": "null",
+        "offered_mpps": np.nan, "throughput_mpps": runs[:, :2].mean(axis=1), "replicates": 2,
+        "throughput_cv": runs[:, :2].std(axis=1, ddof=1) / runs[:, :2].mean(axis=1),
+    })  # fmt: skip
+    models = with_measured(SimpleNamespace(frame=frame), [replace(lpm, machine=name) for name in names])  # type: ignore[arg-type]
+    pair, broken = np.zeros((1, 2), dtype=np.int64), 0
+    for model, third in zip(models, runs[:, 2], strict=True):
+        rates = tuple(np.full((1, 2), 5.0) for _ in range(3))
+        measured = MeasuredRates([model])
+        measured.apply(pair, rates, 0.95, np.array([1]))
+        broken += third < rates[1][0, 0]
+        assert measured.breaking(pair[0], np.repeat(rates[1][0, 0], 2)) == pytest.approx(0.05)
+
+    assert broken / machines == pytest.approx(0.05, abs=0.03)
 
 
 def test_named_mixes_are_run_and_no_other(capsys) -> None:

@@ -4,15 +4,15 @@ More competitors never raise a tenant's throughput (law 3), so what a mix was me
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.placement.feasibility.bounds import level_of
+from slomo.placement.feasibility.student import probability_below, quantile
 from slomo.vocabulary.vector import Floats
 
 if TYPE_CHECKING:
@@ -26,10 +26,14 @@ _MOST_TENANTS = 8
 
 @dataclass(frozen=True)
 class _Known:
-    """Measurements of one tenant in a mix: mean and standard error [Mpps], and whether they are of exactly this mix."""
+    """Measurements of one tenant in a mix: mean and standard error [Mpps], and whether they are of exactly this mix.
+
+    `freedom` is the number of degrees of freedom of the standard error.
+    """
 
     mpps: float
     error_mpps: float
+    freedom: int
     exact: bool
 
 
@@ -48,7 +52,7 @@ class MeasuredRates:
             for mix in model.measured:
                 if all(key in numbers for key in mix.competitors):
                     others = tuple(sorted(numbers[key] for key in mix.competitors))
-                    self._note(number, others, _Known(mix.mpps, mix.error_mpps, exact=True))
+                    self._note(number, others, _Known(mix.mpps, mix.error_mpps, mix.freedom, exact=True))
 
     def _note(self, tenant: int, others: _Mix, known: _Known) -> None:
         least = 1 if len(others) < _MOST_TENANTS else len(others)
@@ -58,7 +62,7 @@ class MeasuredRates:
                 exact = size == len(others)
                 held = here.get(tenant)
                 if held is None or exact or (not held.exact and held.mpps < known.mpps):
-                    here[tenant] = _Known(known.mpps, known.error_mpps, exact)
+                    here[tenant] = replace(known, exact=exact)
 
     def apply(
         self,
@@ -75,11 +79,12 @@ class MeasuredRates:
             known = self._known.get(tuple(sorted(tenant for tenant in tenants if tenant >= 0)))
             if known is None:
                 continue
-            away = NormalDist().inv_cdf(level_of(confidence, int(different[row]))) if confidence > 0.5 else 0.0
+            level = level_of(confidence, int(different[row]))
             for place, tenant in enumerate(tenants):
                 if tenant in known:
                     each = known[tenant]
-                    ends = (each.mpps, each.mpps - away * each.error_mpps, each.mpps + away * each.error_mpps)
+                    away = quantile(level, each.freedom) * each.error_mpps if confidence > 0.5 else 0.0
+                    ends = (each.mpps, each.mpps - away, each.mpps + away)
                     for part, end in zip((mpps, low, high), ends, strict=True):
                         part[row, place] = end if each.exact else np.fmax(part[row, place], end)
 
@@ -94,5 +99,6 @@ class MeasuredRates:
             return None
         hold = 1.0
         for tenant, need in promised.items():  # of equal tenants, the largest promise
-            hold *= NormalDist(known[tenant].mpps, known[tenant].error_mpps).cdf(2.0 * known[tenant].mpps - need)
+            each = known[tenant]
+            hold *= probability_below((each.mpps - need) / each.error_mpps, each.freedom)
         return 1.0 - hold
