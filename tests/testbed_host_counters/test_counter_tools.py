@@ -301,3 +301,13 @@ def test_an_event_nobody_counted_is_missing_not_zero() -> None:
 
     assert added.metrics(1.0) == {}
     assert Events(cycles=0.0, instructions=0.0).metrics(1.0) == {"INST": 0.0}
+
+
+@pytest.mark.parametrize("damage", ["\r", "9" * 140_000, '"'])
+def test_a_damaged_line_of_a_tool_is_passed_over(damage: str) -> None:
+    """A carriage return, a huge cell or a quote in one line costs that line, not the run."""
+    pcie = ["Skt,PCIRdCur,ItoM", "0,1,7(Total)", f"0,1,2(M{damage}iss)", "0,1,2(Miss)", "0,9,18(Hit)"]
+    pqos = ["Time,Core,IPC,LLC Misses", f"t,1,1.{damage}5,2000k", "t,1,1.5,2000"]
+
+    assert pcie_lookups(pcie) == {0: [(27.0, 3.0)]}
+    assert 1.5 in [poll.get("IPC") for poll in polls_by_core(pqos, 0.5)[1]]

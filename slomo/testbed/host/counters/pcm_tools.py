@@ -5,7 +5,6 @@ core-level vectors and are never chosen automatically. ``pcm-iio`` counts bytes 
 the last-level cache, so no metric of the vocabulary follows from it (opcm/pcm src/pcm-iio.cpp).
 """
 
-import csv
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -90,11 +89,11 @@ def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
     """
     names: list[str] = []
     samples: dict[int, dict[str, list[float]]] = {}
-    for row in csv.reader(line for line in lines if len(line) < _LONGEST_LINE):
-        if row and row[0].strip() == "Skt":
+    for row in (line.split(",") for line in lines if len(line) < _LONGEST_LINE):
+        if row[0].strip() == "Skt":
             names = [name.strip() for name in row]
             continue
-        kind = next((kind for kind in ("Miss", "Hit") if row and row[-1].rstrip().endswith(f"({kind})")), None)
+        kind = next((kind for kind in ("Miss", "Hit") if row[-1].rstrip().endswith(f"({kind})")), None)
         if kind is None or len(row) != len(names) or not row[0].strip().isdecimal():
             continue
         cells = {name: cell.partition("(")[0].strip() for name, cell in zip(names[1:], row[1:], strict=True)}

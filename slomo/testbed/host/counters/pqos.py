@@ -23,6 +23,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 10.0
 _POLLS = 3
+_LONGEST_LINE = 100_000  # below the limit of a cell, from which the csv module refuses it
 _SUMMED = [name for name, metric in METRICS.items() if metric.rule is Rule.SUM]
 _FAULTS = ("not supported", "Error initializing PQoS", "Monitoring start error", "Usage:", "lock", "denied")
 _HINTS = (
@@ -146,7 +147,8 @@ def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Pol
     """
     polls: dict[int, list[Poll]] = {}
     header: list[str] = []
-    for row in csv.reader(line for line in lines if "," in line):
+    whole = (line.replace("\r", " ") for line in lines if "," in line and len(line) < _LONGEST_LINE)
+    for row in csv.reader(whole):  # a line with CR, or a cell above csv's limit, would end it
         if row[0] == "Time":
             header = [name.strip() for name in row]
         elif header and len(row) == len(header):
