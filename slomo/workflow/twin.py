@@ -38,12 +38,17 @@ _NAMES = ("size_mib", "reads", "mlp", "near_reads")
 #: Prior of the machine's parameters if they are fitted: standard deviation of the logarithm. A virtual machine's share
 #: of a cache is the most uncertain of them.
 _MACHINE_SPREAD = {"llc_mib": 0.5, "memory_peak_gb_s": 0.2, "dram_local_ns": 0.1}
-_BOUNDS = np.log([[0.25, 0.25, 1.0, 0.05], [128.0, 64.0, 10.0, 32.0]])
+_BOUNDS = np.log([[0.25, 0.25, 1.0, 0.05], [1024.0, 1024.0, 16.0, 256.0]])
+#: Distance of a logarithm from an end of these ranges at which the value is that end; largest ratio of an interval's
+#: ends if the runs determine a parameter.
+_AT_END, _DETERMINED = 0.05, 10.0
 _MOST_SPREADS = 3.0
 #: Size of the fixed data structure just beyond L2, of which only the number of reads is fitted.
 _NEAR_OVER_L2 = 2.0
-#: Starting points of the search, all combinations: size [MiB], reads per packet, loads in flight.
+#: Starting points of the search, all combinations: size [MiB], reads per packet, loads in flight; share of the packet's
+#: time that memory takes in one more start, if that is more reads than these.
 _STARTS = ((1.0, 4.0, 12.0, 32.0), (2.0, 10.0), (1.0, 4.0))
+_WAITING = 0.7
 _STEP = 0.15  # of a logarithm: smaller ones drown in the simulator's own scatter
 _EVALUATIONS = 8
 _FIRST_CYCLES = 300.0
@@ -69,6 +74,13 @@ class FittedParameter:
     value: float
     low: float
     high: float
+    #: Whether the value is an end of the range of possible ones.
+    at_end: bool = False
+
+    @property
+    def determined(self) -> bool:
+        """Whether the runs determine the parameter: its interval is not wider than a factor of ten, and no end."""
+        return not self.at_end and self.high <= _DETERMINED * self.low
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,10 @@ class Twin:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping."""
-        fitted = {item.name: {"value": item.value, "low": item.low, "high": item.high} for item in self.parameters}
+        fitted = {
+            item.name: {"value": item.value, "low": item.low, "high": item.high, "determined": item.determined}
+            for item in self.parameters
+        }
         stated: dict[str, Any] = {"runs": self.runs, "error_points": self.error_points, "lost_points": self.lost_points}
         stated |= {
             "noise_points": self.noise_points,
@@ -183,9 +198,10 @@ def _twin(values: Floats, spread: Floats, measured: _Measured, nf: str) -> Twin:
     errors = np.abs(_residuals(values, measured)[: len(measured.shares)] * measured.noise)
     stated = {name: getattr(measured.machine, name) for name in _MACHINE_SPREAD} if measured.fits_machine else {}
     units = dict.fromkeys(_NAMES, 1.0) | stated
+    ends = np.abs(np.log(values) - _bounds(measured)).min(axis=0) < _AT_END
     parameters = tuple(
-        FittedParameter(name, value * unit, value * unit * math.exp(-s), value * unit * math.exp(s))
-        for (name, unit), value, s in zip(units.items(), map(float, values), _Z90 * spread, strict=True)
+        FittedParameter(name, value * unit, value * unit * math.exp(-s), value * unit * math.exp(s), bool(end))
+        for (name, unit), value, s, end in zip(units.items(), map(float, values), _Z90 * spread, ends, strict=True)
     )
     return Twin(
         function,
@@ -258,7 +274,10 @@ def _few(measured: _Measured) -> _Measured:
 def _starts(measured: _Measured) -> list[Floats]:
     sizes, reads, parallel = _STARTS
     stated = np.ones(len(_MACHINE_SPREAD) if measured.fits_machine else 0)
-    return [np.array([size, read, mlp, 1.0, *stated]) for size in sizes for read in reads for mlp in parallel]
+    points = [(size, read, mlp) for size in sizes for read in reads for mlp in parallel]
+    waiting = _WAITING * 1e3 / (measured.solo_mpps * measured.machine.dram_local_ns)
+    points += [(sizes[-1], waiting * mlp, mlp) for mlp in parallel if waiting * mlp > reads[-1]]
+    return [np.array([*point, 1.0, *stated]) for point in points]
 
 
 def _bounds(measured: _Measured) -> Floats:

@@ -15,11 +15,11 @@ from slomo.testbed.host.doctor.machine_file import write_machine
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.workload import Workload
 from slomo.workflow import twin as twin_module
 from slomo.workflow.profile import profile
-from slomo.workflow.twin import fit_twin
+from slomo.workflow.twin import FittedParameter, fit_twin
 
 _MACHINE = "e5-2620v4"
 _VICTIMS = ("flowstats", "stats", "snort")
@@ -122,3 +122,27 @@ def test_a_twin_that_is_not_as_fast_alone_is_refused(dozen: Path, monkeypatch: p
     frame["throughput_mpps"] *= 10.0
     with pytest.raises(UnsupportedPredictionError, match="no twin of 'ip-router': alone it makes"):
         fit_twin(ProfileDataset(frame, fast.environment), "ip-router", runs=6)
+
+
+def test_a_function_that_mostly_waits_for_memory_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search starts where memory takes most of a packet's time: a function with 120 reads per packet has a twin."""
+    monkeypatch.setattr(twin_module, "_STARTS", ((32.0,), (10.0,), (4.0,)))
+    monkeypatch.setattr(twin_module, "_EVALUATIONS", 1)
+    monkeypatch.setattr(twin_module, "_ACCESSES", 20_000)
+    table = {"name": "table", "size_mib": 512, "reads": 120, "mlp": 4}
+    simulated = {
+        "compute_cycles": 300, "instructions": 600, "packet_buffers": 1024, "structures": [table],
+        "packet": {"touch": "header", "written_lines": 1, "mlp": 6},
+    }  # fmt: skip
+    slow = NetworkFunction(name="slow", description="waits", source="this test", simulated=simulated)
+    testbed = SimulatedTestbed(_MACHINE, [slow], accesses=20_000)
+    runs = profile("slow", machine=_MACHINE, plan="pressure", design="sobol", runs=6, seed=4, testbed=testbed, own=slow)
+    twin = fit_twin(runs, "slow", runs=6)
+    assert {item.name: item.value for item in twin.parameters}["reads"] > 64.0
+
+
+def test_a_parameter_is_determined_within_a_factor_of_ten() -> None:
+    """A wide interval, or a value at an end of its range, is no determined parameter."""
+    assert FittedParameter("reads", 10.0, 5.0, 20.0).determined
+    assert not FittedParameter("reads", 10.0, 1.0, 100.0).determined
+    assert not FittedParameter("reads", 1024.0, 1000.0, 1050.0, at_end=True).determined

@@ -74,6 +74,8 @@ def fit_network_function(
     if not twin.tells:
         lost, noise = f"{twin.lost_points:.1f} points lost on average", f"noise {twin.noise_points:.1f}"
         note(f"{lost}, {noise}: nothing to tell, any function fits such runs")
+    elif vague := [item.name for item in twin.parameters if not item.determined]:
+        note(f"the runs do not determine {', '.join(vague)}: other values fit as well")
     if as_json:
         emit_json({"file": str(place), **twin.to_dict()})
         return
