@@ -9,7 +9,7 @@ import pytest
 
 from slomo.errors import InvalidValueError, UsageError
 from slomo.profiling.adaptive.campaign import AdaptivePlan, adaptive_plan, refuse_replicates, run_adaptive
-from slomo.profiling.adaptive.choice import coordinates
+from slomo.profiling.adaptive.choice import Choice, coordinates
 from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.profiling.adaptive.noise import estimate_noise
 from slomo.profiling.adaptive.outcome import AdaptiveSettings, Reason
@@ -71,6 +71,14 @@ def test_opening_fills_the_space_and_repeats_two_settings() -> None:
     assert [run.replicate for run in alone] == [0, 1]
     assert sum(run.replicate for run in runs) == 2
     assert len({run.colocation.key for run in runs}) == 17
+
+
+def test_every_new_setting_is_the_farthest_from_those_before() -> None:
+    """Where no noise asks for repeats, a profile fills the space: the settings do not depend on what was measured."""
+    design = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=32))
+    choice = Choice(grid(), design.settings.seed)
+    farthest = [choice.points[number].competitors for number in choice.filling(29, ())]
+    assert [place.competitors for place in design.colocations[1:]] == farthest
 
 
 def test_the_target_error_ends_the_design_before_the_budget() -> None:

@@ -47,7 +47,7 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     show_default=True,
     metavar="DESIGN",
     help="Points of pressure: sources (cache, I/O and memory in turn), grid, slomo-grid (as published), sobol, "
-    "adaptive (each where it teaches most), or link (all memory on the other socket; to rank metrics by).",
+    "adaptive (far from each other, until good enough), or link (all memory on the other socket; to rank metrics by).",
 )
 @click.option(
     "--runs",

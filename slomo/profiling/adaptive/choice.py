@@ -1,4 +1,4 @@
-"""Choose among the settings of a pool: those that fill the knob space, and those on which models disagree.
+"""Choose among the settings of a pool those that fill the knob space.
 
 Space filling takes the setting farthest from all settings chosen before (greedy maximin: Kennard and Stone, 1969;
 Gonzalez, 1985). The corners of the space are thus measured early, which matters because trees cannot extrapolate.
@@ -12,9 +12,6 @@ import numpy as np
 from slomo.models.base import Floats
 from slomo.profiling.plans.designs import MOST_INSTANCES, RANGES, Design, Pressure
 from slomo.vocabulary.knobs import knob
-
-#: Distance below which two settings, in unit cube coordinates, give nearly the same information.
-APART = 0.5
 
 
 class Choice:
@@ -43,14 +40,6 @@ class Choice:
             occupied = [*taken, *chosen]
             chosen.append(int((self._distance(occupied) * worth).argmax()) if occupied else self._start)
         return chosen
-
-    def most_valuable(self, value: Floats, taken: Sequence[int]) -> int | None:
-        """Return the most valuable setting that is far enough from the chosen ones; None if all are near."""
-        if len(taken) >= len(value):
-            return None
-        score = value * (1.0 - np.exp(-(self._distance(taken) ** 2) / (2.0 * APART**2)))
-        score[list(taken)] = -1.0
-        return int(score.argmax())
 
     def _distance(self, taken: Sequence[int]) -> Floats:
         """Return the distance of each setting to the nearest chosen setting; -1 for the chosen settings themselves."""

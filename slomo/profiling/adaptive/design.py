@@ -1,17 +1,16 @@
 """Adaptive design: ask for the most informative run, record its result, stop when the model is good enough.
 
-SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here several models are fitted to the
-runs made so far, and the settings on which their predictions differ most are measured next (query by committee, Seung
-et al., COLT'92). The first settings fill the knob space; afterwards such settings alternate with disputed ones. A
-setting is repeated if the repetition reduces the error more than a new setting would. The next requests do not depend
-on the order of results within a batch, so an interrupted campaign resumes identically.
+SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here every new setting is the one
+farthest from all measured ones (Kennard and Stone, 1969); settings on which models disagree (query by committee) were
+no better in any draw, and worse in some. A setting is repeated if its noise exceeds the model's error. The next
+requests do not depend on the order of results within a batch, so an interrupted campaign resumes identically.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.base import Floats
@@ -25,15 +24,13 @@ from slomo.profiling.plans.plan import PlannedRun, run_seed
 from slomo.records.dataset import ProfileDataset
 from slomo.records.run import RunRecord
 from slomo.training.assessment import Assessment, assess
-from slomo.training.families.committee import fit_committee
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
 #: Number of space-filling runs at the start, of which the first is repeated.
 START = 16
 BATCH = 4
-#: Number of space-filling settings per batch; the others are the most disputed ones. chosen on calibration mixes of one
-#: machine (silver-4110): relative to the grid's error, filling alone had 0.93, one third by dispute 0.95, random 1.13
+#: Number of new settings per batch whatever the noise; the last run may be a repeat.
 FILLING = 3
 #: Half-width of a 90 % interval over the mean absolute error: 2.06 for normal errors, slightly more for heavier tails.
 WIDTH_PER_ERROR = 2.5
@@ -173,20 +170,17 @@ class AdaptiveDesign:
         return PlannedRun(place, replicate, run_seed(self.settings.seed, place.key, replicate))
 
     def _next(self) -> list[PlannedRun]:
-        """Return the next batch: contradictory settings again; then new settings, or repeats if noise dominates."""
+        """Return the next batch: contradictory settings again; then new settings, or a repeat if noise dominates."""
         count = min(BATCH, self.settings.budget - len(self._records))
         once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
         chosen = [self._again(key) for key in once[:count]]
-        measured_points, shares = self._shares()
-        committee = fit_committee(self._choice.coordinates[measured_points], shares, seed=self.settings.seed)
-        spread = committee.spread(self._choice.coordinates)
         doubt = {key: share for key, share in self._noise().doubt(self._throughputs()).items() if key not in once}
-        taken = list(measured_points)
+        worth, taken = 1.0 / np.sqrt(self._relative_costs()), self._measured_points()
         while len(chosen) < count:
-            filling = len(chosen) % BATCH < FILLING
-            best = self._best(spread, taken, filling=filling)
+            best = next(iter(self._choice.filling(1, taken, worth)), None)
             noisiest = max(doubt, key=lambda key: doubt[key], default=None)
-            if best is not None and (filling or noisiest is None or doubt[noisiest] <= spread[best]):
+            repeats = len(chosen) % BATCH >= FILLING and noisiest is not None and doubt[noisiest] > self._model_error()
+            if best is not None and not repeats:
                 chosen.append(self._run(self._place(self._choice.points[best]), 0))
                 taken.append(best)
             elif noisiest is not None:
@@ -196,12 +190,11 @@ class AdaptiveDesign:
                 break
         return chosen
 
-    def _best(self, spread: Floats, taken: Sequence[int], *, filling: bool) -> int | None:
-        """Return the next setting: the best space filler, or the most disputed one."""
-        worth = 1.0 / np.sqrt(self._relative_costs())
-        if filling:
-            return next(iter(self._choice.filling(1, taken, worth)), None)
-        return self._choice.most_valuable(spread * worth, taken)
+    def _model_error(self) -> float:
+        """Return the held-out error without the part that noise alone causes; infinite if it is unknown."""
+        if (assessment := self._assessment()) is None:
+            return math.inf
+        return math.sqrt(max(assessment.error**2 - self._noise().floor ** 2, 0.0))
 
     def _again(self, key: str) -> PlannedRun:
         place = next(run.colocation for run in self._asked if run.colocation.key == key)
@@ -216,12 +209,9 @@ class AdaptiveDesign:
     def _solo_mpps(self) -> float:
         return float(np.median(self._throughputs()[Colocation(self.machine, self.target).key]))
 
-    def _shares(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return the numbers of measured settings in order of requests, and their throughput as a share of solo."""
-        throughputs = self._throughputs()
-        keys = [place.key for place in self.colocations if place.key in self._point_of]
-        means = [float(np.mean(throughputs[key])) for key in keys]
-        return np.array([self._point_of[key] for key in keys], dtype=np.int64), np.array(means) / self._solo_mpps()
+    def _measured_points(self) -> list[int]:
+        """Return the numbers of measured settings in order of requests."""
+        return [self._point_of[place.key] for place in self.colocations if place.key in self._point_of]
 
     def _contradictory(self) -> list[str]:
         """Return the keys of contradictory settings; none if the testbed reports no pressure."""
