@@ -1,8 +1,8 @@
 """Adaptive design: ask for the most informative run, record its result, stop when the model is good enough.
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here every new setting is the one
-farthest from all measured ones (Kennard and Stone, 1969); settings on which models disagree (query by committee) were
-no better in any draw, and worse in some. A setting is repeated if its noise exceeds the model's error. The next
+farthest from all measured ones (Kennard and Stone, 1969). Settings on which models disagree (query by committee) were
+no better on average, and much worse in one draw. A setting is repeated if its noise exceeds the model's error. The next
 requests do not depend on the order of results within a batch, so an interrupted campaign resumes identically.
 """
 
