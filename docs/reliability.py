@@ -85,8 +85,8 @@ an undisturbed run, twice: once names reach the disk at once, once only with a s
 *Wrong* counts exit code 70, tracebacks, more than 1 GiB of memory, more than 10 s of a core, flipped bits that gave
 another value without a word, rows that were trained on, and machines that were answered. *At most* is what one case
 took of a core and of memory. A test holds that every function that opens a file is one that the {readers} readers of
-the mutations run through; models of a stranger, whose digests are right, are asked questions, too. Where a mutated
-file did harm, its reader was mended and run again.
+the mutations run through. Mutated models with correct digests, as a stranger could send them, are also asked
+questions. Where a mutated file did harm, its reader was mended and run again.
 
 | What is wrong | What you see | Cases | Wrong | At most | Date, commit |
 | --- | --- | --- | --- | --- | --- |

@@ -104,7 +104,7 @@ def relaxed(
 def linear_plan(
     cost: Floats, serves: Floats, demand: Floats, uses: Floats | None = None, supply: Floats | None = None
 ) -> tuple[float, Floats, Floats]:
-    """Return the least cost of serving a demand with fractional columns, each column's use, and the limits' prices.
+    """Solve the relaxed plan: return its cost, how often it uses each column (a fraction), and the price of each limit.
 
     `serves` has shape (classes, columns); `uses` (kinds of sockets, columns) and `supply` limit the sockets of each
     kind. Prices are those of the classes, then those of the kinds.
