@@ -23,11 +23,10 @@ from slomo.extras import need
 from slomo.files.documents import parse
 from slomo.files.durable import turn_taking, write_durably
 from slomo.files.opening import open_regular, read_bytes
-from slomo.models.checked_json import MAX_BYTES, plain_name
 from slomo.models.library import ModelLibrary, load_library
 from slomo.models.nf_model import SCHEMA_VERSION as MODEL_VERSION
 from slomo.models.storage import INDEX as LIBRARY_INDEX
-from slomo.models.storage import MANIFEST, Entry, read_index, read_model
+from slomo.models.storage import MANIFEST, MAX_BYTES, Entry, plain_name, read_index, read_model
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.workload import canonical_json
 

@@ -12,6 +12,10 @@ from slomo.vocabulary.vector import Floats as Floats
 #: Kind of the competitors' contentiousness from which a model's input is composed.
 CompositionKind = Literal["pressure", "solo", "none", "latent"]
 
+#: What to do about a model file that cannot be read.
+HINT = "the file was damaged or not written by slomo; train the model again"
+#: Largest number in a model file, which stands for an unknown (infinite) width.
+MOST = 1e300
 #: Prefix of features that describe the target's traffic instead of a competitor's pressure.
 TRAFFIC_PREFIX = "traffic."
 

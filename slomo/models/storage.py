@@ -1,7 +1,8 @@
 """Models as files: one folder per NF with a manifest, slomo's JSON, and xgboost's own JSON; never a pickle.
 
 The manifest lists every file with its sha256; names are checked against a pattern, so that no file outside the folder
-can be named (path traversal), and every number is checked before it enters a model.
+can be named (path traversal), and every number is checked before it enters a model. Files are exchanged between people
+and orchestrators: loading one may fail, but must never run code or exhaust memory.
 """
 
 import hashlib
@@ -19,17 +20,21 @@ from msgspec import Struct
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.documents import convert
 from slomo.files.durable import DRAFT, turn_taking, write_durably
-from slomo.models.base import SensitivityModel
-from slomo.models.checked_json import HINT, check_version, parse_object, plain_name, read_text
+from slomo.files.json_text import parse_json
+from slomo.files.opening import read_text
+from slomo.models.base import HINT, MOST, SensitivityModel
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.workload import canonical_json
 
+#: Largest size of a model file.
+MAX_BYTES = 64 * 2**20
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
 #: Folders that the next save removes: replaced by the last save, or left incomplete by a killed one.
 LEAVING = "superseded.json"
-#: Pattern of model folders: readable name, identity, version.
+#: Patterns of plain names, and of model folders: readable name, identity, version.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
 _VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
 
 
@@ -129,7 +134,7 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
     entries = {}
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
-            manifest = parse_object(read_text(path), str(path))
+            manifest = _object(path)
             told = convert(manifest, _Row, str(path), HINT)
             entry = Entry(path.parent, told.machine, told.workload)
             model = read_model(entry)
@@ -168,7 +173,7 @@ def _sweep(directory: Path, names_kept: Collection[str], *, is_whole: bool) -> N
     """
     names: set[str] = set()
     with suppress(ConfigurationError):
-        noted = parse_object(read_text(directory / LEAVING), LEAVING)
+        noted = _object(directory / LEAVING)
         if noted.get("digest") == _digest(noted):
             told = convert(noted, _Leaving, LEAVING)
             names = {*told.unfinished, *(told.superseded if is_whole else ())}
@@ -184,7 +189,7 @@ def _sweep(directory: Path, names_kept: Collection[str], *, is_whole: bool) -> N
 
 def _is_of_another_version(folder: Path) -> bool:
     with suppress(ConfigurationError):
-        manifest = parse_object(read_text(folder / MANIFEST), MANIFEST)
+        manifest = _object(folder / MANIFEST)
         return manifest.get("schema_version") != SCHEMA_VERSION
     return False
 
@@ -198,7 +203,7 @@ def _index(directory: Path) -> dict[str, Any]:
     path = directory / INDEX
     content = read_text(path, hint="the folder of models (--models) lacks its index: check the path, or train again")
     try:
-        data = parse_object(content, str(path))
+        data = _parsed(content, path)
         convert(data.get("models"), list[dict[str, Any]], "models")
     except ConfigurationError as damage:
         hint = f"write it anew: slomo train PROFILE --models {directory}; whole models of others are kept"
@@ -208,7 +213,7 @@ def _index(directory: Path) -> dict[str, Any]:
 
 def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
     path = directory / INDEX
-    check_version(data, SCHEMA_VERSION, str(path))
+    _check_version(data, path)
     entries = []
     for row in data["models"]:
         if "digest" in row and row["digest"] != _digest(row):
@@ -230,9 +235,9 @@ def read_model(entry: Entry) -> NFModel:
     Raises ConfigurationError unless it is a complete, undamaged model of this schema version.
     """
     path = entry.folder / MANIFEST
-    written = read_text(path)
-    manifest = parse_object(written, str(path))
-    check_version(manifest, SCHEMA_VERSION, str(path))
+    written = read_text(path, MAX_BYTES, HINT)
+    manifest = _parsed(written, path)
+    _check_version(manifest, path)
     try:
         files = {
             plain_name(name, path): digest
@@ -240,8 +245,8 @@ def read_model(entry: Entry) -> NFModel:
         }
         if MODEL not in files:
             raise ConfigurationError(f"{path} lists no {MODEL}", hint=HINT)
-        contents = {name: read_text(entry.folder / name, digest) for name, digest in files.items()}
-        described = parse_object(contents[MODEL], str(entry.folder / MODEL))
+        contents = {name: read_text(entry.folder / name, MAX_BYTES, HINT, digest) for name, digest in files.items()}
+        described = _parsed(contents[MODEL], entry.folder / MODEL)
         model = _assemble(entry.folder, described, contents, manifest)
     except _DAMAGES as error:
         raise _damaged(entry.folder, error) from None
@@ -257,6 +262,45 @@ def read_model(entry: Entry) -> NFModel:
     told = model.machine_fingerprint
     require_same(model.machine, entry.machine_fingerprint, told, f"{model.workload.key} in {entry.folder}")
     return model
+
+
+def _object(path: Path) -> dict[str, Any]:
+    return _parsed(read_text(path, MAX_BYTES, HINT), path)
+
+
+def _parsed(content: str, path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; ConfigurationError unless it is one JSON object with finite numbers."""
+    data = parse_json(content, str(path), HINT, MOST)
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{path} holds a {type(data).__name__}, needed an object", hint=HINT)
+    return data
+
+
+def _check_version(data: Mapping[str, Any], path: Path) -> None:
+    if data.get("schema_version") != SCHEMA_VERSION:
+        raise ConfigurationError(
+            f"{path} has schema version {data.get('schema_version')!r}, needed {SCHEMA_VERSION}",
+            hint="train the models again with this version of slomo",
+        )
+
+
+def plain_name(name: str, where: Path) -> str:
+    """Return a file's name after checking that it stays inside its own folder.
+
+    Raises ConfigurationError for anything but a plain name.
+
+    Examples
+    --------
+    >>> plain_name("../key", Path("manifest.json"))
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: manifest.json names the file '../key', needed a plain name inside its own folder
+    hint: the file was damaged or not written by slomo; train the model again
+    """
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise ConfigurationError(
+            f"{where} names the file '{name[:80]}', needed a plain name inside its own folder", hint=HINT
+        )
+    return name
 
 
 def folder_name(machine: str, key: str) -> str:
@@ -298,7 +342,7 @@ def _write_version(folder: Path, contents: Mapping[str, str], manifest: str) -> 
 def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:
     """Return whether a folder contains exactly these files."""
     try:
-        stored = {name: read_text(folder / name) for name in (*contents, MANIFEST)}
+        stored = {name: read_text(folder / name, MAX_BYTES, HINT) for name in (*contents, MANIFEST)}
     except SlomoError:
         return False
     return stored == {**contents, MANIFEST: manifest}

@@ -35,7 +35,6 @@ PACKAGE = Path(__file__).resolve().parents[2] / "slomo"
 DOORS = {
     "slomo.files.opening": ("open_regular", "read_bytes", "read_text"),
     "slomo.files.documents": ("read",),
-    "slomo.models.checked_json": ("read_text",),
     "slomo.records.tables": ("read_text",),
 }
 #: Rooms that read the kernel's files and what programs of theirs write; all others open files by the one reader.

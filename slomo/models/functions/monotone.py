@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
-from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
-from slomo.models.checked_json import HINT
+from slomo.models.base import HINT, TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
 #: Number of rows per pass: their units stay in the L2 cache.

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from slomo.errors import ConfigurationError
-from slomo.models.base import Floats, SensitivityModel
-from slomo.models.checked_json import HINT
+from slomo.models.base import HINT, Floats, SensitivityModel
 
 
 def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:

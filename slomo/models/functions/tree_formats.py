@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from slomo.errors import ConfigurationError
 from slomo.files.documents import convert
-from slomo.models.base import Floats
-from slomo.models.checked_json import HINT, parse_object
+from slomo.files.json_text import parse_json
+from slomo.models.base import HINT, MOST, Floats
 from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, TreeEnsemble, TreeNode, grow
 
 
@@ -130,7 +130,7 @@ def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
     Raises ConfigurationError for anything but a regression by plain trees, damaged trees, or another number of
     features.
     """
-    learner = convert(parse_object(content, "xgboost model"), _XgboostFile, "xgboost model", HINT).learner
+    learner = convert(parse_json(content, "xgboost model", HINT, MOST), _XgboostFile, "xgboost model", HINT).learner
     booster, objective = learner.gradient_booster, learner.objective.name
     if booster.name != "gbtree" or objective != "reg:squarederror":
         raise ConfigurationError(

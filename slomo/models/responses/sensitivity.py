@@ -14,8 +14,7 @@ from msgspec import Struct
 from slomo.errors import ConfigurationError
 from slomo.files.documents import convert
 from slomo.files.stored import Stored
-from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.checked_json import HINT
+from slomo.models.base import HINT, CompositionKind, Floats, SensitivityModel
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.plane import PlaneSensitivity

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from slomo.errors import SlomoError
 from slomo.files.opening import read_bytes
-from slomo.models.checked_json import MAX_BYTES
 from slomo.models.library import load_library
+from slomo.models.storage import MAX_BYTES
 from slomo.service.knowledge.questions import ServiceAnswers
 from slomo.vocabulary.identity import require_same
 
