@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of, tenants_of
+from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
 from slomo.files.stored import Stored
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
@@ -60,17 +60,16 @@ class ErrorSources(Stored):
     total: float
 
 
-def error_sources(library: ModelLibrary, dataset: ProfileDataset, model: str) -> ErrorSources:
+def error_sources(library: ModelLibrary, mixes: ProfileDataset, model: str) -> ErrorSources:
     """Split the error of a model on mixes into its sources.
 
-    `library`: trained models. `dataset`: mixes on one machine; rows whose competition was also measured alone are used
+    `mixes`: on one machine, as `judged_mixes` returns them; rows whose competition was also measured alone are used
     (one per run). `model`: name of a model that reads the composed vector under pressure. Raises MissingMetricError
     where no row reports every metric that the model reads; InvalidValueError where the model reads no measured
     competition.
     """
-    mixes = judged_mixes(library, dataset)
     frame, direct, rows = mixes.frame, [], []
-    targets, competitors = tenants_of(mixes)
+    targets, competitors = mixes.tenants
     for row, target in enumerate(targets):
         fitted = library.find(target, str(frame["machine"].iloc[row])).model(model)
         if fitted.composition != "pressure":
@@ -117,28 +116,14 @@ def _percent(difference: Floats, reference: Floats) -> float:
 
 
 def reliability(
-    library: ModelLibrary, dataset: ProfileDataset, model: str, levels: Sequence[float] = LEVELS
+    library: ModelLibrary, mixes: ProfileDataset, model: str, levels: Sequence[float] = LEVELS
 ) -> dict[float, float]:
     """Return the share of measured throughputs inside intervals of each nominal coverage.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models.
-    dataset : ProfileDataset
-        Mixes that did not calibrate the intervals.
-    model : str
-        Name of the model.
-    levels : sequence of float
-        Nominal coverages, each above 0 and below 1.
-
-    Returns
-    -------
-    dict of float to float
-        Nominal -> observed, both 0 to 1.
+    `mixes`: as `judged_mixes` returns them, none of which calibrated the intervals. `levels`: nominal coverages, each
+    above 0 and below 1, the keys of what is returned.
     """
-    mixes = judged_mixes(library, dataset)
-    (targets, competitors), measured_mpps = tenants_of(mixes), mixes.throughput
+    (targets, competitors), measured_mpps = mixes.tenants, mixes.throughput
     predictor, shares = predictor_of(library, mixes.machines[0], model), {}
     for level in levels:
         batch = predictor.predict_batch(targets, competitors, level)

@@ -230,7 +230,7 @@ def evaluate(
     machine = _one_machine(dataset)
     mixes = judged_mixes(library, dataset)
     targets = [mixes.workload(key) for key in mixes.targets]
-    workloads, competitors = tenants_of(mixes)
+    workloads, competitors = mixes.tenants
     names = _models_of(library, targets, machine, compat) if models is None else tuple(models)
     parts = [
         _rows_of(predictor_of(library, machine, name, compat), name, workloads, competitors, mixes.throughput, coverage)
@@ -274,16 +274,9 @@ def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDatas
     return mixes.rows(profiled)
 
 
-def tenants_of(mixes: ProfileDataset) -> tuple[list[Workload], list[tuple[Workload, ...]]]:
-    """Return the target and the competitors of every row."""
-    targets = {key: mixes.workload(key) for key in mixes.targets}
-    keys = mixes.frame[schema.TARGET]
-    return [targets[str(key)] for key in keys], [mixes.competitors(row) for row in range(len(keys))]
-
-
 def _as_profiled(library: ModelLibrary, mixes: ProfileDataset) -> NDArray[np.bool_]:
     """Return, for each row, whether every tenant with a bounded load has a model for that load."""
-    rows = zip(mixes.frame[schema.MACHINE], *tenants_of(mixes), strict=True)
+    rows = zip(mixes.frame[schema.MACHINE], *mixes.tenants, strict=True)
     return np.array(
         [
             all((machine, item.key) in library for item in (target, *others) if item.traffic.offered_mpps is not None)

@@ -7,6 +7,7 @@ contentiousness profiles, are in one table with one row per measurement and targ
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,12 @@ class ProfileDataset:
     def competitors(self, row: int) -> tuple[Workload, ...]:
         """Return the competitors of row number `row`, one entry per instance."""
         return rows.competitors_from_cell(str(self._frame[schema.COMPETITORS].iloc[row]))
+
+    @cached_property
+    def tenants(self) -> tuple[list[Workload], list[tuple[Workload, ...]]]:
+        """The target and the competitors of every row."""
+        targets, keys = {key: self.workload(key) for key in self.targets}, self._frame[schema.TARGET]
+        return [targets[str(key)] for key in keys], [self.competitors(row) for row in range(len(keys))]
 
     def solo_mpps(self, target: str, machine: str | None = None) -> float:
         """Return the solo throughput of a target [Mpps]; :meth:`solo_source` gives its source.
