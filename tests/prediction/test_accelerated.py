@@ -24,7 +24,7 @@ MIXES = (
 @pytest.fixture(scope="module")
 def testbed() -> SimulatedTestbed:
     """Return a small simulated machine."""
-    return SimulatedTestbed(accesses=60_000)
+    return SimulatedTestbed(accesses=60_000, scale=64)
 
 
 @pytest.fixture(scope="module")
