@@ -54,8 +54,11 @@ class Stored:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        kind: Any = type(self)
-        return {**self._head, **{name: stored(getattr(self, name)) for name in (*_names(kind), *self._derived)}}
+        data: dict[str, Any] = {**self._head}
+        for name in _names(type(self)):
+            value = getattr(self, name)
+            data[name] = value if type(value) in _LEAVES else stored(value)
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -117,7 +120,7 @@ def stored(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return (*(each.name for each in fields(kind)), *kind._derived)
 
 
 @lru_cache(maxsize=256)

@@ -140,7 +140,8 @@ class Workload(Stored, version=SCHEMA_VERSION):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        return {name: dict(each) if isinstance(each, dict) else each for name, each in self._spelled.items()}
+        kept = self._spelled
+        return {**kept, "configuration": {**kept["configuration"]}, "traffic": {**kept["traffic"]}}
 
     @cached_property
     def _spelled(self) -> dict[str, Any]:
