@@ -286,6 +286,16 @@ def test_explain_has_the_numbers_that_reasons_leave_out(extender: TestClient) ->
     assert extender.get("/v1/explain/nobody").status_code == 404
 
 
+def test_an_explanation_keeps_the_models_that_judged(extender: TestClient) -> None:
+    """After an exchange of models the numbers of an earlier judgement stay what they were."""
+    ask(extender, "filter", "x", ["empty", "busy"])
+    told = extender.get("/v1/explain/x").json()
+    extender.service.kubernetes.exchange_models()  # type: ignore[attr-defined]
+
+    assert "rates_mpps" in told["nodes"][0]
+    assert extender.get("/v1/explain/x").json() == told
+
+
 def test_judgement_is_the_placers(extender: TestClient) -> None:
     """What passes here is what a placer would take, with the same confidence."""
     from slomo.placement.online.placer import Placer
