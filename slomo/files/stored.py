@@ -54,8 +54,9 @@ class Stored:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
+        kind: Any = type(self)
         data: dict[str, Any] = {**self._head}
-        for name in _names(type(self)):
+        for name in _names(kind):
             value = getattr(self, name)
             data[name] = value if type(value) in _LEAVES else stored(value)
         return data

@@ -1,5 +1,6 @@
 """`slomo nf fit`: a twin of a function whose truth is known, and what is refused."""
 
+import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -34,10 +35,14 @@ def dozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _kept(testbed: SimulatedTestbed, target: str, mix: tuple[str, ...]) -> float:
+@functools.cache
+def _mpps(testbed: SimulatedTestbed, target: str, mix: tuple[str, ...]) -> float:
     others = tuple(Workload(name) for name in mix)
-    solo, beside = (testbed.run(Colocation(_MACHINE, Workload(target), tenants)) for tenants in ((), others))
-    return beside.target.throughput_mpps / solo.target.throughput_mpps
+    return testbed.run(Colocation(_MACHINE, Workload(target), others)).target.throughput_mpps
+
+
+def _kept(testbed: SimulatedTestbed, target: str, mix: tuple[str, ...]) -> float:
+    return _mpps(testbed, target, mix) / _mpps(testbed, target, ())
 
 
 def test_a_twin_behaves_like_its_function_in_mixes(
