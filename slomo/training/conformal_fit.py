@@ -114,17 +114,20 @@ def _together(risks: Floats, mixes: HeldOutMixes) -> float:
 
     A server breaks if its worst tenant does. `risks` gives the risk at which each tenant's bound breaks. If tenants err
     independently and bounds break as often as set, a quarter of the servers breaks at a setting of a quarter. Servers
-    that placement filled count alone if there are enough: it prefers mixes whose predictions are too high.
+    that placement filled may break more often, as it prefers mixes whose predictions are too high: their share counts,
+    shrunk towards that of all servers, which weighs as much as :data:`FEWEST_SERVERS` of them.
     """
-    if mixes.packed is not None and len(np.unique(mixes.run[mixes.packed])) >= FEWEST_SERVERS:
-        risks, mixes = risks[mixes.packed], mixes.rows(mixes.packed)
+    runs, first = np.unique(mixes.run, return_index=True)
+    if len(runs) < FEWEST_SERVERS:
+        return 1.0
     worst = []
-    for run in np.unique(mixes.run):
+    for run in runs:
         here = mixes.run == run
         worst.append(1.0 - (1.0 - risks[here].min()) ** len(np.unique(mixes.owner[here])))
-    if len(worst) < FEWEST_SERVERS:
-        return 1.0
-    broken = (int((np.array(worst) <= ASKED).sum()) + 1.0) / (len(worst) + 1.0)
+    is_broken = np.array(worst) <= ASKED
+    broken = (is_broken.sum() + 1.0) / (len(runs) + 1.0)
+    if mixes.packed is not None and (packed := mixes.packed[first]).any():
+        broken = (is_broken[packed].sum() + FEWEST_SERVERS * broken) / (packed.sum() + FEWEST_SERVERS)
     return float(np.clip(np.log(broken) / np.log(ASKED), *POWERS))
 
 

@@ -63,7 +63,7 @@ def packed_mixes_plan(
     InvalidValueError
         If placement puts no two network functions on one server.
     """
-    library = train(dataset.select(plan=[Plan.SOLO, Plan.PRESSURE]), models=[], seed=seed)
+    library = train(dataset.select(plan=[Plan.SOLO, Plan.PRESSURE]), seed=seed)  # families answer where nothing settles
     models = [model for model in library.values() if model.response is not None]
     if len(models) < len(library):
         raise MissingMetricError(

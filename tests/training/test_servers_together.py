@@ -54,6 +54,17 @@ def test_packed_servers_set_how_often_servers_break() -> None:
     assert broken[0] == pytest.approx(0.2, abs=0.06)
 
 
+def test_few_packed_servers_count_little() -> None:
+    """Three packed servers that break move the exponent a little, sixty far: each counts beside twenty of all."""
+    drawn = servers(300, 0.3, 8)
+    worst_first = np.argsort(drawn.errors.reshape(-1, TENANTS).min(axis=1))
+    sets = [replace(drawn, packed=np.isin(drawn.run, worst_first[:packed])) for packed in (0, 3, 60)]
+    none, few, many = (fit_calibrations(mixes, TENANTS)[0].together for mixes in sets)
+
+    assert none > few > many
+    assert none - few < 0.5 * (none - many)
+
+
 def test_errors_that_go_together_share_no_risk() -> None:
     """Where a server's tenants err together, each is allowed more than where each errs by itself."""
     alone, together = (fit_calibrations(servers(300, shared, 3), TENANTS)[0].together for shared in (0.0, 0.9))
