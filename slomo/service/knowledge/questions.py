@@ -165,7 +165,7 @@ class ServiceAnswers:
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions about one machine and coverage together; one that fails does not affect the others.
 
-        A lone question is answered without arrays, in half the time.
+        A lone question is answered without arrays, in two thirds of the time.
         """
         machine, predictions = self._machine(key[0]), list[Prediction | None]([None])
         try:
