@@ -26,8 +26,11 @@ import numpy as np
 
 from slomo.compose.cores import CoreUser, cut_turns, shared_core_mpps
 from slomo.compose.ports import port_shares_mpps
+from slomo.equilibrium.rounds import LEAST_LOAD
+from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict, worst
+from slomo.models.base import Floats
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
 from slomo.prediction.allocated import NAME as ALLOCATION
 from slomo.prediction.allocated import Allocated
@@ -227,12 +230,7 @@ class SharedCores(Answers):
         for _ in range(ROUNDS):
             self.answers = Answers(server, self.how, self._loads_at(rates), ports)
             self._shares = {number: rates[number] / max(self._possible[number], 1e-9) for number in sharing}
-            self._possible = {
-                i: solver.whole_core_mpps(i, self._shares[i])
-                if isinstance(solver := self.solver(i), Solved)
-                else solver.possible_mpps(i)
-                for i in sharing
-            }
+            self._possible = {number: self._whole_core_mpps(number) for number in sharing}
             rates = self._divided(self._possible)
         self.rates = rates
 
@@ -283,11 +281,12 @@ class SharedCores(Answers):
         mpps, possible, group = self.rates[number], self._possible[number], self.server.on_core[number]
         whole = Answers(self.server, self.how, self._loads_at({**self.rates, number: None})).prediction(number)
         verdict, reasons, ends = whole.verdict, whole.reasons, whole.interval
-        if isinstance(solver := self.solver(number), Solved):
+        felt, response = self._felt(number), self.server.tenants[number].model.response
+        if felt is not None and response is not None:
             ends = self.answers._interval_mpps(number, possible)
             if verdict is Verdict.SUPPORTED:
-                verdict, why = solver.covers(number, self._shares[number])
-                reasons = (*reasons, *why)
+                verdicts, why = response.applicability.check(felt[np.newaxis])
+                verdict, reasons = verdicts[0], (*reasons, *why[0])
         low, high = (self._divided({**self._possible, number: max(end, 1e-9)})[number] for end in ends)
         part = mpps / possible if possible > 0.0 else 0.0
         window_s = self.how.window_s
@@ -302,6 +301,31 @@ class SharedCores(Answers):
             explanation=None,
             latency=None,
         )
+
+    def _whole_core_mpps(self, number: int) -> float:
+        """Return the throughput that an NF would have with all of its core's time [Mpps].
+
+        The cache content stays what the NF has at its share of the core.
+        """
+        felt, response = self._felt(number), self.server.tenants[number].model.response
+        if felt is None or response is None:
+            return self.answers.possible_mpps(number)
+        neighbours = len(self.server.by_socket[self.server.sockets[number]]) - 1.0
+        return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
+
+    def _felt(self, number: int) -> Floats | None:
+        """Return the pressure on an NF per unit of its CPU time; None without a fixed point.
+
+        Rates among the pressures are divided by the NF's share of the core.
+        """
+        solver, response = self.solver(number), self.server.tenants[number].model.response
+        if response is None or not isinstance(solver, Solved):
+            return None
+        rates, _ = flows_and_polled(response.pressure_names)
+        share = min(max(self._shares[number], LEAST_LOAD), 1.0)
+        one, here = solver.at[number]
+        felt: Floats = one.felt(here) * np.where(rates, 1.0 / share, 1.0)
+        return felt
 
 
 def answers_of(

@@ -14,14 +14,11 @@ from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
 from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside, usual_error
 from slomo.equilibrium.one_server import OneServer
-from slomo.equilibrium.rounds import LEAST_LOAD
-from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import Verdict
 from slomo.models.evidence import TRANSFER, Evidence, evidence_of
 from slomo.models.interval_ends import interval_of_one
 from slomo.models.intervals import scores_between
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.explanation import Explanation, explain
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
@@ -62,32 +59,6 @@ class Solved:
         """Return the throughput that a tenant would serve if saturated [Mpps]."""
         one, here = self.at[number]
         return one.possible_mpps(here)
-
-    def whole_core_mpps(self, number: int, share: float) -> float:
-        """Return the throughput of a tenant with `share` of a core if it had all of it [Mpps].
-
-        The cache content stays what the tenant has at its share.
-        """
-        response = self._response(number)
-        neighbours = len(self.at[number][0].models) - 1.0
-        return float(response.rows_mpps(self._at_share(number, share)[np.newaxis], np.full(1, neighbours))[0])
-
-    def covers(self, number: int, share: float) -> tuple[Verdict, tuple[str, ...]]:
-        """Return whether the pressure on a tenant per unit of its CPU time was profiled, and what was not."""
-        verdicts, reasons = self._response(number).applicability.check(self._at_share(number, share)[np.newaxis])
-        return verdicts[0], reasons[0]
-
-    def _at_share(self, number: int, share: float) -> Floats:
-        """Return the pressure on a tenant; rates among it are divided by its share of the core."""
-        one, here = self.at[number]
-        rates, _ = flows_and_polled(self._response(number).pressure_names)
-        felt: Floats = one.felt(here) * np.where(rates, 1.0 / min(max(share, LEAST_LOAD), 1.0), 1.0)
-        return felt
-
-    def _response(self, number: int) -> ServerResponse:
-        response = self.server.tenants[number].model.response
-        assert response is not None
-        return response
 
     def why_not(self, number: int) -> str | None:
         """Return why there is no answer for a tenant; None if there is one."""
@@ -135,7 +106,8 @@ class Solved:
 
     def _evidence(self, number: int) -> Evidence:
         one, here = self.at[number]
-        subject, response = self.server.tenants[number].model, self._response(number)
+        subject, response = self.server.tenants[number].model, self.server.tenants[number].model.response
+        assert response is not None
         if len(one.models) == 1 and not subject.solo_is_carried:
             return Evidence("solo run", "measured")
         loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
@@ -144,13 +116,15 @@ class Solved:
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
         one, here = self.at[number]
+        profiled = self.server.tenants[number].model.response
+        assert profiled is not None
         if len(one.models) == 1:
             untold = doubted(self.server.tenants[number].model, self.options.coverage)
             carried = self.server.tenants[number].model.solo_is_carried and untold is not None
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
         error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kinds[here])
-        verdict, reasons = judged(self._response(number), one.felt(here), moved, one.channel_load, error)
+        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
         why = doubted(self.server.tenants[number].model, self.options.coverage)
@@ -170,23 +144,26 @@ class Solved:
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return the pressure of the others on the tenant, for display."""
+        assert subject.response is not None
         one, here = self.at[number]
-        vector = MetricVector(dict(zip(self._response(number).pressure_names, one.felt(here).tolist(), strict=True)))
+        vector = MetricVector(dict(zip(subject.response.pressure_names, one.felt(here).tolist(), strict=True)))
         return Composition(vector, {name: rule_of(name) for name in vector}, at_limit(vector, subject.capacities))
 
     def _explanation(self, number: int, subject: NFModel) -> Explanation:
         """Divide the loss over the metrics of the pressure, and over the neighbours behind it."""
+        assert subject.response is not None
         one, here = self.at[number]
         if len(one.models) == 1:
             return Explanation(0.0, {}, 0.0)
-        response, felt = self._response(number), one.felt(here)[np.newaxis]
-        family = response.sensitivity
+        family = subject.response.sensitivity
+        response, felt = subject.response, one.felt(here)[np.newaxis]
         row = response.inputs(felt, np.full(1, len(one.models) - 1.0))[0]
         return explain(family.predict_mpps, family.feature_names, row, subject.solo_mpps, self._own_values(number))
 
     def _own_values(self, number: int) -> dict[str, Floats]:
         """Return each workload's contribution to the pressure, summed over its instances."""
-        response = self._response(number)
+        response = self.server.tenants[number].model.response
+        assert response is not None
         names, vectors = self.at[number][0].vectors
         columns = [names.index(name) for name in response.pressure_names]
         others = [other for other in self.server.by_socket[self.server.sockets[number]] if other != number]
