@@ -10,10 +10,10 @@ from slomo.adaptation.interpolation import InterpolationPath
 from slomo.adaptation.routes import Point, ProfiledPoint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.contentiousness import pressure_basis, pressures_up_to
+from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis, pressures_up_to
 from slomo.models.functions.regression import ridge
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.server_response import NO_HOLDING, ServerResponse
+from slomo.models.responses.server_response import UNKNOWN, ServerResponse
 from slomo.vocabulary.workload import Workload
 
 
@@ -124,9 +124,22 @@ def _response(profiled: Sequence[ServerResponse | None], way: InterpolationPath)
         calibration=one.calibration.or_wider(other.calibration),
         part_load=None,
         holding=_blended(one.holding, other.holding, way.share),
+        read_back=_read_back_between(one, other, profile, way.share),
     )
+
+
+def _read_back_between(
+    one: ServerResponse, other: ServerResponse, profile: ContentiousnessProfile, share: float
+) -> Floats:
+    """Return the weights of what cards read back between two profiles; unknown where one of them does not tell."""
+    pressure = pressures_up_to(profile.limit)
+    ends = [pressure_basis(pressure, of.profile.scale, of.profile.limit) for of in (one, other)]
+    if not len(one.read_back) or not len(other.read_back):
+        return UNKNOWN
+    between = (1.0 - share) * (ends[0] @ one.read_back) + share * (ends[1] @ other.read_back)
+    return ridge(pressure_basis(pressure, profile.scale, profile.limit), between[:, np.newaxis], 1e-6)[:, 0]
 
 
 def _blended(one: Floats, other: Floats, share: float) -> Floats:
     """Return what is held by age between two profiles; unknown where one of them does not tell."""
-    return (1.0 - share) * one + share * other if len(one) == len(other) else NO_HOLDING
+    return (1.0 - share) * one + share * other if len(one) == len(other) else UNKNOWN

@@ -17,6 +17,7 @@ import numpy as np
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import Floats
+from slomo.models.contentiousness import pressure_basis
 from slomo.models.functions.regression import rising
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MostMoved
@@ -165,6 +166,18 @@ class Carried:
             if name in self.names and theirs > 0.0:
                 before[:, self._place(name)] *= ours / theirs
         return np.clip(before, 0.0, self.response.profile.limit)
+
+    def read_back(self, pressure: Floats) -> Floats:
+        """Return what a card reads back of a packet under pressures on the new machine, as `ServerResponse.read_back`.
+
+        Shape ``(n,)``; empty if not known.
+        """
+        known, profile = self.response.read_back, self.response.profile
+        if not len(known):
+            return known
+        basis = pressure_basis(self.pressure_before(pressure), profile.scale, profile.limit)
+        read_back: Floats = np.maximum(basis @ known, 0.0)
+        return read_back
 
     def full_channel_ns(self, machine: Machine) -> float:
         """Return the memory latency at which the channel of either machine is just full [ns]."""

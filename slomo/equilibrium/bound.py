@@ -99,9 +99,9 @@ def _left(servers: Servers, vector: Floats, age: Floats, reference: Floats, inve
     C, F and x are those of the module's docstring.
     """
     waiting = np.ones(len(vector))
-    following, age = answer(servers, vector, waiting, age)
+    following, age, _ = answer(servers, vector, waiting, age)
     for _ in range(0 if servers.aged is None else _AGE_STEPS):
-        following, age = answer(servers, vector, waiting, age)
+        following, age, _ = answer(servers, vector, waiting, age)
     within_capacities(servers, following)
     rest = ((following - vector) / reference).reshape(len(vector), -1, 1)
     left: Floats = np.matmul(inverse, rest).reshape(vector.shape)

@@ -241,6 +241,11 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
         for t in range(terms):
             if rows[who, holding_at + t * width] > 0.0:
                 by_age = 1
+    back_at, reads_back = weights + pressures + 2, 0
+    for who in range(rows.shape[0] if channel >= 0 else 0):
+        if rows[who, high + pressures + 2] > 0.0:
+            reads_back = 1
+    back_weight, back = np.zeros((reads_back * places, terms, lanes)), np.zeros((reads_back * places, lanes))
     least_age, most_age, older = ages[0], ages[1], ages[2]
     holding = np.zeros((by_age * places, terms, lanes))
     holds, asked = np.zeros((by_age * places, lanes)), np.zeros((by_age * places, lanes))
@@ -280,6 +285,9 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     for i in range(by_age * count):
                         for t in range(terms):
                             holding[i, t, lane] = holding[i, t, active]
+                    for i in range(reads_back * count):
+                        for t in range(terms):
+                            back_weight[i, t, lane] = back_weight[i, t, active]
                     for k in range(pressures):
                         least[k, lane], reference[k, lane] = least[k, active], reference[k, active]
                         for i in range(count):
@@ -325,6 +333,9 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         known_one = max(known_one, holding[i, t, lane])
                     if known_one == 0.0:
                         aged[lane] = 0.0
+                for i in range(reads_back * count):
+                    for t in range(terms):
+                        back_weight[i, t, lane] = rows[members[server, i], back_at + t * width]
                 for i in range(count):
                     who = members[server, i]
                     paces[i, lane], loads[i, lane] = pace[server, i], offered[server, i]
@@ -400,9 +411,22 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     if table == 1:
                         break
                     own, speed = paces[i], answered[pressures]
+                    if reads_back:
+                        answer, factor = back[i], back_weight[i, 0]
+                        for lane in range(active):
+                            answer[lane] = factor[lane]
+                        for t in range(1, terms):
+                            line, factor = basis[t], back_weight[i, t]
+                            for lane in range(active):
+                                answer[lane] += line[lane] * factor[lane]
+                        for lane in range(active):
+                            answer[lane] = max(answer[lane], 0.0)
                     if tables == 1:
                         for lane in range(active):
                             served[lane] = speed[lane] * own[lane]
+                        if reads_back:
+                            for lane in range(active):
+                                back[i, lane] *= served[lane]
                         continue
                     fastest = top[0, i, pressures]
                     for lane in range(active):
@@ -413,6 +437,9 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             share = min(max(served[lane] / max(fastest[lane], tiny), least_load), 1.0)
                         stretch[lane] = 1.0 / share
                         full[lane] = max((load - busy) / (1.0 - busy), 0.0)
+                    if reads_back:
+                        for lane in range(active):
+                            back[i, lane] *= served[lane] * full[lane]
                     for a in range(pressures):
                         whole, answer = saturated[a], answered[a]
                         for lane in range(active):
@@ -460,6 +487,16 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         age_us[lane] = min(max(age_us[lane] * share, least_age), most_age)
             for lane in range(active):
                 moved[lane] = 0.0
+            if reads_back:
+                for lane in range(active):
+                    everything, saved = following[0, channel, lane], back[0, lane]
+                    for i in range(1, count):
+                        everything += following[i, channel, lane]
+                        saved += back[i, lane]
+                    share = min(max(everything - caps[channel], 0.0) / max(saved, tiny), 1.0)
+                    for i in range(count):
+                        value = following[i, channel, lane] - share * back[i, lane]
+                        following[i, channel, lane] = max(value, 0.0)
             for k in range(pressures):
                 sums, new = total[k], following[0, k]
                 for lane in range(active):

@@ -1,6 +1,8 @@
 """Damped rounds that iterate many servers' NFs to their fixed points, in arrays.
 
 Used by `slomo.equilibrium.server`, which explains why the fixed point exists. If demand exceeds the memory channel,
+network cards are held back first: their queues become short, and packets are sent before they leave the cache, so that
+the cards no longer read them back from memory (`ServerResponse.read_back`). If demand still exceeds the channel,
 requests wait until demand equals traffic. That waiting counts as additional traffic pressure on every NF
 (`slomo.training.waiting`). A converged server is set aside while others still change, so its result equals, to the bit,
 that of solving it alone.
@@ -291,9 +293,9 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
     vector, step, waiting, age = rest.vector[active], rest.step[active], rest.waiting[active], rest.age[active]
     still, before = np.ones(len(active), dtype=bool), rest.rounds[active]
     for number in range(1, rounds + 1):
-        answered, older = answer(part, vector, waiting, age)
+        answered, older, read_back = answer(part, vector, waiting, age)
         following = vector + damping * (answered - vector)
-        longer = within_capacities(part, following, waiting)
+        longer = within_capacities(part, following, waiting, read_back)
         moved = np.maximum((np.abs(following - vector) / part.reference).max(axis=(1, 2)), np.abs(longer - waiting))
         done = still & (moved <= tolerance * damping)
         last = number == rounds
@@ -316,14 +318,20 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
     return active[still]
 
 
-def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None = None) -> Floats:
+def within_capacities(
+    servers: Servers, vector: Floats, waiting: Floats | None = None, read_back: Floats | None = None
+) -> Floats:
     """Scale vectors in place so that their sums respect the capacities of cache and memory channel.
 
-    NFs hold and move no more than these capacities, and fill a full cache.
+    NFs hold and move no more than these capacities, and fill a full cache. Traffic that exceeds the channel is first
+    taken from `read_back`, shape (servers, places): what cards read back from memory because their queues are long.
 
-    Returns the next waiting time: longer if the demand on the memory channel exceeds its capacity.
+    Returns the next waiting time: longer if the demand on the memory channel still exceeds its capacity.
     """
-    total, channel = in_order(vector), servers.socket.channel
+    channel = servers.socket.channel
+    if channel is not None and read_back is not None:
+        _hold_back(vector, channel, servers.socket.caps[channel], read_back)
+    total = in_order(vector)
     capped = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
     vector *= capped / np.maximum(total, TINY)
     waiting = np.ones(len(vector)) if waiting is None else waiting
@@ -334,6 +342,14 @@ def within_capacities(servers: Servers, vector: Floats, waiting: Floats | None =
     return following
 
 
+def _hold_back(vector: Floats, channel: int, most: float, read_back: Floats) -> None:
+    """Shorten the cards' queues in place, all by the same share, as far as the traffic exceeds the channel."""
+    traffic = vector[:, :, [channel]]
+    excess = in_order(traffic)[:, 0, 0] - most
+    share = np.minimum(np.maximum(excess, 0.0) / np.maximum(in_order(read_back[:, :, None])[:, 0, 0], TINY), 1.0)
+    vector[:, :, channel] = np.maximum(traffic[:, :, 0] - share[:, None] * read_back, 0.0)
+
+
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:
     """Return the pressure added for every NF by waiting for the memory channel, shape (servers, 1, pressures)."""
     added = np.zeros((len(waiting), 1, len(socket.caps)))
@@ -342,10 +358,11 @@ def waited(socket: SharedSocket, waiting: Floats) -> Floats:
     return added
 
 
-def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tuple[Floats, Floats]:
-    """Return every NF's vector under the pressure of the others, and the next age of the cache.
+def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tuple[Floats, Floats, Floats | None]:
+    """Return every NF's vector under the pressure of the others, the next age of the cache, and what cards read back.
 
-    Rates are amounts per packet times packets served.
+    Rates are amounts per packet times packets served. What cards read back has shape (servers, places); None if it is
+    not known of any NF.
     """
     size = vector.shape[2]
     beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
@@ -353,7 +370,7 @@ def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tu
     possible = answers[:, :, size] * servers.pace
     if not np.isfinite(servers.offered).any():
         moved = answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0)
-        return _burdened(servers, moved), _by_age(servers, moved, possible, age)
+        return _burdened(servers, moved), _by_age(servers, moved, possible, age), _read_back(servers, answers, possible)
     load = load_of(servers.offered, possible)[:, :, None]
     served = load * possible[:, :, None]
     faster = _under(servers, beside * np.where(rates, 1.0 / load, 1.0) + added)
@@ -364,7 +381,8 @@ def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tu
         busy = busy_part(load)
         moved = np.where(servers.part_load.known, busy * answers[:, :, :size] + (1.0 - busy) * idle, moved)
     moved = moved * np.where(rates, served, 1.0)
-    return _burdened(servers, moved), _by_age(servers, moved, served[:, :, 0], age)
+    read_back = _read_back(servers, answers, served[:, :, 0] * busy_part(load[:, :, 0]))
+    return _burdened(servers, moved), _by_age(servers, moved, served[:, :, 0], age), read_back
 
 
 def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -> Floats:
@@ -397,6 +415,14 @@ def _burdened(servers: Servers, moved: Floats) -> Floats:
     if servers.socket.channel is not None:
         moved[:, :, servers.socket.channel] *= servers.burden
     return moved
+
+
+def _read_back(servers: Servers, answers: Floats, busy_mpps: Floats) -> Floats | None:
+    column = servers.start.shape[2] + 2
+    if servers.socket.channel is None or not servers.high[:, :, column].any():
+        return None
+    read_back: Floats = answers[:, :, column] * busy_mpps
+    return read_back
 
 
 def smooth_traffic(servers: Servers, pressure: Floats) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
 from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide
-from slomo.models.responses.server_response import NO_HOLDING, ServerResponse
+from slomo.models.responses.server_response import UNKNOWN, ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -32,11 +32,11 @@ class Tables:
     """Tables of many NFs' answers, one row per NF: the pressures that it exerts, followed by its speed."""
 
     #: Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
-    #: answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next column, as many weights of
-    #: what the NF holds by age (`ServerResponse.holding`), shape (NFs, numbers). Then the same for part load, with 1
-    #: for an NF profiled there, else 0, in place of the start.
+    #: answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next two columns, as many weights
+    #: of what the NF holds by age (`ServerResponse.holding`) and of what its card reads back (`read_back`), shape (NFs,
+    #: numbers). Then the same for part load, with 1 for an NF profiled there, else 0, in place of the start.
     rows: Floats
-    #: Number of pressures; of answers there are one more, then holdings by age, and columns of 0 after them.
+    #: Number of pressures; of answers there are one more, then holdings by age, traffic read back, and columns of 0.
     pressures: int
 
     @property
@@ -98,7 +98,7 @@ def width_of(pressures: int) -> int:
     >>> width_of(4), width_of(8)
     (8, 16)
     """
-    return -(-(pressures + 2) // _WIDTH) * _WIDTH
+    return -(-(pressures + 3) // _WIDTH) * _WIDTH
 
 
 def tables(responses: Sequence[ServerResponse]) -> Tables:
@@ -111,7 +111,8 @@ def tables(responses: Sequence[ServerResponse]) -> Tables:
 def _row(response: ServerResponse) -> Floats:
     profile, part, names = response.profile, response.part_load, response.pressure_names
     speed = response.speed, response.slowest_mpps, response.fastest_mpps
-    whole = _half(profile, names, profile.solo.to_array(names), speed, response.holding)
+    learned = response.holding, response.read_back
+    whole = _half(profile, names, profile.solo.to_array(names), speed, learned)
     if part is None:
         return _without_part_load(whole, len(names))
     return np.concatenate([whole, _half(part, names, np.ones(len(names)), (np.zeros(len(response.speed)), 0.0, 0.0))])
@@ -140,16 +141,22 @@ def _half(
     names: tuple[str, ...],
     start: Floats,
     speed: tuple[Floats, float, float],
-    holding: Floats = NO_HOLDING,
+    learned: tuple[Floats, Floats] = (UNKNOWN, UNKNOWN),
 ) -> Floats:
-    """Return half of a row: start and pressures, followed by the answers and speed (weights, low, high)."""
+    """Return half of a row: start and pressures, followed by the answers and speed (weights, low, high).
+
+    `learned`: weights of what the NF holds by age, and of what its card reads back.
+    """
     weights, lowest, highest = (np.nan_to_num(each) for each in columns(profile, names, len(names)))
     scale = profile.scale if profile.pressure_names else np.ones(len(names))
     limit = profile.limit if profile.pressure_names else np.zeros(len(names))
     spare = np.zeros(width_of(len(names)) - len(names) - 1)
     weight = np.column_stack([weights, speed[0], np.zeros((len(weights), len(spare)))])
-    weight[: len(holding), len(names) + 1] = holding
+    for column, answer in enumerate(learned, len(names) + 1):
+        weight[: len(answer), column] = answer
     low, high = np.concatenate([lowest, [speed[1]], spare]), np.concatenate([highest, [speed[2]], spare])
+    if len(learned[1]):
+        high[len(names) + 2] = np.finfo(float).max
     return np.concatenate([start, scale, limit, low, high, weight.ravel()])
 
 

@@ -29,14 +29,14 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
-from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
+from slomo.models.responses.server_response import NEIGHBOURS, UNKNOWN, ServerResponse
 from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.gaussian_process import SmoothFamily
 from slomo.training.families.monotone_network import MonotoneFamily
-from slomo.training.features import Subject
+from slomo.training.features import LINE_B, Subject
 from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
-from slomo.training.waiting import with_waiting
+from slomo.training.waiting import FULL, with_waiting
 from slomo.vocabulary.wire import wire_gbps
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def fit_server_response(
     own = _per_packet(subject.own_names, subject.own[whole], mpps)
     scale, limit = half_saturation(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
+    own, read_back = _with_long_queues(subject, whole, own, basis, channel[1])
     weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
     if "L3OCC" in subject.own_names:
         held = subject.own_names.index("L3OCC")
@@ -110,7 +111,32 @@ def fit_server_response(
         part_load=_part_load(subject, names, float(mpps.max()), channel),
         full_channel_ns=channel[0] if "LLCMISSLAT" in subject.beside_names else 0.0,
         traffic=None if judged is None else _traffic(subject, whole, read, rows, own, channel[1], seed),
+        read_back=read_back,
     )
+
+
+def _with_long_queues(
+    subject: Subject, whole: NDArray[np.bool_], own: Floats, basis: Floats, most: float
+) -> tuple[Floats, Floats]:
+    """Return vectors per packet as they are with long queues, and the weights of what the card then reads back.
+
+    A card that writes packets ahead of the core misses at most their lines; other lines that it misses are those that
+    it reads back from memory to send. A full channel holds the card back and makes its queue short: these rows lack
+    what is not read back any more. Weights are empty if lines that cards miss were not measured, if they never read
+    back a whole line of a packet, or if too few rows leave the channel free.
+    """
+    if not {"LMB", "PCIEMISS"} <= {*subject.own_names} or "LMB" not in subject.beside_names or np.isinf(most):
+        return own, UNKNOWN
+    column, lines = subject.own_names.index("LMB"), np.ceil(subject.workload.traffic.packet_size_b / LINE_B)
+    moved = subject.own[whole][:, column] + subject.beside[whole][:, subject.beside_names.index("LMB")]
+    free, line = moved <= FULL * most, LINE_B * 1e6 / 2**20
+    read = line * np.maximum(own[:, subject.own_names.index("PCIEMISS")] - lines, 0.0)
+    if free.sum() < _FEWEST_ROWS or read.max() < line:
+        return own, UNKNOWN
+    weights = ridge(basis[free], read[free, np.newaxis], STRENGTH)[:, 0]
+    own = own.copy()
+    own[~free, column] += np.maximum(basis[~free] @ weights - read[~free], 0.0)
+    return own, weights
 
 
 def _traffic(

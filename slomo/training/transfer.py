@@ -216,6 +216,7 @@ def _model(
         full_kib=fitted.full_kib,
         most_moved=fitted.most_moved,
         full_channel_ns=carried.full_channel_ns(machine),
+        read_back=_read_back(carried, pressure, pressure_basis(pressure, scale, limit)),
     )
     family = "slomo-smooth"
     model = NFModel(
@@ -234,6 +235,12 @@ def _model(
         chosen=family,
     )
     return replace(model, manifest=_manifest(fitted, model, environment, seed))
+
+
+def _read_back(carried: Carried, pressure: Floats, basis: Floats) -> Floats:
+    """Return the weights of what the card reads back; empty if not known on the first machine."""
+    read_back = carried.read_back(pressure)
+    return ridge(basis, read_back[:, np.newaxis], STRENGTH)[:, 0] if len(read_back) else read_back
 
 
 def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:

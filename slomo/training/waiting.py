@@ -19,19 +19,28 @@ if TYPE_CHECKING:
 
 #: Utilisation from which a channel counts as full.
 FULL = 0.985
-#: Least number of runs with a full channel, and the quantile of their latency taken as that of a just full one.
-_FEWEST, _JUST_FULL = 5, 0.1
+#: Least number of runs with a full channel; utilisation of a just full one, at which network cards are held back; and
+#: utilisation from which runs tell how latency rises towards it.
+_FEWEST, _JUST_FULL, _BUSY = 5, 0.99, 0.9
 _TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
 
 
 def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
-    """Return the memory latency at which a machine's channel is just full [ns]; 0 if too few runs fill the channel."""
+    """Return the memory latency at which a machine's channel is just full [ns]; 0 if too few runs fill the channel.
+
+    It is the shortest latency at that utilisation or above. Where demand exceeds the channel, requests wait longer.
+    """
     names = [f"own.{_TRAFFIC}", f"beside.{_TRAFFIC}", f"beside.{_LATENCY}"]
     if capacities is None or not set(names) <= set(frame.columns):
         return 0.0
     own, beside, latency = (frame[name].to_numpy(dtype=float) for name in names)
-    full = (own + beside > FULL * capacities.limit(METRICS[_TRAFFIC])) & (latency > 0.0)
-    return float(np.quantile(latency[full], _JUST_FULL)) if full.sum() >= _FEWEST else 0.0
+    share = (own + beside) / capacities.limit(METRICS[_TRAFFIC])
+    if ((share > FULL) & (latency > 0.0)).sum() < _FEWEST:
+        return 0.0
+    busy = np.flatnonzero((share > _BUSY) & (latency > 0.0))
+    busy = busy[np.argsort(share[busy], kind="stable")]
+    shortest = np.minimum.accumulate(latency[busy][::-1])[::-1]
+    return float(np.interp(_JUST_FULL, share[busy], shortest))
 
 
 def with_waiting(

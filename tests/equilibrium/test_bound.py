@@ -32,7 +32,7 @@ def settled(servers, vector):
     """Go on for thousands of small rounds, far beyond the tolerance."""
     age = np.full(len(vector), 1e4)
     for _ in range(5000):
-        following, age = answer(servers, vector, np.ones(len(vector)), age)
+        following, age, _ = answer(servers, vector, np.ones(len(vector)), age)
         vector = vector + 0.2 * (following - vector)
         within_capacities(servers, vector)
     return vector

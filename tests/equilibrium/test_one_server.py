@@ -87,6 +87,33 @@ def test_on_a_loaded_channel_packets_move_what_was_learned_from_mixes(crowded, m
 
 
 @pytest.fixture(scope="module")
+def long_queues(crowded):
+    """Return the crowded ones, a fifth of whose traffic is what cards read back since queues are long."""
+    return [_reading_back(each, 0.2) for each in crowded]
+
+
+def _reading_back(model, share):
+    response = model.response
+    read_back = np.zeros(len(response.speed))
+    read_back[0] = share * float(response.profile.low[response.profile.metric_names.index("LMB")])
+    return replace(model, response=replace(response, read_back=read_back))
+
+
+def test_a_full_channel_shortens_queues_before_requests_wait(crowded, long_queues):
+    """Requests wait less by what cards no longer read back, not at all if that suffices; the channel stays full."""
+    members, most = np.array([[0, 0, 1, 1, 2, 2]]), crowded[0].capacities.limit(METRICS["LMB"])
+    enough = [_reading_back(each, 0.9) for each in crowded]
+    tables = [response_table(tuple(each)) for each in (crowded, long_queues, enough)]
+    plain, some, all_of_it = (table.settle(table.group(members)) for table in tables)
+    assert all_of_it.waiting[0] == pytest.approx(1.0)
+    assert 1.001 < some.waiting[0] < plain.waiting[0]
+    for before, rest in ((plain, some), (some, all_of_it)):
+        assert rest.converged[0]
+        assert rest.vector[0, :, tables[0].socket.channel].sum() == pytest.approx(most, rel=1e-3)
+        assert (rest.pace * rest.speed > before.pace * before.speed).all()
+
+
+@pytest.fixture(scope="module")
 def aged(models):
     """Return the models with what they hold by age, which differs most in how fast it grows, in a small cache."""
     held, made = models[0].response.pressure_names.index("L3OCC"), []
@@ -121,7 +148,7 @@ def test_a_full_cache_is_divided_by_one_age(aged, models):
     )
 
 
-@pytest.mark.parametrize("kind", ["models", "crowded", "mixed", "aged"])
+@pytest.mark.parametrize("kind", ["models", "crowded", "mixed", "long_queues", "aged"])
 def test_the_loop_and_the_arrays_give_the_same_bits(kind, request):
     """Full and reduced load, full servers and empty ones, full memory channels and others."""
     models = request.getfixturevalue(kind)

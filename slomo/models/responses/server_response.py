@@ -28,8 +28,8 @@ NEIGHBOURS = "neighbours"
 
 #: Ends of :func:`packets_of_age`, as decimal logarithms.
 _FEWEST_PACKETS, _MOST_PACKETS = 1.5, 7.0
-#: What an NF holds by age is unknown.
-NO_HOLDING = np.zeros(0)
+#: Weights of what is unknown.
+UNKNOWN = np.zeros(0)
 
 
 @cache
@@ -83,7 +83,11 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     #: What the NF holds in a shared cache that evicts lines unused for n of its packets: ``holding[0] + sum(holding[k]
     #: * n / (n + packets_of_age[k - 1]))`` [KiB], shape (terms of the profile's basis,). Empty where it was not learned
     #: from mixes.
-    holding: Floats = field(default_factory=lambda: NO_HOLDING)
+    holding: Floats = field(default_factory=lambda: UNKNOWN)
+    #: Memory traffic of a packet [MiB/s per Mpps] that its card causes by reading it back from memory to send it, since
+    #: it waited in a long queue; shape (terms of the profile's basis,). A full channel holds cards back, which makes
+    #: queues short. Empty where lines that cards miss were not measured, or none is read back.
+    read_back: Floats = field(default_factory=lambda: UNKNOWN)
 
     @property
     def knows_waiting(self) -> bool:
@@ -132,6 +136,8 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
             raise ConfigurationError(
                 "holdings by age must be as many as terms, 0 or more", hint="train the model again"
             )
+        if len(made.read_back) not in (0, len(made.speed)):
+            raise ConfigurationError("traffic read back must have as many terms as speed", hint="train the model again")
         arrivals = made.arrivals
         if arrivals.ndim != 1 or (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
             raise ConfigurationError(
