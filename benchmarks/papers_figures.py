@@ -436,11 +436,10 @@ CAUSES = phenomena.CAUSES | {
     "27 servers and 45 and 99 % break. By the curve of Dobrescu's own competitors, without interval, 45 ± 2 and 68 ± 5 "
     "if a term's instances count together, 69 ± 3 and 134 ± 2 if each keeps its part; by the curve in the 19.5 MB of "
     "Fig. 10 48 ± 2 and 82 ± 7, 89 ± 3 and 180 ± 1 (`resq/dobrescu.py`): no reading gives both of the paper's",
-    "predicted, combination: servers": "28 by the predictions alone (confidence 0.5) break 6.5 %, 29 (0.8) 5 % "
-    "(seed 1): the interval costs one to two servers",
     **dict.fromkeys(
         ("predicted, sensitive: servers", "slomo-search, sensitive: servers"),
-        "45 by the predictions alone (confidence 0.5 and 0.8) break 30 % (seed 1): the interval costs three servers",
+        "45 by the predictions alone (confidence 0.5 and 0.8) break 30 % (seed 1, models of 23 November): the interval "
+        "costs one to two servers",
     ),
     "e2, combination: servers": "fewer than in the paper: 40 % of the terms miss on 23 servers (Fig. 8) and get a "
     "second instance, some 290 in all on servers that are 99 % full",
