@@ -52,6 +52,7 @@ def main() -> int:
     parser.add_argument("--nf", action="append", help="network function, repeatable")
     parser.add_argument("--runs", type=int, default=60, help="per network function")
     parser.add_argument("--mixes", type=int, default=120, help="that calibrate")
+    parser.add_argument("--packed-mixes", type=int, default=0, help="further ones, as placement fills servers")
     parser.add_argument("--stream", default="calibration", help="half of all mixes that calibrates")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--varied", action="store_true")
