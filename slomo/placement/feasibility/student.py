@@ -1,6 +1,7 @@
 """Student's t distribution with a whole number of degrees of freedom, for means whose spread few runs estimate.
 
-Finite sums of Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4.
+Finite sums of Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4. Placement is part of
+the core, which is installed without scipy.
 """
 
 import math
