@@ -66,10 +66,11 @@ After this page you know what slomo keeps when something breaks, what you then s
 
 ## Writers
 
-Every call of a writer passes one place, `tests/faults/seam.c`: Python's, SQLite's and Arrow's. `make test` tries a
-sample, `make faults` tries every call with every fault. *Wrong* counts the cases in which something acknowledged was
-lost, something could not be read, a temporary file remained after a run, or the message did not name the file. A call
-that cannot have a fault (a read on a full disk, an interrupted rename) goes well, and counts as a case.
+A *writer* is a part of slomo that writes a file (second table). The tests send every system call of a writer through
+`tests/faults/seam.c`, which can let the call fail; the calls of Python, SQLite and Arrow all pass there. `make test`
+tries a sample of calls, `make faults` tries every call with every fault. *Wrong* counts the cases in which acknowledged
+data was lost, a file could not be read, a temporary file remained after a run, or the message did not name the file. If
+a fault cannot happen to a call (a full disk to a read), the call succeeds and counts as a case.
 
 | What fails | What is kept | What you see | Cases | Wrong | Date, commit |
 | --- | --- | --- | --- | --- | --- |
@@ -77,24 +78,28 @@ that cannot have a fault (a read on a full disk, an interrupted rename) goes wel
 | Writer | Calls | Cases |
 | --- | --- | --- |
 {writers}
-Not tried: a disk that acknowledges a sync and then loses the data. Loss of power is played on the recorded calls of
-an undisturbed run, twice: once names reach the disk at once, once only with a sync of their folder.
+The tests do not include a disk that acknowledges a sync and then loses the data. To test a loss of power, they record
+the calls of an undisturbed run, and compute from these which data a disk would hold if power failed after each call.
+They do so twice: once a new file name reaches the disk at once, once only when its folder is synced.
 
 ## What is read
 
-*Wrong* counts exit code 70, tracebacks, more than 1 GiB of memory, more than 10 s of a core, flipped bits that gave
-another value without a word, rows that were trained on, and machines that were answered. *At most* is what one case
-took of a core and of memory. A test holds that every function that opens a file is one that the {readers} readers of
-the mutations run through. Mutated models with correct digests, as a stranger could send them, are also asked
-questions. Where a mutated file did harm, its reader was mended and run again.
+These tests give slomo damaged or hostile files, documents and requests. A case is *wrong* if slomo ends with exit code
+70 or a traceback, needs more than 1 GiB of memory or 10 s of CPU time, reads another value from a flipped bit without
+an error, trains on a row that it should have rejected, or answers for another machine of the same name. *At most* is
+the CPU time and memory of the most expensive case. The damaged files are read by {readers} readers; a test checks that
+these readers use every function of slomo that opens a file. Damaged models with correct digests, as an attacker could
+send them, are loaded and then asked for predictions. If a damaged file did harm, its reader was mended and its cases
+were run again.
 
 | What is wrong | What you see | Cases | Wrong | At most | Date, commit |
 | --- | --- | --- | --- | --- | --- |
 {inputs}
 Mutations in all: {mutations:,}, of which {doors:.0%} through commands and HTTP.
 
-Not covered: the state of `slomo serve` has no digest per row. SQLite tells of a damaged page, and a document that is no
-JSON any more is named; a flipped bit inside a text that stays JSON is read as it stands. Keep backups of it.
+One file is not protected against flipped bits: the state of `slomo serve`, whose rows have no digest. SQLite reports a
+damaged page, and slomo names a document that is not JSON any more. But if a flipped bit changes a text that remains
+valid JSON, slomo reads the changed text. Keep backups of this file.
 
 ## Everything else
 
