@@ -223,7 +223,7 @@ class Carried:
         return column
 
     def _before(self, pressure: Floats, neighbours: Floats) -> CarriedState:
-        """Return the function's state on the first machine under pressures there."""
+        """Return the function's state on the machine where it was profiled, under the given pressure there."""
         mpps = self.response.rows_mpps(pressure, neighbours)
         own = self.response.profile.under(pressure)
         beyond = self._column(own, "L2MISS")

@@ -386,7 +386,9 @@ def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tu
 
 
 def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -> Floats:
-    """Divide caches among their NFs in place by a common age, and return the next age.
+    """Divide every cache so that all NFs' lines are evicted at one age; return a better estimate of the age.
+
+    The divided occupancies are written into `moved`.
 
     An LRU cache evicts every line unused for the same time, whoever owns it (Che et al., IEEE JSAC 20, 2002).
     The total is that of the NFs' answers; the next age is a Newton step towards it.

@@ -341,7 +341,7 @@ def _ends(
     alone: NDArray[np.bool_],
     coverage: float,
 ) -> tuple[Floats, Floats]:
-    """Return both ends of the interval of each NF that is read [Mpps], by `ConformalCalibration`."""
+    """Return the lower and upper end of each throughput's interval [Mpps], for the NFs that `read` selects."""
     who, kind = members[read], within(members)[read]
     solo, scores = nfs.solo_mpps[who], _scores(nfs.responses, coverage)[:, who, kind]
     middle, size = shapes_at(nfs.shapes, who, predicted_loss(mpps, solo))

@@ -25,7 +25,7 @@ _HALVINGS = 80
 
 @dataclass(frozen=True)
 class ProbePrediction:
-    """Performance of a target beside one competitor."""
+    """Predicted performance of a target beside one competitor, from run times of probes (dial and reporter)."""
 
     #: Names.
     target: str

@@ -191,7 +191,7 @@ def _both(
 
 
 def _spread_of_memory(calibration: ConformalCalibration, solo_mpps: float, middle: Floats) -> Floats:
-    """Return equally likely throughputs around each prediction, by its calibration, shape (n, values) [Mpps]."""
+    """Return, for each prediction, equally likely throughputs drawn from the calibration errors [Mpps]."""
     centre = np.where(np.isfinite(middle), middle, solo_mpps)
     ends = {level: calibration.interval_mpps(centre, solo_mpps, abs(2.0 * level - 1.0)) for level in _BESIDE}
     values = np.column_stack([centre if lv == _MIDDLE else ends[lv][int(lv > _MIDDLE)] for lv in LEVELS.tolist()])

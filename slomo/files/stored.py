@@ -63,7 +63,7 @@ class Stored:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild from :meth:`to_dict`'s mapping.
+        """Return the object that :meth:`to_dict` described.
 
         Raises ConfigurationError for a field that is missing, of another type, or out of range, and for another
         version.

@@ -1,4 +1,6 @@
-"""Predict a parquet file of mixes into another one: in bounded memory, and resumable with the same bytes as result.
+"""Predict all mixes of a parquet file and write the answers to another one, in bounded memory.
+
+If a run is interrupted, the same call continues it and writes the bytes that an uninterrupted run would have written.
 
 Each row group's predictions are written durably into a folder beside the result. The result is assembled from them in
 order, and renamed into place when complete.

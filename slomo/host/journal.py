@@ -244,7 +244,7 @@ class Journal:
         self.mark(receipt, "undone")
 
     def head(self, receipt: "Receipt") -> dict[str, Any]:
-        """Return a receipt's fields other than its layers."""
+        """Return what the journal stores of a receipt, except the single changes of settings."""
         columns = ("backend", "place", "owner", "at", "state", "document", "whole")
         rows = self._rows(_HEAD, (receipt.number,))
         if not rows:

@@ -282,7 +282,7 @@ class _Session:
         return () if followed is None else followed(knob, others)
 
     def _holder(self, label: str) -> int | None:
-        """Return another open receipt that has a knob which decides this one; None if there is none."""
+        """Return an open receipt that sets a knob on which the knob `label` depends; None if there is none."""
         if not hasattr(self.knobs, "followed"):
             return None
         knob, others = self.identity(label)[1], self._others

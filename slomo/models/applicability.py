@@ -155,7 +155,7 @@ class Applicability(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Applicability":
-        """Rebuild from :meth:`to_dict`'s mapping. Raises ConfigurationError if the tables do not fit the names."""
+        """Return the object that :meth:`to_dict` described. Raises ConfigurationError if tables do not fit names."""
         made = super().from_dict(data)
         count = len(made.feature_names)
         square = made.precision if count else np.zeros((0, 0))

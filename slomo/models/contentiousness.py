@@ -96,7 +96,10 @@ class ContentiousnessProfile(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContentiousnessProfile":
-        """Rebuild from :meth:`to_dict`'s mapping. Raises ConfigurationError if shapes do not fit the names."""
+        """Return the profile that :meth:`to_dict` wrote.
+
+        Raises ConfigurationError if the shapes of the arrays do not fit the numbers of metric names and pressure names.
+        """
         made = super().from_dict(data)
         names, pressures = len(made.metric_names), len(made.pressure_names)
         weights = made.weights if names else np.zeros((basis_size(pressures), 0))

@@ -64,7 +64,7 @@ class ErrorShape(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
-        """Rebuild from :meth:`to_dict`'s mapping.
+        """Return the object that :meth:`to_dict` described.
 
         Raises ConfigurationError for knots that do not ascend, tables of different lengths, or sizes not above 0.
         """

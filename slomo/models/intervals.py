@@ -220,7 +220,7 @@ class ConformalCalibration(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
-        """Rebuild from :meth:`to_dict`'s mapping.
+        """Return the object that :meth:`to_dict` described.
 
         Raises ConfigurationError for scores that do not ascend, or spreads not above 0.
         """

@@ -65,7 +65,7 @@ class Composed:
         return self._at_full_load(number, replace(self.options, explain=False)).throughput_mpps
 
     def prediction(self, number: int) -> Prediction:
-        """Return a tenant's prediction at full load, with the limitations of this method among its reasons."""
+        """Return a tenant's prediction at full load; its `reasons` name the limits of the method "composed"."""
         prediction = self._at_full_load(number, self.options)
         reasons = [] if (why := self.fallback(number)) is None else [why]
         reduced = zip(self.server.tenants, self.loads, strict=True)

@@ -154,7 +154,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prediction":
-        """Rebuild from :meth:`to_dict`'s mapping; raises as `slomo.files.stored.Stored` does."""
+        """Return the object that :meth:`to_dict` described; raises as `slomo.files.stored.Stored` does."""
         target, *competitors = data["workloads"]
         solo = math.nan if data["solo_mpps"] is None else data["solo_mpps"]
         return super().from_dict({**data, "target": target, "competitors": competitors, "solo_mpps": solo})

@@ -56,5 +56,5 @@ class Capacities:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, float | int | None]) -> "Capacities":
-        """Rebuild from :meth:`to_dict`'s mapping."""
+        """Return the object that :meth:`to_dict` described."""
         return convert({name: value for name, value in data.items() if value is not None}, cls, "capacities")

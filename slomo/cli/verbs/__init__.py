@@ -1,1 +1,1 @@
-"""One file per command; listing commands are in `inventory`."""
+"""The commands of `slomo`, one file each; the commands that list or show things are in `inventory`."""

@@ -1,4 +1,4 @@
-"""`slomo demo`: the main job on the simulator, from nothing to predicted and simulated slowdown.
+"""`slomo demo`: profile, train and predict on the simulator; print predicted beside simulated slowdown.
 
 A small version of what SLOMO (SIGCOMM'20) did on its two machines: profile, train, predict mixes that were never
 run, run them, compare.

@@ -38,7 +38,7 @@ class BuffersBackend:
         return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the buffer numbers that the plan sets, by handler.
+        """Return, for each Click handler, the number of packet buffers that the plan asks for.
 
         Raises TestbedError for a tenant without a control socket.
         """

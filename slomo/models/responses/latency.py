@@ -119,7 +119,7 @@ class LatencyModel(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LatencyModel":
-        """Rebuild from :meth:`to_dict`'s mapping.
+        """Return the object that :meth:`to_dict` described.
 
         Raises ConfigurationError if the tables' shapes do not match, or a number is impossible.
         """

@@ -78,7 +78,7 @@ class MostMoved:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "MostMoved":
-        """Rebuild from :meth:`to_dict`'s mapping."""
+        """Return the object that :meth:`to_dict` described."""
         told = convert(data, dict[str, float], "most moved")
         return cls(tuple(told.get("+".join(amount.metrics), np.inf) for amount in MOVED))
 

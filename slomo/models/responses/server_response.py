@@ -123,7 +123,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
-        """Rebuild from :meth:`to_dict`'s mapping. Raises ConfigurationError if the tables' shapes do not match."""
+        """Return the object that :meth:`to_dict` described. Raises ConfigurationError if tables do not match."""
         made = super().from_dict(data)
         reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
         fits = reads == made.applicability.feature_names == made.profile.pressure_names

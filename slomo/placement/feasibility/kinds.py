@@ -63,7 +63,7 @@ class Kinds:
         return np.append(self._model, -1)[members]
 
     def loads_of(self, members: Numbers) -> Floats:
-        """Return the offered load of each position [Mpps], NaN if saturated."""
+        """Return the offered load of the tenant at each place of `members` [Mpps]; NaN if it is saturated."""
         loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in self.tenants]
         return np.array([*loads, np.nan])[members]
 

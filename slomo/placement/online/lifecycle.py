@@ -112,7 +112,7 @@ class Lifecycle:
         return self._whole(lambda core: _closed(core, server, "uncordon"), what_if=what_if)
 
     def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> ClusterChange:
-        """Cordon a server and move all its pieces away; if some requests cannot move, change nothing and return them.
+        """Close a server to new requests and move all its instances away; if some cannot move, change nothing.
 
         `server`: name of the server. `max_moves`: pieces that may move; all by default. `what_if`: only report what
         would be done.

@@ -167,7 +167,7 @@ class ClusterState:
                 yield host, signature, lowest
 
     def signatures(self, host: Host, cores: int) -> list[Signature]:
-        """Return the distinct contents of sockets of a kind on which this number of cores is used."""
+        """Return the distinct mixes on sockets of one kind on which exactly `cores` cores are used."""
         return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:

@@ -39,7 +39,7 @@ class RatedChain:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
-        """Rebuild from :meth:`to_dict`'s mapping; without rates, the traffic's offered load is the rate.
+        """Return the object that :meth:`to_dict` described; without rates, the traffic's offered load is the rate.
 
         Raises InvalidValueError if it has neither.
         """

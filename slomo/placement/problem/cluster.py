@@ -194,7 +194,7 @@ class Server:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Server":
-        """Rebuild from :meth:`to_dict`'s mapping."""
+        """Return the object that :meth:`to_dict` described."""
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**fields)
 
@@ -315,7 +315,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Cluster":
-        """Rebuild from :meth:`to_dict`'s mapping; an entry with ``count`` is repeated that often.
+        """Return the object that :meth:`to_dict` described; an entry with ``count`` is repeated that often.
 
         Raises ConfigurationError, with the field's name, for anything else.
         """

@@ -174,7 +174,7 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Decision":
-        """Rebuild from :meth:`to_dict`'s mapping. Raises ConfigurationError if it is invalid."""
+        """Return the object that :meth:`to_dict` described. Raises ConfigurationError if it is invalid."""
         return convert(data, cls, "decision")
 
     def columns(self) -> dict[str, Sequence[Any]]:

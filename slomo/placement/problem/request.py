@@ -340,7 +340,7 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Request":
-        """Rebuild from :meth:`to_dict`'s mapping; ``nf`` may replace a chain of one, and a text a workload.
+        """Return the object that :meth:`to_dict` described; ``nf`` may replace a chain of one, and a text a workload.
 
         Raises ConfigurationError, with the field's name, for anything else.
         """

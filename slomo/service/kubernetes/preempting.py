@@ -39,7 +39,9 @@ def fewest(
     need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
     judge: NodeJudge, clock: Callable[[], float] = time.monotonic,
 ) -> Preemption | None:  # fmt: skip
-    """Return the option with fewest victims, then lowest priority, then fewest promises; None if there is none.
+    """Return the node that needs the fewest victims, and these pods; None if no node can make room.
+
+    Of equally many victims, those of lower priority are preferred, then those with fewer promises.
 
     `nodes`: candidates, each with the pods that must leave in any case.
     """

@@ -1,4 +1,4 @@
-"""Page of the cluster as racks: colour and mark of each server show its promises and headroom."""
+"""Draw the cluster as racks: each server's mark and colour show whether promises are kept, and the headroom."""
 
 import math
 import re

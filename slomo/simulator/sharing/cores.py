@@ -79,7 +79,10 @@ def look_at_slice(sharing: Sharing, core: int) -> None:
 
 @inner
 def make_ready(sharing: Sharing, stage: int, now: float) -> None:
-    """Wake an NF: at the end of the queue, or with a sleeper's credit; an idle core starts it at once."""
+    """Wake an NF: make it ready to run, by the rules of the core's scheduler; start it if the core is idle.
+
+    Under round robin the NF joins the end of the core's queue. CFS gives it a credit for the time that it slept.
+    """
     core = sharing.stages[stage, h.Q_CORE]
     times, row = sharing.core_times[core], sharing.stage_times[stage]
     running, policy = sharing.cores[core, h.K_RUNNING], sharing.cores[core, h.K_POLICY]

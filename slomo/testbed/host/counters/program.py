@@ -7,7 +7,7 @@ from slomo.host.tool import is_installed, package_hint
 
 
 class ProgramReader(ABC):
-    """A reader that runs a program until it is stopped."""
+    """A counter reader that starts a measuring program, such as `pcm`, and reads its output."""
 
     name: str
 

@@ -37,7 +37,7 @@ class ProbeSource:
     made: Probe | None = None
 
     def __call__(self) -> Probe:
-        """Return the probes; calibrate them first if there is no calibration for this cache.
+        """Return the probes; calibrate them first if no calibration of this machine's cache is stored.
 
         Raises UnstableMeasurementError if a given calibration is of another cache, or no reporter responds.
         """
