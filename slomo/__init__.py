@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.vector import MetricVector
     from slomo.vocabulary.workload import Traffic, Workload
     from slomo.workflow.evaluate import evaluate
-    from slomo.workflow.predict import predict
+    from slomo.workflow.predict import predict, predict_batch
     from slomo.workflow.profile import profile
     from slomo.workflow.train import train
 
@@ -62,6 +62,7 @@ __all__ = [
     "load_machine",
     "load_network_function",
     "predict",
+    "predict_batch",
     "profile",
     "train",
 ]
@@ -91,6 +92,7 @@ _HOME = {
     "load_machine": "slomo.vocabulary.machine",
     "load_network_function": "slomo.vocabulary.network_function",
     "predict": "slomo.workflow.predict",
+    "predict_batch": "slomo.workflow.predict",
     "profile": "slomo.workflow.profile",
     "train": "slomo.workflow.train",
 }

@@ -20,12 +20,13 @@ def settings(**options: Any) -> Settings:
 
 
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
-    """Load the user's own network functions from ``--nf FILE``.
+    """Load the user's own network functions from ``--nf FILE``; say so if one replaces a shipped one.
 
     Raises ConfigurationError if a file does not exist or is no network function.
     """
+    from slomo.cli.output import note
     from slomo.errors import ConfigurationError
-    from slomo.vocabulary.network_function import load_network_function
+    from slomo.vocabulary.network_function import load_network_function, network_function_names
 
     for path in paths:
         if not path.endswith((".yaml", ".yml")):
@@ -33,7 +34,11 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
                 f"--nf '{path}' is no YAML file",
                 hint="a shipped network function needs no --nf; name it where it is used",
             )
-    return [load_network_function(path) for path in paths]
+    functions = [load_network_function(path) for path in paths]
+    for path, function in zip(paths, functions, strict=True):
+        if function.name in network_function_names() and function != load_network_function(function.name):
+            note(f"note: '{function.name}' is that of {path}, not the shipped network function of this name")
+    return functions
 
 
 def completing(*sources: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -69,7 +69,8 @@ def packed_mixes_plan(
         raise MissingMetricError(
             "mixes as placement fills servers need a model of whole servers of every network function: the profile has "
             "too few runs, or no counters of the competition beside it",
-            hint="60 runs of the default design do",
+            hint="60 runs of the default design do; what was measured stays in the store, if there is one: the same "
+            "command without packed mixes writes it as a dataset",
         )
     least, draw = _least_shares(models, machine.cores_per_socket), np.random.default_rng([seed, 0x7061636B])
     wanted = draw.integers(len(models), size=_REQUESTS * count)

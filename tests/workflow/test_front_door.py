@@ -161,6 +161,17 @@ def test_defaults_are_those_of_the_settings() -> None:
             assert given[name].default == parameter.default, name
 
 
+def test_many_mixes_are_one_call(toy_library: ModelLibrary) -> None:
+    """One name is asked about in every mix, mixes are written as for `predict`, and each answer is the same."""
+    batch = slomo.predict_batch("lpm", [["nat:2"], "nat", {"nat": 1}, []], toy_library)
+
+    alone = [slomo.predict("lpm", mix, toy_library) for mix in ("nat:2", "nat", "nat", [])]
+    assert batch.throughput_mpps.tolist() == [each.throughput_mpps for each in alone]
+    assert batch.verdict.tolist() == [str(each.verdict) for each in alone]
+    with pytest.raises(SlomoError, match="2 targets for 1 mixes"):
+        slomo.predict_batch(["lpm", "nat"], ["nat"], toy_library)
+
+
 def _results(library: ModelLibrary, mixes: ProfileDataset) -> dict[str, Any]:
     placer = slomo.Placer(library, slomo.Cluster.uniform(library.machines[0], 1), slo_grid=0.0)
     predictor = slomo.Predictor(library)

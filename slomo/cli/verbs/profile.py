@@ -301,6 +301,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
 
 def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None:
     from slomo.cli.progress import announce_compilation
+    from slomo.records.schema import PACKED
     from slomo.records.storage import save_dataset
     from slomo.workflow.profile import profile
     from slomo.workflow.progress import ProgressBar
@@ -325,12 +326,15 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
                 "machine": arguments["machine"].name,
                 "targets": list(dataset.profiled_targets),
                 **({"mixes": dataset.environment["mixes"]} if "mixes" in dataset.environment else {}),
+                **({"packed_mixes": len(dataset.environment[PACKED])} if PACKED in dataset.environment else {}),
             }
         )
     else:
         note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
         if "mixes" in dataset.environment:
             note(str(dataset.environment["mixes"]))
+        if PACKED in dataset.environment:
+            note(f"{len(dataset.environment[PACKED])} mixes as placement fills servers")
         if open_ended := len(dataset) - len(dataset.converged()):
             note(f"note: {open_ended} of them did not converge; they are kept, and train nothing")
 
