@@ -1,4 +1,4 @@
-"""Typed HTTP clients of a slomo service, synchronous and asynchronous.
+"""Clients that ask a slomo service over HTTP, one synchronous and one asynchronous.
 
 Errors of the service are raised as the library's own, with their hints. Writes carry an idempotency key: a write
 repeated after a broken connection is applied once.
@@ -98,7 +98,10 @@ class ServiceError(SlomoError):
 
 @dataclass(frozen=True)
 class _Call:
-    """One request, the same for both clients. A repeated write is applied once."""
+    """One HTTP request, the same for both clients.
+
+    A write that is sent again is applied once.
+    """
 
     path: str
     body: Any = None
@@ -231,7 +234,7 @@ class _Connection:
 
 
 class Client(_Connection):
-    """Asks a service.
+    """Synchronous client of a slomo service.
 
     Parameters
     ----------
@@ -254,7 +257,7 @@ class Client(_Connection):
     _kind = "Client"
 
     def predict(self, target: str, competitors: Names = (), **options: Unpack[QuestionOptions]) -> "Prediction":
-        """Predict one mix; options are those of ``POST /v1/predict``.
+        """Predict the target's throughput beside competitors; options are those of ``POST /v1/predict``.
 
         Raises
         ------
@@ -266,7 +269,7 @@ class Client(_Connection):
     def predict_batch(
         self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[AnswerOptions]
     ) -> dict[str, list[Any]]:
-        """Predict many mixes; return columns."""
+        """Predict many mixes; return the results as columns."""
         columns: dict[str, list[Any]] = self._send(_predict_batch(targets, mixes, options))
         return columns
 
@@ -276,7 +279,7 @@ class Client(_Connection):
         return predictions
 
     def place(self, requests: "Requests", *, what_if: bool = False) -> "tuple[Decision, ...]":
-        """Place requests, given as values or as the API's rows, or preview the decision."""
+        """Place requests on the service's cluster; with `what_if`, only return the decision."""
         return _decisions(self._send(_place(requests, what_if=what_if)))
 
     def remove(self, request: str) -> None:
@@ -284,22 +287,22 @@ class Client(_Connection):
         self._send(_remove(request))
 
     def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Send measured outcomes, as ``POST /v1/observations`` takes them; return each one's comparison."""
+        """Send measured throughputs (``POST /v1/observations``); return how each differs from its prediction."""
         answer: dict[str, Any] = self._send(_observe(observations))
         return answer
 
     def report(self, node: str, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the report of a node's agent, as ``POST /v1/agents/{node}`` takes it."""
+        """Send the report of a Kubernetes node's agent (``POST /v1/agents/{node}``)."""
         answer: dict[str, Any] = self._send(_report(node, report))
         return answer
 
     def plan(self, node: str) -> dict[str, Any] | None:
-        """Return the plan that the agent of a node carries out; None without one."""
+        """Return the plan of settings that the agent of a node carries out; None if it has none."""
         answer: dict[str, Any] = self._send(_plan(node))
         return None if answer["plan"] is None else dict(answer["plan"])
 
     def get(self, path: str) -> Any:
-        """Read any path of the service's API."""
+        """Return what the service answers to GET for any path of its API."""
         return self._send(_Call(path, method="GET"))
 
     def close(self) -> None:
@@ -337,7 +340,7 @@ class AsyncClient(_Connection):
     async def predict_batch(
         self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[AnswerOptions]
     ) -> dict[str, list[Any]]:
-        """Predict many mixes; return columns."""
+        """Predict many mixes, as :meth:`Client.predict_batch`."""
         columns: dict[str, list[Any]] = await self._send(_predict_batch(targets, mixes, options))
         return columns
 
@@ -349,7 +352,7 @@ class AsyncClient(_Connection):
         return predictions
 
     async def place(self, requests: "Requests", *, what_if: bool = False) -> "tuple[Decision, ...]":
-        """Place requests, given as values or as the API's rows, or preview the decision."""
+        """Place requests on the service's cluster, as :meth:`Client.place`."""
         return _decisions(await self._send(_place(requests, what_if=what_if)))
 
     async def remove(self, request: str) -> None:
@@ -357,7 +360,7 @@ class AsyncClient(_Connection):
         await self._send(_remove(request))
 
     async def observe(self, observations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Send outcomes, as :meth:`Client.observe`."""
+        """Send measured throughputs, as :meth:`Client.observe`."""
         answer: dict[str, Any] = await self._send(_observe(observations))
         return answer
 
@@ -372,7 +375,7 @@ class AsyncClient(_Connection):
         return None if answer["plan"] is None else dict(answer["plan"])
 
     async def get(self, path: str) -> Any:
-        """Read any path of the service's API."""
+        """Return what the service answers to GET, as :meth:`Client.get`."""
         return await self._send(_Call(path, method="GET"))
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The command line: one file per command, imported when used."""
+"""The `slomo` command line: one file per command, imported only when the command is used."""

@@ -1,4 +1,4 @@
-"""`--server URL`: ask a running service instead of local models; for predict, place and whatif."""
+"""The option `--server URL`: send a question to a running slomo service instead of answering it by local models."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ server_option = click.option(
 
 
 def client(url: str) -> "Client":
-    """Return a client of a service, with the token from the environment.
+    """Return a client of the service at `url`, with the access token from the environment.
 
     Raises ConfigurationError where httpx is not installed.
     """
@@ -35,7 +35,7 @@ def client(url: str) -> "Client":
 
 
 def refuse_others(service: str, *forwarded: str) -> None:
-    """Refuse options that cannot be sent to a service; `forwarded` are the names of options that can.
+    """Raise an error for options that cannot be sent to a service; `forwarded` names those that can.
 
     Raises UsageError naming the first.
     """

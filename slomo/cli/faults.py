@@ -1,4 +1,4 @@
-"""Errors of the command line: one form on stderr, the exit code of the error's class, never a traceback.
+"""Print errors of the command line in one form on stderr, and choose the exit code by the error's class.
 
 DPDK DTS takes the exit code from the error's class; uv prints `hint:` after the message; datasette has one JSON shape
 for all errors. Set ``SLOMO_DEBUG=1`` to see tracebacks.

@@ -65,10 +65,10 @@ def load_command(name: str) -> click.Command:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a sub-command only when it is used."""
+    """A group of commands that imports a command's code only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in order of workflow, not alphabetically."""
+        """Return the names of commands in the order in which people use them, not alphabetically."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -80,7 +80,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; UnknownNameError with the nearest name otherwise."""
+        """Return the command that the words name. Raises UnknownNameError, with the nearest name, if there is none."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from slomo.errors import UnknownNameError
 

@@ -1,4 +1,4 @@
-"""Options shared by several commands, their shell completions, and the settings behind their defaults."""
+"""Options that several commands share, their completion in shells, and the settings from which defaults come."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def settings(**options: Any) -> Settings:
-    """Return the settings in force, overridden by this command line."""
+    """Return slomo's settings (from `slomo.toml` and the environment), overridden by the options of this command."""
     return load_settings(options, file=click.get_current_context().find_root().params.get("config"))
 
 
@@ -42,7 +42,10 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
 
 
 def completing(*sources: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a completion by the names that functions return, each given as ``module:function``, imported when used."""
+    """Return a shell completion that offers the names which the given functions return.
+
+    Each function is given as ``module:function`` and imported when it is used.
+    """
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
         homes = (source.partition(":") for source in sources)

@@ -1,4 +1,4 @@
-"""Output of commands: plain aligned tables for people, one JSON document for machines.
+"""Print what commands return: aligned tables for people, one JSON document for programs.
 
 uv's rule: data on stdout, everything else on stderr, readable without colour.
 """
@@ -17,7 +17,7 @@ from slomo.vocabulary.display import cell
 
 
 def output_path(name: str, what: str, suffixes: Sequence[str]) -> Path:
-    """Return the path of a file to be written, checked before anything is computed.
+    """Return the path of the file that a command will write; check it before anything is computed.
 
     Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, or a folder that is missing.
     """
@@ -34,7 +34,7 @@ def output_path(name: str, what: str, suffixes: Sequence[str]) -> Path:
 
 
 def figure_path(name: str | None) -> Path | None:
-    """Return the checked path of a figure; None for None."""
+    """Return the checked path of the figure to draw; None if no figure is asked for."""
     return None if name is None else output_path(name, "figure", (".png", ".svg", ".pdf"))
 
 
@@ -57,7 +57,7 @@ def emit_json(document: Any) -> None:
 
 
 def emit(document: Any, headers: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
-    """Print a JSON document, or the table that shows it to people."""
+    """Print `document` as JSON if `as_json` is set, else the table `headers` and `rows`."""
     if as_json:
         emit_json(document)
     else:
@@ -65,7 +65,7 @@ def emit(document: Any, headers: Sequence[str], rows: Sequence[Sequence[object]]
 
 
 def tell(document: Any, text: str, *, as_json: bool) -> None:
-    """Print a JSON document on stdout, or a message on stderr."""
+    """Print `document` as JSON on stdout if `as_json` is set, else `text` on stderr."""
     if as_json:
         emit_json(document)
     else:
@@ -77,12 +77,12 @@ SHARES = "note: the imported table has shares: 1 Mpps stands for what a function
 
 
 def emit_text(text: str) -> None:
-    """Print a text on stdout as it is."""
+    """Print a text on stdout without changing it."""
     click.echo(text, nl=not text.endswith("\n"))
 
 
 def note(text: str) -> None:
-    """Print a message on stderr."""
+    """Print a message to the user on stderr."""
     click.echo(text, err=True)
 
 

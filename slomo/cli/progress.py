@@ -1,4 +1,4 @@
-"""Messages on stderr about slow steps before measuring."""
+"""Tell the user on stderr about slow steps that come before any measurement."""
 
 from slomo.cli.output import note
 

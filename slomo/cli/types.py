@@ -1,4 +1,4 @@
-"""Number types of options, each with its range, as in `slomo.files.ranges`.
+"""Types of options that are numbers within a range (ranges as in `slomo.files.ranges`).
 
 A non-finite number, or one out of range, is a usage error: exit code 2, before anything is loaded.
 """
@@ -14,7 +14,7 @@ MOST = 1_000_000
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
-    """A finite number within a range.
+    """The type of an option that is a finite number within a range.
 
     `kind`: ``int`` or ``float``. `low`, `high`: ends of the range, which belong to it. `above`: whether `low` itself
     does not.
@@ -26,7 +26,10 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         self.kind, self.low, self.high, self.above = kind, low, high, above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number; a click error, exit code 2, for anything else."""
+        """Convert an option's text to the number.
+
+        Anything else ends the command with a click error, exit code 2.
+        """
         text = str(value)
         needed = f"a {'whole ' if self.kind is int else ''}number {'above' if self.above else 'from'} {self.low:g}"
         try:

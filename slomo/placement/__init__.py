@@ -1,1 +1,1 @@
-"""Place requests on the servers of a cluster so that every SLO is kept, using predictions only."""
+"""Place requests (network functions with SLOs) on the servers of a cluster so that predictions keep every SLO."""

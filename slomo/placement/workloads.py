@@ -1,4 +1,4 @@
-"""Make random but reproducible workloads to compare policies: ResQ's, SLOMO's, NUMASFP's, arrivals and departures.
+"""Make random but reproducible requests to compare policies, as in the papers of ResQ, SLOMO and NUMASFP.
 
 ResQ (NSDI'18) section 6: about 200 SLO terms over cache-sensitive, cache-insensitive or all network functions, at 90 %
 of solo throughput. SLOMO (SIGCOMM'20) Table 1: its network functions. NUMASFP (COMSNETS'22): 20 chains of three, rates
@@ -29,7 +29,7 @@ RESQ_REPLICAS = 4
 
 
 def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Request, ...]:
-    """Return ResQ's SLO terms of one family, 90 % of solo throughput each.
+    """Return ResQ's requests of one family, each with a promise of 90 % of solo throughput.
 
     Raises UnknownNameError for another family.
 

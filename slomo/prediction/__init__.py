@@ -1,1 +1,1 @@
-"""Questions about servers, and the predictions that answer them; import from this package's files."""
+"""Predict throughput and latency of network functions on a server; import from the files of this package."""

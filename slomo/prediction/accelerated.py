@@ -1,4 +1,4 @@
-"""Extend a memory-only prediction by a shared accelerator.
+"""Add the effect of a shared accelerator to a prediction that considers cache and memory only.
 
 Yala (ASPLOS'25): memory and accelerator have separate models, composed by execution pattern. The memory prediction
 gives time per packet of every NF that shares the target's accelerator. Shares of the accelerator follow from all of
@@ -33,7 +33,7 @@ def with_accelerator(
     possible_mpps: Sequence[float],
     offered_mpps: Sequence[float | None],
 ) -> Prediction:
-    """Return the memory-only prediction with the effect of sharing the target's accelerator included.
+    """Return the prediction `memory`, changed by the competition for the target's accelerator.
 
     `memory`: of the target, as far as memory is concerned. `models`: the target's, then one per competitor, of which at
     least one shares its accelerator. `possible_mpps`: what memory alone would leave each of them beside the others
@@ -64,7 +64,7 @@ def with_accelerator(
 
 
 def _interval(memory: Prediction, shared: "_Shared", possible_mpps: float) -> tuple[float, float]:
-    """Return the interval over both resources.
+    """Return the throughput interval under competition for both memory and accelerator.
 
     Both errors go through the composition: the low end combines the low end for memory with an accelerator slower by
     its error. An accelerator that is just not the bottleneck then still widens the interval.
@@ -94,7 +94,7 @@ class _Shared:
         self.unpressed = [core_ns_of(use, mpps) for use, mpps in zip(uses, solo_mpps, strict=True)]
 
     def target_mpps(self, memory_mpps: float, slower: float = 1.0) -> float:
-        """Return the target's throughput given its memory-only throughput `memory_mpps`.
+        """Return the target's throughput if competition for memory alone would allow `memory_mpps`.
 
         The accelerator takes `slower` times the measured time for every request.
         """
@@ -103,18 +103,18 @@ class _Shared:
         return float(shared_mpps(uses, core, self.offered_mpps)[0])
 
     def without_memory_mpps(self) -> float:
-        """Return the target's throughput if the accelerator were the only shared resource."""
+        """Return the target's throughput if NFs competed for the accelerator alone."""
         return float(shared_mpps(self.uses, self.unpressed, self.offered_mpps)[0])
 
     def parts(self) -> list[float]:
-        """Return each competitor's share of the accelerator time used by others."""
+        """Return each competitor's share of the accelerator time that the target's competitors use."""
         rates = shared_mpps(self.uses, self.pressed, self.offered_mpps)
         taken = np.array([rate * use.demand_ns for rate, use in zip(rates[1:], self.uses[1:], strict=True)])
         return [float(part) for part in taken / taken.sum()]
 
 
 def _explained(memory: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
-    """Divide the whole loss between memory and accelerator.
+    """Divide the target's loss of throughput between memory and accelerator.
 
     The memory part stays divided over metrics and competitors as before.
     """

@@ -1,4 +1,4 @@
-"""Predict all NFs of a partitioned server (cache ways, throttles, memory nodes) from profiles over partitions.
+"""Predict all NFs of a server whose cache, memory bandwidth or memory nodes are divided among them.
 
 An NF without such a profile is not predicted: its response to pressure does not tell the effect of fewer ways.
 `slomo.equilibrium.partition` solves the server, `slomo.models.responses.partition` is the learned response.
@@ -19,7 +19,7 @@ NAME = "allocation"
 
 
 class Allocated:
-    """Throughputs of the NFs of a partitioned server, socket by socket.
+    """Predicted throughputs of the NFs of such a server, socket by socket.
 
     Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
 
@@ -38,7 +38,7 @@ class Allocated:
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 
     def part(self, number: int) -> Part:
-        """Return a tenant's partition of its socket."""
+        """Return what a tenant owns of its socket: cache ways, throttle, memory node."""
         server, setting, model = self.server, self.server.setting, self.models[number]
         away = setting.nodes is not None and setting.nodes[number] != server.sockets[number]
         shared = len(server.on_core[number]) > 1
@@ -54,12 +54,12 @@ class Allocated:
         )
 
     def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        """Return the throughput that a tenant would reach if it were saturated [Mpps]."""
         socket, here = self.at[number]
         return self.parted[socket].capacity_mpps[here]
 
     def vector(self, number: int) -> None:
-        """Return None: profiles over partitions have no counters beside others."""
+        """Return None: these profiles do not contain counters beside other NFs."""
 
     def shares_ways(self, number: int) -> bool:
         """Return whether a tenant shares at least one cache way with another."""
@@ -91,7 +91,7 @@ class Allocated:
         )
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
-        """Return the verdict on a tenant's and its neighbours' partitions: unknown on an unprofiled axis."""
+        """Return the verdict on a tenant's setting and its neighbours'; `unknown` if it was never profiled."""
         server = self.server
         never: list[str] = []
         outside: list[str] = []
@@ -109,7 +109,7 @@ class Allocated:
 
 
 def allocation_models(server: TenantModels) -> list[AllocationModel]:
-    """Return each tenant's response over ways, throttles and memory nodes.
+    """Return, for each tenant, the model of its throughput over cache ways, throttles and memory nodes.
 
     Raises UnsupportedPredictionError naming the tenants without such a profile.
     """

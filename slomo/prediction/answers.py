@@ -1,4 +1,4 @@
-"""Answer questions about a server, shared cores and ports included; `question` adds latency.
+"""Predict the NFs of a server, also if they share cores and ports; `question` adds latency.
 
 Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
 vectors (`composed`). Then accelerators are added (`accelerated`), loads limit the answer, and unprofiled properties
@@ -56,7 +56,7 @@ SHARE_ERROR = 0.03
 
 
 class Answers:
-    """The answers about one server on which every NF has a core of its own.
+    """Predictions for the NFs of one server, on which every NF has a core of its own.
 
     `loads`: what arrives at each NF, which may be less than it is offered. `through_ports_mpps`: ends of what shared
     ports let through to the NFs that they limit. Raises UnsupportedPredictionError where ways, throttles or memory
@@ -84,7 +84,7 @@ class Answers:
 
     @cached_property
     def solved(self) -> Solved | None:
-        """Fixed point of the server, solved on first use; None if another method is used."""
+        """Equilibrium of the server, computed on first use; None if another method predicts."""
         if self.allocated is not None or not self.server.tenants or not self.how.jointly(self.server.models):
             return None
         return Solved(self.server, self.how, self.loads)
@@ -94,13 +94,13 @@ class Answers:
         return Composed(self.server, self.how, self.loads, self._fallback)
 
     def solver(self, number: int) -> Allocated | Solved | Composed:
-        """Return the solution of memory contention that answers for a tenant."""
+        """Return the object that predicts a tenant's contention for cache and memory."""
         if self.allocated is not None:
             return self.allocated
         return self._composed if self.solved is None or self.solved.why_not(number) else self.solved
 
     def prediction(self, number: int) -> Prediction:
-        """Return the answer about one tenant; the loss from shared ports is part of its slowdown, with a reason."""
+        """Return one tenant's prediction; a loss from shared ports is part of its slowdown and has a reason."""
         prediction = self._behind_ports(number)
         if number not in self.through_ports_mpps:
             return prediction
@@ -111,7 +111,7 @@ class Answers:
         return replace(prediction, solo_mpps=solo, reasons=(reason, *prediction.reasons))
 
     def _behind_ports(self, number: int) -> Prediction:
-        """Return the answer about one tenant at its load: memory, accelerator, load and verdict."""
+        """Return one tenant's prediction at its load, before the ports' limit is explained."""
         tenant, others = self.server.tenants[number], self.server.beside(number)
         prediction, load = self.solver(number).prediction(number), self.loads[number]
         models = [tenant.model, *[other.model for other in others]]
@@ -125,7 +125,7 @@ class Answers:
         return self._marked(prediction, number, others)
 
     def whole(self) -> ServerPrediction:
-        """Return the answers for all tenants."""
+        """Return the predictions for all tenants."""
         tenants = tuple(self._tenant(number) for number in range(len(self.server.tenants)))
         reasons = dict.fromkeys(self._fallback(number) for number in range(len(tenants)))
         return ServerPrediction(
@@ -139,7 +139,7 @@ class Answers:
 
     @property
     def method(self) -> str:
-        """Name of the method that predicts memory contention."""
+        """Name of the method that predicts contention for cache and memory."""
         if self.allocated is not None:
             return ALLOCATION
         return COMPOSED if self.solved is None and self.how.method != NAME else NAME
@@ -165,7 +165,7 @@ class Answers:
         return self.solver(number).possible_mpps(number)
 
     def _fallback(self, number: int) -> str | None:
-        """Return why the equilibrium was asked for but does not answer; None if it does, or was not asked for."""
+        """Return why the equilibrium was asked for but cannot predict; None if it can, or was not asked for."""
         if self.solved is not None:
             return self.solved.why_not(number)
         if self.allocated is not None or self.how.method != NAME:
@@ -175,7 +175,7 @@ class Answers:
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
     def _marked(self, prediction: Prediction, number: int, others: Sequence[TenantModel]) -> Prediction:
-        """Add unprofiled traffic to the reasons of a prediction.
+        """Return the prediction with a reason added if traffic was not profiled.
 
         For a solo run with such traffic, the answer gets the interval of a prediction instead of a measurement's.
         """
@@ -217,7 +217,7 @@ class Answers:
 
 
 class SharedCores(Answers):
-    """Answers about a server with shared cores; they are not explained."""
+    """Predictions for a server on which NFs share cores; the loss is not explained."""
 
     def __init__(
         self, server: TenantModels, how: PredictionOptions, loads: Loads, ports: Mapping[int, tuple[float, float]]
@@ -235,20 +235,20 @@ class SharedCores(Answers):
         self.rates = rates
 
     def _loads_at(self, rates: Mapping[int, float | None]) -> Loads:
-        """Return the loads if those that share a core are offered these rates."""
+        """Return all loads if the NFs that share a core are offered these rates."""
         return [rates.get(number, load) for number, load in enumerate(self.loads)]
 
     @property
     def method(self) -> str:
-        """Name of the method that predicts memory contention."""
+        """Name of the method that predicts contention for cache and memory."""
         return self.answers.method
 
     def solver(self, number: int) -> Allocated | Solved | Composed:
-        """Return the last round's solution: tenants are offered there what they serve with their share."""
+        """Return the last solution, in which NFs are offered what they serve with their share of the core."""
         return self.answers.solver(number)
 
     def _fallback(self, number: int) -> None:
-        """Return None: the predictions on whole cores state why the equilibrium does not answer."""
+        """Return None: the predictions with whole cores state why the equilibrium cannot predict."""
 
     def _divided(self, possible: Mapping[int, float], saturated: int | None = None) -> dict[int, float]:
         """Divide the time of each shared core; return the rates of the tenants there [Mpps].
@@ -265,13 +265,13 @@ class SharedCores(Answers):
         return rates
 
     def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        """Return the throughput that a tenant would reach if it were saturated [Mpps]."""
         if number not in self.rates:
             return self.answers.possible_mpps(number)
         return self._divided(self._possible, number)[number]
 
     def _behind_ports(self, number: int) -> Prediction:
-        """Return the answer about one tenant at its load.
+        """Return one tenant's prediction at its load.
 
         On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. The interval
         is for the CPU time that it gets, or for a count over `how.window_s` if that is given.
@@ -314,7 +314,7 @@ class SharedCores(Answers):
         return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
 
     def _felt(self, number: int) -> Floats | None:
-        """Return the pressure on an NF per unit of its CPU time; None without a fixed point.
+        """Return the pressure on an NF per unit of its CPU time; None without an equilibrium.
 
         Rates among the pressures are divided by the NF's share of the core.
         """
@@ -334,7 +334,7 @@ def answers_of(
     loads: Loads,
     through_ports_mpps: Mapping[int, tuple[float, float]] = _UNLIMITED,
 ) -> Answers:
-    """Return the answers about a server at the loads that arrive.
+    """Return the predictions for a server at the loads that arrive at its NFs.
 
     With a partitioned server, `allocated` also divides shared cores.
     """
@@ -345,7 +345,7 @@ def answers_of(
 
 
 def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
-    """Return the answers about a server whose shared ports limit the loads that arrive."""
+    """Return the predictions for a server; its shared ports may limit the loads that arrive."""
     offered, most_gbps = server.loads_mpps, server.ports_gbps
     if most_gbps == math.inf or sum([tenant.wanted_gbps for tenant in server.tenants]) < (1.0 - 1e-9) * most_gbps:
         return answers_of(server, how, offered)
@@ -363,7 +363,7 @@ def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
 
 
 def _served(loads: Loads, possible_mpps: Sequence[float]) -> list[float]:
-    """Return the rate of each NF if the port does not limit it: its possible throughput, at most its load."""
+    """Return the rate of each NF without a port's limit: what it can reach, at most its offered load."""
     return [most if load is None else min(most, load) for load, most in zip(loads, possible_mpps, strict=True)]
 
 
@@ -375,7 +375,7 @@ def _divided(server: TenantModels, demand_mpps: Sequence[float]) -> list[float |
 
 
 def _doubted(answers: Answers, possible: Sequence[float]) -> dict[int, tuple[float, float]]:
-    """Return the ends of the port share of each NF that ports limit, from the intervals of the other NFs."""
+    """Return, for each NF that ports limit, the ends of its port share, from the other NFs' intervals."""
     server, loads = answers.server, answers.loads
     offered = server.loads_mpps
     limited = [number for number in range(len(loads)) if loads[number] != offered[number]]

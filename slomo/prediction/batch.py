@@ -1,4 +1,4 @@
-"""Predict a hundred thousand mixes in one call, equal to `slomo.prediction.question` to the last bit.
+"""Predict a hundred thousand mixes in one call; the results equal `slomo.prediction.question` to the last bit.
 
 Servers are solved, or features composed, in a few passes over arrays. Results are cached between calls only where the
 caller keeps mixes: otherwise the speed holds for mixes that all differ. Mixes that share an accelerator or full ports
@@ -46,14 +46,14 @@ class Rates:
     high: Floats
 
     def put(self, where: object, rates: "Rates") -> None:
-        """Write the given rates into a part of these arrays."""
+        """Write the given throughputs and intervals into a part of these arrays."""
         for mine, theirs in zip((self.mpps, self.low, self.high), (rates.mpps, rates.low, rates.high), strict=True):
             mine[where] = theirs  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, eq=False)
 class Places(Rates):
-    """Rates of all NFs on many servers.
+    """Throughputs and intervals of all NFs on many servers.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Places(Rates):
 
 @dataclass(frozen=True, eq=False)
 class _Servers:
-    """Many servers: the distinct models, the model at each position (-1 if empty), and its offered load."""
+    """Many servers as arrays: the distinct models, the model number at each place (-1 if empty), and its load."""
 
     models: tuple[NFModel, ...]
     who: Indices
@@ -79,23 +79,23 @@ class _Servers:
 
     @classmethod
     def of(cls, tenants: Sequence[TenantModel], members: Indices) -> "_Servers":
-        """Group NFs by model; the same model under two loads counts once."""
+        """Group NFs by model; a model with two different loads counts once."""
         models, number, loads = _numbered(tuple(tenants))
         return cls(models, number[members], loads[members])
 
     def jointly(self, how: PredictionOptions) -> NDArray[np.bool_]:
-        """Return which servers are solved by the equilibrium: those whose models all support it."""
+        """Return which servers the equilibrium can predict: those on which all models support it."""
         if how.by_composing:
             return np.zeros(len(self.who), dtype=bool)
         every: NDArray[np.bool_] = np.logical_and.reduce(_supporting(self.models)[0][self.who], axis=1)
         return every
 
     def sharing(self) -> NDArray[np.bool_]:
-        """Return which servers share an accelerator or full ports: these are predicted one by one, not in arrays."""
+        """Return the servers whose NFs share an accelerator or full ports, which are predicted one by one."""
         return accelerator_shared(self.models, self.who) | ports_full(self.models, self.who, self.offered)
 
     def at(self, rows: Indices) -> "_Servers":
-        """Return the servers `rows`, with their own models alone if some of all do not support the equilibrium."""
+        """Return some of these servers, by their row numbers."""
         who, offered = self.who[rows], self.offered[rows]
         if _supporting(self.models)[1]:
             return _Servers(self.models, who, offered)
@@ -105,7 +105,7 @@ class _Servers:
         return _Servers(models, packed.reshape(who.shape) - empty, offered)
 
     def solved(self, how: PredictionOptions, *, keep: bool = False, first_only: bool = False) -> Joint:
-        """Solve these servers; `keep` looks up those that were solved before, and keeps the others."""
+        """Predict these servers; with `keep`, reuse the results of servers that were predicted before."""
         loads = self.offered if np.isfinite(self.offered).any() else None
         if keep and how.window_s is None:
             return _kept(self.models, how.coverage).solve(self.who, loads)
@@ -115,7 +115,7 @@ class _Servers:
 
 @lru_cache(maxsize=8)
 def _kept(models: tuple[NFModel, ...], coverage: float) -> JointMemo:
-    """Return the mixes of these models that were solved before."""
+    """Return the store of mixes of these models that were predicted before."""
     return JointMemo(models, coverage=coverage, most=MOST_MIXES)
 
 
@@ -194,7 +194,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
 def _judged(
     servers: _Servers, joint: Joint, coverage: float, places: tuple[list[Judgement | None], Indices, NDArray[np.bool_]]
 ) -> list[Judgement | None]:
-    """Return the judgements of the mixes of a batch that were solved in `rows`, if arrays can judge them."""
+    """Return verdicts and reasons of the mixes in `rows`, as far as they can be judged as arrays."""
     nothing, rows, arrays = places
     judgements, codes = nothing.copy(), codes_of_first(servers.models, servers.who, joint, coverage)
     for row in rows[arrays & (codes == 0)].tolist():
@@ -346,7 +346,7 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
 def _groups(
     models: Sequence[NFModel], target: Indices, model: str
 ) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
-    """Yield groups of rows that share features, and the rows of each target in the group."""
+    """Yield groups of rows whose models read the same features, and each target's rows in the group."""
     order = np.argsort(target, kind="stable")
     numbers, starts = np.unique(target[order], return_index=True)
     parts = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
@@ -360,7 +360,7 @@ def _groups(
 
 
 def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
-    """Return the key of a target's features: targets with the same key share one pass."""
+    """Return a key of the features that a target's model reads; targets with equal keys are predicted together."""
     family = subject.model(model)
     own = any(name.startswith(TRAFFIC_PREFIX) for name in family.feature_names)
     return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()

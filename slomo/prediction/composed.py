@@ -1,4 +1,4 @@
-"""Predict one NF from the composed vectors of its competitors; only memory is shared here.
+"""Predict one NF from the combined counters of its competitors (SLOMO's way); only cache and memory are shared.
 
 SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. The features are those of
 calibration in training (`slomo.equilibrium.competition`).
@@ -58,10 +58,10 @@ class Composed:
         self.server, self.options, self.loads, self.fallback = server, options, loads, fallback
 
     def vector(self, number: int) -> None:
-        """Return None: no fixed point, no vector beside the others."""
+        """Return None: this method does not compute counters beside the other NFs."""
 
     def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        """Return the throughput that a tenant would reach if it were saturated [Mpps]."""
         return self._at_full_load(number, replace(self.options, explain=False)).throughput_mpps
 
     def prediction(self, number: int) -> Prediction:
@@ -105,19 +105,19 @@ def _key(model: NFModel) -> str:
 
 @lru_cache(maxsize=4096)
 def family_of(subject: NFModel, model: str) -> tuple[str, SensitivityModel, ConformalCalibration]:
-    """Return a model family and its calibration by name; cached, as every question needs them."""
+    """Return a trained model family and its calibration by name; cached, because every prediction needs them."""
     name = subject.named(model)
     return name, subject.model(model), calibration_of(subject, name)
 
 
 def calibration_of(subject: NFModel, model: str) -> ConformalCalibration:
-    """Return the calibration of a model family; solo throughput to either side for a family without one."""
+    """Return a model family's known errors; without any, the interval reaches solo throughput on both sides."""
     return subject.calibration.get(subject.named(model)) or _UNCALIBRATED
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One NF, its competitors, and the options of the question."""
+    """One NF to predict, its competitors, and the options of the prediction."""
 
     subject: NFModel
     #: As asked, adaptations and loads included.
@@ -135,7 +135,7 @@ def read(
     composition: Composition | None,
     own: Mapping[str, Floats] | None = None,
 ) -> Prediction:
-    """Predict from the values that the model reads (`row`), and judge by the profiled ones (`seen`)."""
+    """Predict from the values that the model reads (`row`); the verdict considers all profiled values (`seen`)."""
     subject, options = case.subject, case.options
     name, family, calibration = family_of(subject, options.model)
     vector = np.array([row[name] for name in family.feature_names])
@@ -197,13 +197,13 @@ def _evidence(case: Case, mpps: float, seen: Mapping[str, float], calibration: C
 
 @lru_cache(maxsize=4096)
 def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
-    """Return why the evidence is too little to judge a family's predictions beside neighbours; None if it is enough."""
+    """Return why a family has too few known errors to be judged beside neighbours; None if it has enough."""
     return doubt(subject, family, calibration_of(subject, family), coverage)
 
 
 @lru_cache(maxsize=4096)
 def repeats_of(subject: NFModel, coverage: float) -> ConformalCalibration | None:
-    """Return the errors of repeated runs of co-locations by name; None with too few for this coverage."""
+    """Return how repeated measurements of the same NFs differed; None if too few were repeated."""
     repeats = subject.calibration.get(REPEATS)
     return None if repeats is None or repeats.missing(coverage) else repeats
 
@@ -225,7 +225,7 @@ def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
 
 
 def _alone(case: Case) -> Prediction:
-    """Return the measured solo run as the answer: slowdown exactly 0, with a narrow interval."""
+    """Return the prediction for an NF without neighbours: its measured solo run, slowdown exactly 0."""
     subject, options = case.subject, case.options
     low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
     reads = subject.model(options.model).composition != "none"
@@ -251,7 +251,7 @@ def _alone(case: Case) -> Prediction:
 def _features(
     case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
 ) -> tuple[dict[str, float], Floats]:
-    """Return the composed features, and each competitor's contribution to the metrics among them."""
+    """Return the combined counters that the model reads, and what each competitor contributes to them."""
     values, vectors = features_of_one(
         others,
         names,
@@ -266,7 +266,7 @@ def _features(
 def _own_values(
     case: Case, others: Sequence[NFModel], composed_names: tuple[str, ...], vectors: Floats
 ) -> dict[str, Floats]:
-    """Return what each workload among the competitors contributes to the composed features, instances summed."""
+    """Return what each competing workload contributes to the combined counters, summed over its instances."""
     metrics = [name for name in composed_names if name in METRICS]
     names = family_of(case.subject, case.options.model)[1].feature_names
     own = np.column_stack([vectors[:, : len(metrics)], np.zeros(len(others))])
@@ -279,7 +279,7 @@ def _own_values(
 
 
 def _composition(row: Mapping[str, float], subject: NFModel, options: PredictionOptions) -> Composition:
-    """Return the composed metrics of `row` as a `Composition` for display."""
+    """Return the combined counters in `row` as a `Composition`, for display."""
     vector = MetricVector({name: value for name, value in row.items() if name in METRICS})
     rules = {name: rule_of(name, options.compat) for name in vector}
     return Composition(vector, rules, () if options.compat else at_limit(vector, subject.capacities))

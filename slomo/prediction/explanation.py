@@ -1,4 +1,4 @@
-"""Attribute a loss to competitors and resources.
+"""Divide a predicted loss of throughput among competitors and resources.
 
 The loss is divided over groups of metrics, one group per resource, by Shapley values (Shapley, 1953; Lundberg and Lee,
 SHAP, NeurIPS'17): the cost of adding a group to every subset of the others, averaged. Groups left out have the values
@@ -38,7 +38,7 @@ ACCELERATOR = "accelerator"
 
 @cache
 def group_of(metric: str) -> str:
-    """Return the resource of a metric or accelerator.
+    """Return the resource (cache, memory, ...) to which a metric or accelerator belongs.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def group_of(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
-    """A loss divided over the metrics and the competitors that cause it.
+    """A loss of throughput, divided among the metrics and competitors that cause it.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def lever(self) -> str | None:
-        """Remedy for the bottleneck, with the competitor that causes most of it if known.
+        """What would help against the bottleneck, with the competitor that causes most of it if known.
 
         Examples
         --------
@@ -151,7 +151,7 @@ def explain(
     solo_mpps: float,
     own_values: Mapping[str, Floats] | None = None,
 ) -> Explanation:
-    """Divide the loss that a model predicts for `vector` over the metrics of that model, and over the competitors.
+    """Divide the loss that a model predicts at the counter values `vector` among metrics and competitors.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def _by_competitor(
 
 @lru_cache(maxsize=1024)
 def _presses(count: int, changed: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
-    """Return which metrics press in which row; a metric that does not press has its solo value.
+    """Return which metrics have their value under competition in which row; others have their value without it.
 
     One row per coalition of groups (bit i: group i presses), then one row without each metric.
 

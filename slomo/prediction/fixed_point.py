@@ -1,4 +1,4 @@
-"""Solve all NFs of a server at once: the contentiousness of each depends on the pressure of all others.
+"""Predict all NFs of a server together, since each one's pressure depends on the pressure of all others.
 
 This goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Vectors and
 throughputs are read at the fixed point (`slomo.equilibrium.server` says when it exists and is found). The loss is
@@ -31,7 +31,7 @@ __all__ = ["NAME", "Solved"]
 
 
 class Solved:
-    """The fixed points of a server, one per socket.
+    """The equilibrium of a server, computed socket by socket.
 
     `server`: running tenants; every model has a `response`. `options`: coverage, length of the measurement, and whether
     to prove and explain. `loads`: what arrives at each tenant [Mpps]; None saturates it.
@@ -49,19 +49,19 @@ class Solved:
                 self.at[number] = (one, one.place[i])
 
     def vector(self, number: int) -> MetricVector:
-        """Return the core-level vector of a tenant."""
+        """Return a tenant's own counters (those of its core) in the equilibrium."""
         one, here = self.at[number]
         names, vectors = one.vectors
         values = vectors[here].tolist()
         return MetricVector({n: v for n, v in zip(names, values, strict=True) if v == v}, scope=Scope.CORE)
 
     def possible_mpps(self, number: int) -> float:
-        """Return the throughput that a tenant would serve if saturated [Mpps]."""
+        """Return the throughput that a tenant would reach if it were saturated [Mpps]."""
         one, here = self.at[number]
         return one.possible_mpps(here)
 
     def why_not(self, number: int) -> str | None:
-        """Return why there is no answer for a tenant; None if there is one."""
+        """Return why a tenant cannot be predicted; None if it can."""
         one = self.at[number][0]
         if one.converged:
             return None
@@ -72,7 +72,7 @@ class Solved:
         )
 
     def convergence(self) -> dict[int, Convergence]:
-        """Return the convergence of each socket's fixed point."""
+        """Return how well the iteration converged on each socket."""
         convergences = {}
         for socket, one in self.sockets.items():
             (bound, proven), rest = one.bound(prove=self.options.prove), one.rest
@@ -80,7 +80,7 @@ class Solved:
         return convergences
 
     def prediction(self, number: int) -> Prediction:
-        """Return a tenant's predicted throughput at the fixed point, for memory only."""
+        """Return a tenant's predicted throughput in the equilibrium; only cache and memory are shared."""
         tenant, options = self.server.tenants[number], self.options
         one, here = self.at[number]
         verdict, reasons = self._judged(number)
@@ -131,7 +131,7 @@ class Solved:
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
     def _is_spared(self, number: int) -> bool:
-        """Return whether a tenant is offered so little that it serves it even if the interval were twice as wide."""
+        """Return whether a tenant's load is so small that it is served even at twice the interval's width."""
         one, here = self.at[number]
         subject, offered = self.server.tenants[number].model, self.loads[number]
         if offered is None or subject.response is None:
@@ -150,7 +150,7 @@ class Solved:
         return Composition(vector, {name: rule_of(name) for name in vector}, at_limit(vector, subject.capacities))
 
     def _explanation(self, number: int, subject: NFModel) -> Explanation:
-        """Divide the loss over the metrics of the pressure, and over the neighbours behind it."""
+        """Divide a tenant's loss among the metrics of the pressure and the neighbours that cause it."""
         assert subject.response is not None
         one, here = self.at[number]
         if len(one.models) == 1:

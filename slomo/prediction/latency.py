@@ -1,4 +1,4 @@
-"""Predict latency at an offered load beside others: possible throughput, utilisation, sojourn times.
+"""Predict the latency of packets at an offered load, for an NF beside others.
 
 ResQ (NSDI'18) section 5 guarantees latency by a curve over load, measured alone in a cache partition. Without a
 partition, both utilisation and time per packet depend on the neighbours: they come from the predicted throughput.
@@ -23,7 +23,7 @@ from slomo.vocabulary.vector import Floats
 def latency_of(
     tenant: TenantModel, load_mpps: float, saturated: Prediction, beside: ServerPrediction
 ) -> LatencyPrediction:
-    """Return the sojourn times of packets of a server's first NF at its load.
+    """Return the latency (time from arrival to departure) of packets of a server's first NF at its load.
 
     Parameters
     ----------
@@ -64,21 +64,21 @@ class _Case:
     coverage: float
 
     def busy(self, possible_mpps: Floats) -> Floats:
-        """Return the utilisation for a possible throughput."""
+        """Return the share of time in which the NF is busy, if it could reach `possible_mpps`."""
         felt = np.broadcast_to(self.felt, (len(possible_mpps), len(self.felt)))
         many = np.full(len(felt), float(self.neighbours))
         return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps, many)
 
 
 def _felt(others: Sequence[TenantPrediction], model: NFModel) -> Floats:
-    """Return the pressure of the other NFs of a socket; 0 if no equilibrium was found."""
+    """Return the pressure that the other NFs of a socket cause; 0 if no equilibrium was found."""
     names = () if model.response is None else model.response.pressure_names
     vectors = [tenant.vector for tenant in others if tenant.vector is not None]
     return np.array([sum((vector.get(name) or 0.0) for vector in vectors) for name in names], dtype=float)
 
 
 def _answer(case: _Case, ends: tuple[float, float]) -> LatencyPrediction:
-    """Read the latency model at one load and pressure, and at both ends of the throughput's interval."""
+    """Return the latency at one load and pressure, and its interval from both ends of the throughput's interval."""
     latency, offered, possible = case.model.latency, case.offered_mpps, case.possible_mpps
     nothing = LatencyPrediction(offered, possible, {}, {}, case.coverage, Verdict.UNSUPPORTED)
     if latency is None:

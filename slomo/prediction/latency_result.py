@@ -1,4 +1,4 @@
-"""Predicted latency: sojourn times at an offered load, their intervals and verdict.
+"""Result of a latency prediction: percentiles, their intervals and the verdict.
 
 A value only; `slomo.prediction.latency` makes it. The percentiles are those of ResQ (NSDI'18): p95, with p50 and p99.
 """
@@ -12,7 +12,7 @@ from slomo.models.applicability import Verdict
 
 @dataclass(frozen=True)
 class LatencyPrediction(Stored):
-    """Predicted sojourn times of one NF's packets.
+    """Predicted latency (time from arrival to departure) of one NF's packets.
 
     Examples
     --------
@@ -38,5 +38,5 @@ class LatencyPrediction(Stored):
 
     @property
     def load(self) -> float:
-        """Offered over possible throughput; from 1 on packets are lost."""
+        """Offered load over the throughput that the NF can reach; packets are lost from 1 on."""
         return self.offered_mpps / self.possible_mpps if self.possible_mpps > 0.0 else float("inf")

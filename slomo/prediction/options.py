@@ -1,4 +1,4 @@
-"""Options of a prediction: method, model, composition rule, coverage."""
+"""Options of a prediction: method, model, rule for combining competitors, coverage of the interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from slomo.vocabulary.numbers import positive_number
 
 
 class OptionFields(TypedDict, total=False):
-    """Fields of :class:`PredictionOptions`, for functions that pass them on by keyword."""
+    """The fields of :class:`PredictionOptions`, for functions that pass them on as keyword arguments."""
 
     method: Method
     model: str
@@ -71,7 +71,7 @@ class PredictionOptions:
 
     @property
     def by_composing(self) -> bool:
-        """Whether these options require composing."""
+        """Whether these options require the method "composed"."""
         if self.method == "auto":
             return self.model != DEFAULT_MODEL or self.compat is not None
         return self.method == "composed"

@@ -69,7 +69,7 @@ class Predictor:
 
     @property
     def model(self) -> str:
-        """Which sensitivity model."""
+        """Name of the sensitivity model, if one was chosen."""
         return self.how.model
 
     @cached_property
@@ -86,7 +86,7 @@ class Predictor:
         strict: bool = False,
         explain: bool = True,
     ) -> Prediction:
-        """Predict one mix.
+        """Predict the throughput of a target beside competitors.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Predictor:
         strict: bool = False,
         explain: bool = True,
     ) -> Prediction:
-        """Predict beside a competition given by its socket-level vector, such as measured tables have.
+        """Predict a target beside competitors that are given by their socket's counters, as in measured tables.
 
         Parameters
         ----------

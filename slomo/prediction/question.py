@@ -1,4 +1,4 @@
-"""Answer a question about a server; every interface of slomo calls this module.
+"""Predict what happens on a server; every interface of slomo (Python, command line, HTTP) calls this module.
 
 Names are resolved once (`tenants`), and the server answers (`answers`), shared ports and cores included. `latency` is
 added if a load was asked about. `slomo.predict`, `Predictor`, evaluation, placement, the command line and the service
@@ -22,7 +22,7 @@ from slomo.vocabulary.server_setting import ServerSetting
 
 
 def answer(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
-    """Answer about the first NF of a server with resolved names, shared ports included.
+    """Predict the first NF of a server whose names are already resolved to models.
 
     Throughput is at most the NF's offered load, and `latency` is predicted where it has one. Raises
     UnsupportedPredictionError for a competitor that lacks a metric the model reads; where `strict`, for every answer

@@ -218,7 +218,7 @@ class PredictionBatch(Result):
 
     @property
     def unit(self) -> NDArray[np.str_]:
-        """Unit of each target's throughput, shape (n,)."""
+        """Unit of each target's throughput: ``"Mpps"`` or ``"share"`` of solo throughput; shape (n,)."""
         return np.array(self.units, dtype=np.str_)[self.target]
 
     @cached_property
@@ -228,7 +228,7 @@ class PredictionBatch(Result):
 
     @cached_property
     def reasons(self) -> tuple[tuple[str, ...], ...]:
-        """Reasons against each prediction; empty where there are none."""
+        """Reasons why measurements do not fully support each prediction; empty if there are none."""
         return tuple(reasons for _, reasons in self._judgements)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Prediction of a whole server: throughput and vector of every NF, and the convergence of the solution.
+"""Prediction of a whole server: throughput and counters of every NF, and how well the iteration converged.
 
 Values only; `slomo.prediction.question` makes them.
 """
@@ -21,7 +21,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TenantPrediction(Stored, derived=("slowdown",)):
-    """One NF of a server."""
+    """Prediction of one NF of a server."""
 
     #: The NF, its configuration and traffic, offered load included.
     workload: Workload
@@ -57,7 +57,7 @@ class TenantPrediction(Stored, derived=("slowdown",)):
 
 @dataclass(frozen=True)
 class Convergence:
-    """Convergence of one socket's fixed point."""
+    """How well the iteration that finds a socket's equilibrium has converged."""
 
     #: Whether the iteration converged.
     converged: bool
@@ -73,7 +73,7 @@ class Convergence:
 
 @dataclass(frozen=True)
 class ServerPrediction(Result):
-    """All NFs of a server."""
+    """Predictions of all NFs of a server."""
 
     #: Where.
     machine: str

@@ -1,4 +1,4 @@
-"""Tenants of a server: every name resolved once, to model, load and socket.
+"""The network functions of a server (its tenants), with each name resolved to a model, a load and a socket.
 
 Only this module turns a name, text or workload into a model. Unprofiled traffic and settings are adapted here
 (`slomo.adaptation.adapt`), with the reason kept.
@@ -25,7 +25,7 @@ _UNDIVIDED = ServerSetting()
 
 @dataclass(frozen=True, eq=False)
 class TenantModel:
-    """An NF of a server."""
+    """An NF of a server with its model, load, core and socket."""
 
     #: As asked, offered load included.
     workload: Workload
@@ -43,13 +43,13 @@ class TenantModel:
 
     @cached_property
     def wanted_gbps(self) -> float:
-        """Line rate of the traffic :attr:`wanted_mpps` [Gbit/s]."""
+        """Bandwidth on the wire at :attr:`wanted_mpps` [Gbit/s]."""
         return wire_gbps(self.workload.traffic.packet_size_b, self.wanted_mpps)
 
 
 @dataclass(frozen=True, eq=False)
 class TenantModels:
-    """NFs that share a server."""
+    """The NFs that share a server, and the server's settings."""
 
     #: Where.
     machine: str
@@ -109,7 +109,7 @@ class TenantModels:
 
     @cached_property
     def on_core(self) -> tuple[tuple[int, ...], ...]:
-        """For each tenant, all tenants on its core, itself included."""
+        """For each tenant, all tenants that run on its core, itself included."""
         numbers = range(len(self.tenants))
         cores = self.setting.cores or (None,) * len(numbers)
         places = [number if cores[number] is None else (cores[number], self.sockets[number]) for number in numbers]
@@ -127,7 +127,7 @@ class TenantModels:
         return 1.0 if self.setting.weights is None else self.setting.weights[number]
 
     def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
-        """Return the server with another offered load for one tenant; the tenant's name then states this load."""
+        """Return the server with another offered load for one tenant, which becomes part of its name."""
         tenants = list(self.tenants)
         workload = tenants[number].workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
@@ -166,7 +166,7 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
 
 
 def listed(names: Sequence[Named]) -> Sequence[Named]:
-    """Return `names` unchanged. Raises InvalidValueError for a text instead of a list."""
+    """Return `names` unchanged. Raises InvalidValueError if it is a single text instead of a list."""
     if isinstance(names, str):
         raise InvalidValueError(f"NFs are the text '{names}', needed a list", hint=f"write ['{names}']")
     return names
@@ -179,7 +179,7 @@ def server_of(
     setting: ServerSetting | None = None,
     nic_socket: int = 0,
 ) -> TenantModels:
-    """Resolve the names of a server's NFs as :func:`tenant_of` does; errors as in :func:`server_with` and `listed`."""
+    """Return the server that the named NFs form; each name is resolved to a model as by :func:`tenant_of`."""
     return server_with(
         tuple([tenant_of(library, name, machine) for name in listed(names)]), machine, setting, nic_socket
     )

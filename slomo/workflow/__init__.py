@@ -1,1 +1,1 @@
-"""The functions behind slomo's main verbs; import them from these files, or from `slomo`."""
+"""Functions behind slomo's main commands (profile, train, predict, ...); import them from these files or `slomo`."""

@@ -1,4 +1,4 @@
-"""Settings of a campaign: what is measured and how runs are made, the same for every function that measures."""
+"""Settings of a campaign (a series of runs): what is measured, and how runs are made."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """What a campaign measures; `slomo.workflow.profile.profile` describes the fields.
+    """What a campaign measures; :func:`slomo.workflow.profile.profile` describes the fields.
 
     Raises UnknownNameError for an unknown plan.
 
@@ -81,13 +81,13 @@ class PlanSettings:
 
     @property
     def adaptive(self) -> bool:
-        """Whether the design chooses runs from earlier results."""
+        """Whether each run is chosen by the results of earlier runs."""
         return self.design == ADAPTIVE and self.plan in ("all", "pressure")
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a campaign's runs are made and what runs are added; see `slomo.workflow.profile.profile`.
+    """How a campaign makes its runs, and which runs it adds; fields as in `slomo.workflow.profile.profile`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Drift: compare live measurements with trained models, and update models from a few runs.
+"""Compare new measurements with trained models (drift), and correct models by a few new runs.
 
 SLOMO (SIGCOMM'20) section 4.1: a model is valid for one version, configuration, traffic and machine of an NF.
 """
@@ -43,7 +43,7 @@ def check_drift(
     reference: ProfileDataset | None = None,
     seed: int = 0,
 ) -> DriftCheck:
-    """Compare live measurements of mixes, in the order they were made, with the models' predictions.
+    """Compare measurements of mixes, in the order in which they were made, with the models' predictions.
 
     Raises InvalidValueError if no row consists only of workloads with models.
 
@@ -88,7 +88,7 @@ def check_drift(
 def refit_models(
     library: ModelLibrary | str | Path, runs: ProfileDataset, *, targets: Sequence[str] | None = None
 ) -> ModelLibrary:
-    """Return the models that new runs improve (`slomo.drift.refit`); models that they do not improve are left out.
+    """Return the models that the new runs improve, corrected (`slomo.drift.refit`); others are left out.
 
     Raises InvalidValueError if no measured workload has a model; ConfigurationError, with both fingerprints, if the
     runs come from another machine of the same name: use `slomo train` there.
@@ -111,7 +111,7 @@ def refit_models(
 
 
 def _vectors(readings: ProfileDataset, prefix: str, scope: Scope) -> list[MetricVector | None]:
-    """Return the measured vector of every row; None where none of its metrics was measured."""
+    """Return each row's measured counters; None for a row in which none was measured."""
     columns = readings.vectors(prefix)
     names = [str(name) for name in columns]
     rows = columns.to_numpy(dtype=float).tolist()

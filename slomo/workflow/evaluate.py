@@ -1,4 +1,4 @@
-"""Evaluate: check every model against mixes that were never trained on.
+"""Compare the predictions of every model with measured mixes that no model was trained on.
 
 SLOMO (SIGCOMM'20) section 6.
 """
@@ -46,7 +46,7 @@ def evaluate(
     progress: Progress | bool | None = None,
     scheduler: str | None = None,
 ) -> Evaluation:
-    """Check every model against mixes that were never trained on.
+    """Compare the predictions of every model with measured mixes that no model was trained on.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def learning_curve(
     seed: int = 0,
     **running: Any,
 ) -> Mapping[str, Mapping[int, float]]:
-    """Train every model on growing parts of the same runs, and evaluate each on the same mixes.
+    """Train every model on growing numbers of runs, and compare each with the same measured mixes.
 
     Raises InvalidValueError for a budget below 12 runs or above the number there is, or a dataset without mixes;
     UsageError if the machine must be named.
@@ -187,7 +187,7 @@ def _require_descriptions(targets: Sequence[Workload], own: Iterable[NetworkFunc
 
 
 def calibration_mixes(dataset: ProfileDataset) -> int:
-    """Return how many of a dataset's full-load mixes are in the half with which :func:`profile` calibrates intervals.
+    """Return how many full-load mixes of a dataset are in the half by which intervals are calibrated.
 
     Models that learned them are better on them than on new mixes, in error and in coverage.
     """

@@ -1,4 +1,4 @@
-"""Convert names that people write to workloads, machines and opened libraries."""
+"""Convert names that people write to workloads, machines, datasets and model libraries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ def sequence_of(items: Iterable[Workload | str] | Mapping[str, int] | Workload |
 
 
 def dataset_of(dataset: "ProfileDataset | str | Path") -> "ProfileDataset":
-    """Return a dataset, loaded if given as a path or the name of a shipped dataset.
+    """Return a dataset; a path or the name of a shipped dataset is loaded.
 
     Raises UnknownNameError or ConfigurationError if there is no such dataset.
     """
@@ -54,7 +54,7 @@ def dataset_of(dataset: "ProfileDataset | str | Path") -> "ProfileDataset":
 
 
 def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) -> list[Workload | str]:
-    """Read one or several texts as people write them, with counts.
+    """Read one or several names of workloads as people write them, with counts.
 
     A plain name stays a name, and the library decides which workload it means.
 
@@ -74,7 +74,10 @@ def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
 
 
 def own_functions(own: "Iterable[NetworkFunction] | NetworkFunction") -> "tuple[NetworkFunction, ...]":
-    """Return additional network functions, given as one or several; raise InvalidValueError for anything else."""
+    """Return the user's additional network functions, given as one or several.
+
+    Raises InvalidValueError for anything else.
+    """
     from slomo.vocabulary.network_function import NetworkFunction  # reads YAML, which predicting does without
 
     functions = tuple(own) if isinstance(own, Iterable) and not isinstance(own, str) else (own,)
@@ -93,14 +96,14 @@ def workloads_of(workloads: Sequence[Workload | str] | Workload | str) -> tuple[
 
 
 def machine_named(machine: "str | Machine") -> "Machine":
-    """Return a machine, loaded if given by name or YAML file."""
+    """Return a machine; a name or a YAML file is loaded."""
     from slomo.vocabulary.machine import load_machine  # reads YAML, which predicting does without
 
     return load_machine(machine) if isinstance(machine, str) else machine
 
 
 def machine_of_dataset(dataset: "ProfileDataset", name: str) -> "Machine":
-    """Return a machine of a dataset as it was when it was measured; the one of that name where that is not told."""
+    """Return a dataset's machine as described when it was measured, or else the shipped one of its name."""
     from slomo.vocabulary.machine import Machine
 
     described = dataset.environment.get("machines", {}).get(name)
@@ -115,7 +118,10 @@ def machine_name(machine: "str | Machine") -> str:
 
 
 def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | None:
-    """Return a machine's name in a library; raise an error if the library's machine of this name is a different one."""
+    """Return the machine's name in a library.
+
+    Raises an error if the library's machine of this name is a different one.
+    """
     if machine is None or isinstance(machine, str):
         return machine
     if not hasattr(machine, "fingerprint"):
@@ -125,7 +131,10 @@ def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | 
 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
-    """Return the requested machine, or the library's only one; raise an error for a different machine of its name."""
+    """Return the machine asked for, or the library's only one.
+
+    Raises an error if the library has another machine of this name.
+    """
     if machine is None and len(library.machines) != 1:
         raise UsageError(
             f"the models are for several machines: {', '.join(library.machines) or 'none'}",

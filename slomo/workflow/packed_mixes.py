@@ -1,4 +1,4 @@
-"""Draw calibration mixes as placement fills servers.
+"""Choose calibration mixes of the kind that placement puts on servers.
 
 A packer fills a server until one more network function would break a promise. It prefers mixes of few kinds, and among
 mixes that fit it picks those whose predictions are too high (winner's curse). Errors in random mixes therefore
@@ -41,7 +41,7 @@ def packed_mixes_plan(
     replicates: int = 1,
     seed: int = 0,
 ) -> ExperimentPlan:
-    """Return a plan of at most `count` mixes of servers that placement filled; fewer if there are not so many.
+    """Return a plan of at most `count` mixes from servers that placement filled with random requests.
 
     Each request promises a random share of solo throughput, between the least that any neighbours leave and all of it.
 
@@ -95,7 +95,7 @@ def packed_mixes_plan(
 
 
 def _least_shares(models: "list[NFModel]", cores: int) -> Floats:
-    """Return each function's throughput on a socket full of its worst neighbour, as a share of solo."""
+    """Return each function's share of solo throughput on a socket full of its worst neighbour."""
     kinds, solo = np.arange(len(models)), np.array([model.solo_mpps for model in models])
     members = np.array([[target, *[other] * (cores - 1)] for target in kinds for other in kinds])
     mpps = solve_joint(models, members, first_only=True).throughput_mpps[:, 0].reshape(len(kinds), -1)

@@ -1,4 +1,4 @@
-"""Placement verbs: place requests, check a placement on a testbed, compare policies.
+"""Place requests on a cluster, check a placement on a testbed, compare policies.
 
 Package `slomo.placement` itself knows no testbed; these functions give it one, the simulator by default.
 """
@@ -47,7 +47,7 @@ def place(
     profiles: Sequence[PartitionProfile] | str | Path = (),
     **options: Unpack[DecisionOptions],
 ) -> Placer:
-    """Place requests on an empty cluster.
+    """Place requests on an empty cluster and return the decisions.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def place(
 
 @dataclass(frozen=True)
 class Priced(Stored):
-    """Cost of placing a batch of requests at one confidence of keeping their promises."""
+    """What a batch of requests costs if it is placed at one confidence: servers, and expected broken promises."""
 
     #: Probability with which all SLOs of a socket hold.
     confidence: float
@@ -157,7 +157,7 @@ def make_judge(
     jobs: int | None = 1,
     scheduler: str | None = None,
 ) -> Judge:
-    """Return a judge that runs mixes on a testbed; `simulated` means a simulator of each machine type.
+    """Return a function that runs placed mixes on a testbed; `simulated` is a simulator of each machine type.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def make_judge(
 
 @dataclass(frozen=True)
 class _MixRunner:
-    """Runs a mix on the testbed of its server."""
+    """Runs each mix on the testbed of its server's machine type."""
 
     testbed: "str | Testbed"
     machines: tuple[Machine, ...]
@@ -224,7 +224,7 @@ def compare(
     judge: Judge | None = None,
     **options: Unpack[DecisionOptions],
 ) -> list[Judgement]:
-    """Place the same requests by several policies, and check all placements on the same testbed.
+    """Place the same requests by several policies, and run all placements on the same testbed.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def compare(
 
 
 def check_model(library: ModelLibrary, policy: str, model: str) -> None:
-    """Raise an error for a sensitivity model's name that no function in the library has.
+    """Raise an error if no function in the library has a sensitivity model of this name.
 
     Raises UnknownNameError with the nearest name; also for an unknown policy.
     """

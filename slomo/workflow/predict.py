@@ -130,7 +130,7 @@ def predict_batch(
     compat: Compat | None = None,
     coverage: float = 0.9,
 ) -> "PredictionBatch":
-    """Predict many mixes in one call, as arrays; each answer equals :func:`predict`'s.
+    """Predict many mixes in one call and return arrays; each prediction equals that of :func:`predict`.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def predict_vector(
     coverage: float = 0.9,
     explain: bool = True,
 ) -> "Prediction":
-    """Predict throughput beside competitors whose socket-level metrics are known, for instance from Intel PCM.
+    """Predict throughput beside competitors that are given by their socket's counters, as Intel PCM measures them.
 
     Raises MissingMetricError if the vector lacks a metric that the model reads.
 

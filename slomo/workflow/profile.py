@@ -1,4 +1,4 @@
-"""Profile: measure network functions alone, beside the synthetic competitor, and in mixes.
+"""Measure network functions alone, beside the synthetic competitor (a program of tunable pressure), and in mixes.
 
 SLOMO (SIGCOMM'20) section 4.1.
 """
@@ -54,7 +54,7 @@ def plan_experiments(
     seed: int = 0,
     target_error: float | None = None,
 ) -> ExperimentPlan:
-    """Return the runs of :func:`profile` that are known before any is made, with mixes drawn at random.
+    """Return the runs of :func:`profile` that are known beforehand, with mixes drawn at random.
 
     :func:`profile` draws as many mixes by what they contend for, as its first runs tell. Runs at part load are not
     among them, and with design ``adaptive`` only the fixed ones.
@@ -208,7 +208,7 @@ def profile(
 def _measured(
     workloads: Sequence[Workload], machine: Machine, settings: PlanSettings, running: RunSettings, testbed: Testbed
 ) -> ProfileDataset:
-    """Run the plan without the runs that follow from its results, and return the measurements."""
+    """Make the runs that do not depend on results of other runs, and return the measurements."""
     if not settings.adaptive:
         plan = _planned(workloads, machine, settings)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
@@ -231,7 +231,7 @@ def _with_mixes(
     running: RunSettings,
     testbed: Testbed,
 ) -> ProfileDataset:
-    """Add mixes that calibrate intervals, chosen by the resources they contend for, or at random if these are unknown.
+    """Add mixes that calibrate intervals, chosen by the resource for which their functions compete.
 
     A store that has a plan of this seed and stream goes on with it.
     """
@@ -247,7 +247,7 @@ def _with_mixes(
 def _drawn_mixes(
     measured: ProfileDataset, workloads: Sequence[Workload], machine: Machine, settings: PlanSettings
 ) -> ExperimentPlan:
-    """Return mixes chosen by the resources they contend for, or random mixes if these resources are unknown."""
+    """Return mixes chosen by the resource for which functions compete, or random ones if that is unknown."""
     from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
 
     stream: Stream = settings.stream or "calibration"
@@ -260,7 +260,7 @@ def _drawn_mixes(
 
 
 def _kept_plan(store: str, machine: Machine, settings: PlanSettings) -> ExperimentPlan | None:
-    """Return the plan that a store of mixes is bound to; None without a store, or if its plan is for other settings."""
+    """Return the plan to which a store of mixes belongs; None without a store, or if settings differ."""
     if not Path(store).is_file():
         return None
     with CampaignStore(store) as opened:
@@ -302,7 +302,7 @@ def _has_mixes(workloads: Sequence[Workload], settings: PlanSettings) -> bool:
 def _following(
     measured: ProfileDataset, machine: Machine, settings: PlanSettings, running: RunSettings
 ) -> dict[str, ExperimentPlan]:
-    """Return, by name, the plans whose offered loads depend on measured throughput."""
+    """Return, by name, the plans whose offered loads depend on throughputs measured before."""
     plans, loads = {}, running.loads(settings.plan)
     seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
     if (idle := part_load_runs(settings.design, settings.runs)) and settings.plan in ("all", "pressure"):
@@ -320,7 +320,7 @@ def _following(
 
 
 def _adaptive(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> "AdaptivePlan":
-    """Return the adaptive plan."""
+    """Return the plan that chooses each run by the results of earlier runs."""
     from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
 
     refuse_replicates(settings.replicates)

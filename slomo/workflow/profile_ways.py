@@ -1,4 +1,4 @@
-"""Profile one instance over cache ways and load, with few runs, repeated if they are noisy.
+"""Measure one network function alone over numbers of cache ways and over load, with few runs.
 
 ResQ (NSDI'18) section 5.2: throughput is concave in cache ways, latency convex in load. Both ends and the middle are
 measured and intervals split until interpolation is within 1 %: 8 to 12 measurements instead of 400.
@@ -43,7 +43,7 @@ def profile_ways(
     latency: bool = True,
     seed: int = 0,
 ) -> PartitionProfile:
-    """Measure solo throughput over cache ways and solo latency over load.
+    """Measure throughput over cache ways, and latency over load, of network functions that run alone.
 
     If repeated runs at the ends differ, every point is the median of enough runs to bring its error below the
     tolerance. A latency is the mean of its repeats plus two standard deviations. Latency is measured with the fewest
@@ -89,7 +89,7 @@ class _Bench:
         return tuple((int(way), rate) for way, rate in zip(steps, rates, strict=True))
 
     def over_load(self, solo_mpps: float, ways: int) -> tuple[tuple[float, float, float], ...]:
-        """Return p95 and p99 over load with some cache ways [us]; empty if the testbed measures no latency."""
+        """Return the 95th and 99th percentile of latency over load [us]; empty without latencies."""
         seen: dict[float, tuple[float, float]] = {}
         if self._latencies(LOADS[0], solo_mpps, ways) is None:
             return ()
@@ -108,7 +108,7 @@ class _Bench:
         return float(np.median([self._mpps(ways, number) for number in range(repeats)]))
 
     def _repeats_for(self, ways: int) -> int:
-        """Return the number of runs per point whose error stays well below the interpolation tolerance."""
+        """Return how many runs per point make the error much smaller than the interpolation tolerance."""
         rates = [self._mpps(ways, number) for number in range(_FEW)]
         repeats = (2.0 * float(np.std(rates, ddof=1)) / (0.5 * TOLERANCE * float(np.mean(rates)))) ** 2
         return min(max(math.ceil(repeats), 1), _MOST)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Draw a campaign's progress; implements the protocol ``start(total) / advance(run) / finish()`` of profiling.
+    """Draws a campaign's progress on stderr; called as ``start(total)``, ``advance(run)``, ``finish()``.
 
     `what`: words before the bar. `drawn`: whether to draw; by default where stderr is a terminal.
 
@@ -47,7 +47,7 @@ class ProgressBar:
             self._bar.update()
 
     def remark(self, text: str) -> None:
-        """Show a text behind the bar."""
+        """Show a text after the bar."""
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
 
@@ -59,7 +59,7 @@ class ProgressBar:
 
 
 def listening(progress: "Progress | bool | None", what: str) -> "Progress | None":
-    """Return the progress listener: the given one, or a bar for True (in notebooks also for None).
+    """Return the object that is told of progress: the given one, or a bar if `progress` is True.
 
     Examples
     --------

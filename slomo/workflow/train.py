@@ -1,4 +1,4 @@
-"""Train sensitivity models, and open stored ones.
+"""Train models from a dataset, and open stored ones.
 
 SLOMO (SIGCOMM'20) section 5.2.
 """
@@ -30,7 +30,7 @@ def train(
     jobs: int | None = 1,
     scheduler: str | None = None,
 ) -> ModelLibrary:
-    """Fit one sensitivity model per network function.
+    """Train one model per network function from a dataset.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fit a twin: a simulated network function that imitates a real one after a dozen runs, for what-if questions.
+"""Fit a twin: a simulated network function that behaves like a measured one, from a dozen runs.
 
 The fit is simulation-based least squares over the logarithms of size, reads and parallelism of its data, and of the
 reads of data just beyond L2. Compute cycles follow from solo throughput. The function's sensitivity is fitted to the
@@ -79,7 +79,7 @@ class FittedParameter:
 
     @property
     def determined(self) -> bool:
-        """Whether the runs determine the parameter: its interval is not wider than a factor of ten, and no end."""
+        """Whether the runs determine the parameter: a narrow interval, away from the ends of its range."""
         return not self.at_end and self.high <= _DETERMINED * self.low
 
 
@@ -106,7 +106,7 @@ class Twin:
 
     @property
     def tells(self) -> bool:
-        """Whether the function lost more throughput than measurement noise; otherwise any twin would fit its runs."""
+        """Whether the function lost more throughput than measurement noise; else any twin would fit the runs."""
         return self.lost_points > self.noise_points
 
     def to_dict(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _measured(
 
 
 def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> dict[str, Floats]:
-    """Return the function's own counters: solo value, then one per picked run; incomplete counters are left out."""
+    """Return the function's own counters: alone, then for each of the chosen runs."""
     values: dict[str, Floats] = {}
     for name in _OWN:
         alone, beside = (part.frame[f"own.{name}"].to_numpy(dtype=float) for part in (solo, pressed))
@@ -259,7 +259,7 @@ def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> d
 
 
 def _few(measured: _Measured) -> _Measured:
-    """Return every third run, which is enough to rank starting points of the fit."""
+    """Return every third run, enough to compare starting points of the fit."""
     own = {name: np.append(values[:1], values[1::3]) for name, values in measured.own.items()}
     own = {name: values for name, values in own.items() if values.max() > 0.0}
     return replace(
@@ -288,7 +288,7 @@ def _bounds(measured: _Measured) -> Floats:
 
 
 def _on(values: Floats, measured: _Measured) -> _Measured:
-    """Return the measurements on a machine with fitted parameters."""
+    """Return the measurements, on a machine with the fitted values of its parameters."""
     if not measured.fits_machine:
         return measured
     factors = zip(_MACHINE_SPREAD, map(float, values[len(_NAMES) :]), strict=True)
@@ -297,7 +297,7 @@ def _on(values: Floats, measured: _Measured) -> _Measured:
 
 
 def _residuals(values: Floats, measured: _Measured) -> Floats:
-    """Return the residuals of shares, own counters and machine parameters, in units of their noise."""
+    """Return how far the twin is from the measurements, in units of their noise."""
     there = _on(values, measured)
     run = _runner(_function(values, _cycles(values, there), there, measured.workload.nf), there)
     seen = [run(competitors) for competitors in ((), *measured.competitions)]
@@ -315,7 +315,10 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
 
 
 def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Floats) -> Floats:
-    """Return the Jacobian by finite steps of fixed size; scipy's steps are relative to the values, which may be 0."""
+    """Return the Jacobian by finite steps of fixed size.
+
+    scipy's steps are relative to the values, which may be 0.
+    """
     steps = np.where(point + _STEP < highest, _STEP, -_STEP)
     here = residuals(point)
     columns = [

@@ -1,4 +1,4 @@
-"""`slomo agent`: observe the network functions of one Kubernetes node, report to the service, carry out its plan."""
+"""`slomo agent`: on a Kubernetes node, report network functions to the service and carry out the node's plan."""
 
 import asyncio
 import contextlib

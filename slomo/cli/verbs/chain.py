@@ -54,7 +54,7 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run chains as processes on this machine, and say what got through.
+    """Run chains as processes on this machine under a policy, and print each chain's throughput and losses.
 
     cfs, batch and rr are the kernel's schedulers alone (SCHED_OTHER, SCHED_BATCH, SCHED_RR). nfvnice adds weights by
     arrivals and costs, and back-pressure to the chains' entries. Needs a C compiler; weights need the right to make
@@ -130,7 +130,7 @@ def _print(result: "HostChainResult") -> None:
 @click.option("--measure", is_flag=True, help="Run them together as well, and show what they served.")
 @json_option
 def predict(document: str, policy: str, rounds: int, measure: bool, as_json: bool) -> None:
-    """Predict functions that share a core of this machine, from each alone and beside a reporter.
+    """Predict functions that share a core, from runs of each alone and beside a program that fills the cache.
 
     Every chain has one stage, all on one core. Each function runs for two half seconds a round; how the scheduler takes
     turns, rings that run empty and caches that are cold after a turn of the others are played from that.
@@ -181,7 +181,7 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 def simulate(
     document: str, policy: str, nf_files: tuple[str, ...], seed: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Simulate chains on shared cores line by line, and say what gets through.
+    """Simulate chains on shared cores, every access to a cache line, and print each chain's throughput and losses.
 
     The document of `slomo chain run`; no machine needed. cfs and batch are Linux's fair scheduler up to 6.5, eevdf and
     eevdf-batch since, rr is SCHED_RR. Ten million packets take some ten seconds.

@@ -29,7 +29,7 @@ RUNS, CALIBRATION_MIXES, TEST_MIXES, SHOWN_MIXES = 48, 60, 40, 12
 
 @dataclass(frozen=True)
 class Demonstration:
-    """All results of the demonstration, in order."""
+    """All results that `slomo demo` prints, in order."""
 
     dataset: "ProfileDataset"
     library: "ModelLibrary"
@@ -47,7 +47,7 @@ class Demonstration:
 @seed_option
 @json_option
 def command(out: str, as_json: bool, **options: Any) -> None:
-    """Profile, train, predict mixes never run, run them, and compare; needs no rack.
+    """Profile, train, predict mixes that were never run, simulate these mixes, and compare. Needs no hardware.
 
     Writes profile.parquet, models/ and report.html into DIR; runs that are there already are not repeated.
     """

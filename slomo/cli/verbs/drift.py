@@ -12,7 +12,7 @@ from slomo.errors import UnsupportedPredictionError
 
 @click.group()
 def command() -> None:
-    """Check live measurements against models, and bring models up to date."""
+    """Check whether models agree with new measurements, and correct models by a few new runs."""
 
 
 @command.command("check")
@@ -48,7 +48,7 @@ def command() -> None:
 def check(
     readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Judge the mixes of DATASET, in their order, by the models.
+    """Compare the measured mixes of DATASET, in their order, with the predictions of the models.
 
     It names who suffers, or presses, otherwise than foretold. One alarm is raised by chance per so many readings of a
     network function as --false-alarm-every says. With too few readings, or too few held-out errors of mixes, the answer
@@ -85,7 +85,7 @@ def check(
 @click.option("--target", "targets", multiple=True, metavar="NF", help="Refit this network function only, repeatable.")
 @json_option
 def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool) -> None:
-    """Bring models up to date by the few runs of DATASET, and save them where they were.
+    """Correct models by the few runs of DATASET, and save them where they were.
 
     A model is kept where a refit does not err less on runs left out. One run alone and a handful beside the synthetic
     competitor do:

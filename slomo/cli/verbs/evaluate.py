@@ -116,7 +116,7 @@ def _times(baseline: dict[str, Any]) -> str:
 
 
 def _learn(budgets: str, profile: str | None, options: dict[str, Any], **shown: Any) -> None:
-    """Run missing mixes as usual, and show the learning curve."""
+    """Run the mixes that are missing, and print the error of every model over the number of runs (learning curve)."""
     from slomo.cli.verbs.learning import show_learning_curve
     from slomo.workflow.progress import ProgressBar
 
@@ -158,7 +158,7 @@ def _evaluated(
     scheduler: str | None,
     **options: Any,
 ) -> tuple["Evaluation", str]:
-    """Return the evaluation, and the objections to its figures."""
+    """Return the evaluation, and reasons to doubt its figures."""
     from slomo.cli.progress import announce_compilation
     from slomo.models.library import load_library
     from slomo.models.responses.latent import PAIRS

@@ -1,4 +1,4 @@
-"""`slomo fleet`: campaigns over many hosts."""
+"""`slomo fleet`: measure network functions on many hosts (a campaign)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The learning curve of `slomo evaluate --budgets`: every model trained on the same growing number of runs.
+"""`slomo evaluate --budgets`: train every model on growing numbers of runs and print its error (the learning curve).
 
 Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one budget each, although their costs differ.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def budgets_of(text: str) -> tuple[int, ...]:
-    """Return budgets given as ``20,60,200``, each once and in rising order.
+    """Return the numbers of runs given as ``20,60,200``, each once and in rising order.
 
     Raises InvalidValueError for a budget that is no whole number above 0.
 
@@ -44,7 +44,7 @@ def show_learning_curve(
     as_json: bool,
     **running: Any,
 ) -> None:
-    """Print the error of every model against the number of runs; write the figure and the page asked for."""
+    """Print the error of every model over the number of runs; write the figure and the report that were asked for."""
     from slomo.workflow.evaluate import learning_curve
 
     counts, place = budgets_of(budgets), figure_path(figure)

@@ -70,7 +70,7 @@ class DefaultGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Let options before CLUSTER belong to `batch`, too."""
+        """Let options that stand before CLUSTER belong to the command `batch`, too."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["batch", *args]
         return super().parse_args(ctx, args)
@@ -251,7 +251,10 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 
 
 def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]") -> "Decision":
-    """Return why a request is not placed; one whose affinity names a refused request is judged together with it."""
+    """Return why a request is not placed.
+
+    If its affinity names another refused request, both are judged together.
+    """
     named = {name for name in (*request.affinity, *request.anti_affinity) if isinstance(name, str)}
     if not named & refused.keys():
         return placer.what_if(request)
@@ -344,7 +347,7 @@ def profiles(**options: Any) -> None:
 @seed_option
 @json_option
 def workload(family: str, count: int, out: str, seed: int | None, as_json: bool) -> None:
-    """Write requests to compare policies on.
+    """Write a file of requests with which policies can be compared.
 
     FAMILY is sensitive, insensitive or combination (ResQ's), slomo, or numasfp (chains with rates over time).
     """

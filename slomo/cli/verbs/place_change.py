@@ -1,4 +1,4 @@
-"""`slomo place change`: what happens to a placed cluster, on its snapshot: drain, fail, update, use, reoptimise."""
+"""`slomo place change`: drain, fail or change a cluster that was placed, and save it again."""
 
 import json
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def change(
     profiles: str | None,
     **flags: Any,
 ) -> None:
-    """Change the cluster of SNAPSHOT (from `slomo place --snapshot`), and write it back where that was done.
+    """Apply ACTION to the cluster that `slomo place --snapshot` wrote to SNAPSHOT, and save the cluster there.
 
     ACTION takes a server (drain, fail, cordon, uncordon, remove, taint), a label's value (fail rack=r3), a file (add: a
     cluster's servers; update and preempt: requests), a directory of other models (use), nothing (at-risk), or nothing

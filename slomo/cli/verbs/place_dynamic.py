@@ -1,4 +1,4 @@
-"""`slomo place` over time: chains with changing rates, requests that come and go."""
+"""`slomo place` for what changes over time: chains with changing rates, and requests that come and go."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ def _check_names(
     files: tuple[str, ...],
     known: "Sequence[str]",
 ) -> None:
-    """Refuse network functions without description, model or profile, which may be typing errors."""
+    """Raise an error for network functions without description, model or profile; a name may be mistyped."""
     from slomo.cli.options import own_network_functions
     from slomo.models.library import nf_of
     from slomo.vocabulary.network_function import network_function_names, stage_names
@@ -96,7 +96,7 @@ def _check_names(
 
 
 def judge_on_nodes(placed: "PlacedChains", options: dict[str, Any]) -> "Judgement":
-    """Run placed chains on the simulator."""
+    """Simulate chains that were placed on NUMA nodes."""
     from slomo.cli.options import own_network_functions
     from slomo.cli.progress import announce_compilation
     from slomo.workflow.chains.judge import judge_chains
@@ -182,7 +182,7 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @seed_option
 @json_option
 def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **options: Any) -> None:
-    """Let REQUESTS come and go on CLUSTER, and re-optimise periodically (ResQ, NSDI'18, section 5.3).
+    """Simulate how REQUESTS come and go on CLUSTER, and plan anew periodically (ResQ, NSDI'18, section 5.3).
 
     Requests arrive at random in the order of the file and stay for random times. With --every-s each policy is run
     twice: without and with re-optimisation.

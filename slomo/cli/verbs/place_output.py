@@ -1,4 +1,4 @@
-"""Common parts of `slomo place`'s commands: completions, options, tables of decisions and judgements."""
+"""Options, shell completions and tables that several commands of `slomo place` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ price_option = click.option(
 
 
 def show_prices(priced: "Sequence[Priced]", chosen: float) -> None:
-    """Print the cost of each confidence, and the chosen one."""
+    """Print the total cost at each confidence, and the confidence that was chosen."""
     rows = [(p.confidence, p.placed, p.servers, p.broken, p.cost, "taken" * (p.confidence == chosen)) for p in priced]
     emit_table(("confidence", "placed", "cost of servers", "servers expected to break", "together", ""), rows)
 
@@ -54,7 +54,7 @@ def show_measurements(told: "Measurements") -> None:
 
 
 def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | None = None) -> None:
-    """Print the place of every request, cache ways and throttles if there are any, and reasons of refusals.
+    """Print where every request was placed, with its cache ways and throttles, and why requests were refused.
 
     With the number of stages of each request's chain, show what all its instances must serve together, too.
     """
@@ -86,7 +86,7 @@ def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | 
 
 
 def show_lacking(placer: "Placer") -> None:
-    """Print which network functions are promised nothing beside others, as too few prediction errors are known."""
+    """Print the network functions that get no promise on a shared socket, because too few errors are known."""
     if not placer.policy.predicts:
         return
     keys = sorted({workload.saturated.key for request in placer.requests for workload in request.chain})
@@ -101,7 +101,7 @@ def show_lacking(placer: "Placer") -> None:
 
 
 def note_unread_profiles(profiles: object, policies: "Sequence[str]", requests: "Iterable[Request]") -> None:
-    """Print that `--profiles` was given to policies that do not read it for these requests."""
+    """Print which policies do not read the file given by `--profiles` for these requests."""
     from slomo.placement.chains.registry import chain_policy, chain_policy_names
     from slomo.placement.feasibility.latency import promises_latency
     from slomo.placement.policies.registry import policy_class, policy_names
@@ -129,7 +129,7 @@ def end(*, refused: bool, judgement: "Judgement | None") -> None:
 
 
 def emit_judgements(judgements: "Sequence[Judgement]") -> None:
-    """Print the judgement of placements, and the first broken SLOs under each policy."""
+    """Print the simulated results of placements, and the first broken SLOs under each policy."""
     from slomo.report.placement_figures import judgement_rows
 
     headers, rows = judgement_rows(judgements)

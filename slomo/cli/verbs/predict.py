@@ -1,4 +1,4 @@
-"""`slomo predict`: the loss of a network function beside others, from saved models."""
+"""`slomo predict`: predict the throughput that a network function loses beside others, by saved models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +115,7 @@ def command(
     service: str | None,
     **options: Any,
 ) -> None:
-    """Predict what a network function loses beside others, or every mix of a file.
+    """Predict how much throughput a network function loses beside others, or predict every mix of a file.
 
     NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer is
     the measured solo throughput.
@@ -250,7 +250,7 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
 
 
 def _machine(requested: str | None, default: str, library: Any) -> str | None:
-    """Return the machine asked for; else the setting's if the models know it; else None.
+    """Return the machine asked for, or the settings' machine if the models know it; None otherwise.
 
     A file's machine must be the one of its models, even if both have the same name.
     """
@@ -265,7 +265,7 @@ def _machine(requested: str | None, default: str, library: Any) -> str | None:
 
 
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
-    """Refuse an invalid file, or one whose network function has no model.
+    """Raise an error for an invalid file of a network function, or for a network function without a model.
 
     Predictions read the model and not this file.
     """
@@ -351,7 +351,7 @@ def _who(why: "Explanation") -> str:
 
 
 def _latency(delay: "LatencyPrediction") -> list[str]:
-    """Return the lines about sojourn times."""
+    """Return the lines about latency, the time from a packet's arrival to its departure."""
     lines = [
         f"  load        {delay.load:.3f} ({delay.offered_mpps:.3f} of {delay.possible_mpps:.3f} Mpps it could serve)"
     ]

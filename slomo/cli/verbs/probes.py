@@ -1,4 +1,4 @@
-"""`slomo probes`: predict pairs of applications from probes alone, without counters.
+"""`slomo probes`: predict pairs of applications from their run times beside probe programs, without counters.
 
 Bubble-Up (MICRO'11) section 3; `slomo.evaluation.probes` explains the bounds that phases leave.
 """
@@ -15,7 +15,7 @@ from slomo.cli.output import emit
 @click.option("--with", "beside", metavar="NAME", help="Application beside it; every one by default.")
 @json_option
 def command(tables: str, target: str | None, beside: str | None, as_json: bool) -> None:
-    """Predict how fast applications run beside one other, from what a dial and a reporter probe measured.
+    """Predict how fast applications run beside one other application, from run times of two kinds of probe programs.
 
     PROBES.json comes from `slomo dataset import FOLDER --mapping MAP --out PROBES.json`, MAP being of kind `probes`.
     Performance is the speed beside the competitor over the solo speed; the range covers the competitor's phases.

@@ -1,4 +1,4 @@
-"""`slomo profile`: measure network functions alone, under pressure and in mixes; finished runs are kept."""
+"""`slomo profile`: measure network functions alone, beside the synthetic competitor and in mixes."""
 
 import json
 from pathlib import Path
@@ -222,7 +222,7 @@ def _arguments(
 
 
 def _recorded(source: str | None) -> Any:
-    """Return the replay's source: original runs from a store, else the dataset's path."""
+    """Return the source of a replay: the original runs if a store has them, else the dataset's path."""
     from slomo.profiling.campaign.store import stored_records
 
     return stored_records(source) if source is not None and source.endswith(".sqlite") else source
@@ -340,7 +340,7 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
 
 
 def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
-    """Measure NFs over partitions of a server, write the profile to `out`, and print a table of the plan."""
+    """Measure NFs with different cache ways and throttles; write the profile to `out`, print a table of the plan."""
     from slomo.cli.progress import announce_compilation
     from slomo.extras import need
     from slomo.files.stored import stored

@@ -1,4 +1,4 @@
-"""`slomo rows`: predict every row of an imported table, memory and accelerator composed, and compare.
+"""`slomo rows`: predict every row of an imported table from models of memory and accelerator, and print the errors.
 
 Yala (ASPLOS'25) evaluates its models this way: trained on tables per resource, tested on rows of another one.
 """
@@ -59,7 +59,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Predict every row of an imported table, and compare.
+    """Predict every row of an imported table, and compare predictions with measured throughputs.
 
     Example: slomo rows mixed.parquet --target flow-monitor --accelerator regex.parquet
     """

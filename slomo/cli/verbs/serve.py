@@ -1,4 +1,4 @@
-"""`slomo serve`: answer over HTTP, for orchestrators and people; `--demo` fills it with an example."""
+"""`slomo serve`: answer questions over HTTP; with `--demo`, by example models and an example cluster."""
 
 import logging
 import sys
@@ -65,7 +65,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--backup", metavar="FILE", type=FILE, help="Copy the state, also while in use, and end.")
 @json_option
 def command(demo: bool, backup: Path | None, body_limit_mib: int, log: str, as_json: bool, **options: Any) -> None:
-    """Answer over HTTP: predictions, placement, the Kubernetes scheduler, and a page.
+    """Serve predictions, placement, a Kubernetes scheduler extender and a web page over HTTP.
 
     Listens at loopback; beyond it needs --token-file or --client-ca. The API is described at /openapi.json.
 

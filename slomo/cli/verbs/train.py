@@ -1,4 +1,4 @@
-"""`slomo train`: from a dataset to a directory of models, one per network function and machine."""
+"""`slomo train`: train models from a dataset, one per network function and machine, and save them in a directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ def command(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Fit sensitivity models of every network function of DATASET, and save them as data.
+    """Train models of every network function of DATASET, and save them.
 
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` set the width of intervals, and
     30 or more with counters also teach the equilibrium.
@@ -125,7 +125,10 @@ def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
 
 
 def _kept(place: Path) -> set[tuple[str, str]]:
-    """Return the owners of models already in the directory; training replaces those of the same network function."""
+    """Return the models already in the directory.
+
+    Training replaces only those of the same network functions.
+    """
     from slomo.models.library import ModelLibrary
     from slomo.models.storage import INDEX, entries_in
 

@@ -1,4 +1,4 @@
-"""Allocate exclusive cache ways and memory bandwidth to chains on NUMA nodes, by NUMASFP's lookup table.
+"""Give chains on NUMA nodes exclusive cache ways and memory bandwidth, by NUMASFP's lookup table.
 
 NUMASFP (COMSNETS'22): a profiler's table gives the resources that each network function needs at its rate, and the
 placement engine allocates LLC ways (CAT) and memory bandwidth (MBA) accordingly.
@@ -24,7 +24,7 @@ SERVED = 0.97
 
 @dataclass(frozen=True)
 class Parts:
-    """Exclusive cache ways and memory bandwidth of chains in one interval."""
+    """Exclusive cache ways and memory bandwidth that chains get in one interval."""
 
     #: Chain -> cache ways.
     ways: Mapping[str, int] = field(default_factory=dict)
@@ -67,14 +67,14 @@ def _on_node(needs: Mapping[str, Need], seats: Nodes, number: int, node: Node) -
 
 
 def _raised(throttles: Sequence[int], have: float, needed: float) -> tuple[int, ...]:
-    """Return throttles raised by a share of the unused bandwidth each, rounded down to values that MBA can set."""
+    """Return throttles loosened by an equal share of the unused bandwidth, rounded down to values that MBA can set."""
     return tuple(
         min(int(percent * have / needed) // MBA_STEP * MBA_STEP, 100) if needed > 0 else 100 for percent in throttles
     )
 
 
 def _divided(ways: int, claims: Sequence[float]) -> list[int]:
-    """Divide ways in proportion to claims; each gets at least its claim (largest remainders are rounded up)."""
+    """Divide ways in proportion to claims; each claim gets at least as many ways as it asks for."""
     total = sum(claims)
     exact = [ways * claim / total for claim in claims]
     whole = [int(share) for share in exact]
@@ -135,7 +135,7 @@ def required(response: PartitionResponse, host: Machine, mpps: float) -> tuple[i
 def resource_rows(
     response: PartitionResponse, host: Machine, rates_gbps: Sequence[float]
 ) -> list[tuple[str, float, float, int, int, int, float]]:
-    """Return NUMASFP's rows of one function: NF, Gbit/s, Mpps, cores, ways, throttle [%] and memory traffic [GB/s].
+    """Return one function's rows of NUMASFP's table: rate, cores, ways, throttle [%] and memory traffic [GB/s].
 
     Every core serves an equal part of the rate.
     """

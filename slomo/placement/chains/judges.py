@@ -1,4 +1,4 @@
-"""Inputs of chain policies: a lookup table of required resources, predictions for nodes, the cost of crossing nodes."""
+"""What chain policies know: resources that functions need, predictions for nodes, the cost of crossing nodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Keeps = Callable[[RatedChain, Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Judges:
-    """Inputs of chain policies: a table of required resources; for `slomo-numa` also predictions and crossing costs."""
+    """What chain policies know: a table of required resources; for `slomo-numa` also predictions and crossing costs."""
 
     #: Resources that a chain needs at a rate.
     table: Table

@@ -22,7 +22,7 @@ Moving = Callable[[RatedChain, Sequence[int], Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Mover:
-    """State of a network function that a move must transfer."""
+    """Cached lines and memory of a network function that move with it to another node."""
 
     #: Its tables [MiB].
     memory_mib: float
@@ -34,7 +34,7 @@ class Mover:
 
 @dataclass(frozen=True)
 class MoveCost:
-    """Cost of moves on one machine.
+    """What moves of functions between nodes cost on one machine.
 
     Raises InvalidValueError for a negative time, or a rate that is not above 0.
 
@@ -67,12 +67,12 @@ class MoveCost:
         return mover.memory_mib * 2**20 / (self.copy_gb_s * 1e9)
 
     def lost_s(self, mover: Mover) -> float:
-        """Return the cost of a move: the length of an outage that loses as many packets as the move does [s]."""
+        """Return the cost of a move: the length of a pause that loses as many packets as the move does [s]."""
         return self.pause_s(mover) + (1.0 - mover.away) * self.copy_s(mover)
 
 
 def refill_s(machine: Machine, held_kib: float) -> float:
-    """Return the time in which a function reads its part of the last-level cache from memory again, line by line [s].
+    """Return how long a function takes to read its part of the last-level cache from memory again [s].
 
     Examples
     --------

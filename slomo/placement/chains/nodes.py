@@ -1,4 +1,4 @@
-"""NUMA nodes of one server, the resources that service chains use on them, and the cost of crossing nodes.
+"""The NUMA nodes of a server, the resources that chains use on them, and the cost of packets that cross nodes.
 
 NUMASFP (COMSNETS'22): packets arrive at the NIC of one node, chains on a node share its cores, cache ways and memory
 bandwidth, crossing nodes costs throughput, and a migration by cpuset costs almost none.
@@ -13,7 +13,7 @@ from slomo.placement.problem.chain import RatedChain
 
 @dataclass(frozen=True)
 class Need:
-    """Resources that a chain requires at a traffic rate: a row of NUMASFP's lookup table."""
+    """Resources that a chain needs at a traffic rate: a row of NUMASFP's lookup table."""
 
     #: One per stage.
     cores: int
@@ -33,7 +33,7 @@ Nodes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Node:
-    """One NUMA node: free cores, ways and memory bandwidth [%]."""
+    """One NUMA node: its free cores, cache ways and memory bandwidth [%]."""
 
     cores: int
     ways: int
@@ -61,7 +61,7 @@ def crossings(seats: Sequence[int]) -> int:
 
 
 def handover_keeps(seats: Sequence[int]) -> float:
-    """Return the share of throughput that a chain keeps despite crossings between nodes, 0 to 1.
+    """Return the share of its throughput, 0 to 1, that a chain keeps although packets cross nodes.
 
     NUMASFP measured a chain of three (monitor, router, forwarder) on OpenNetVM: all remote, 22 % less; the middle one
     local, 52 % less. From the NIC and back these are two and four crossings. Six and more are extrapolated.
@@ -93,7 +93,7 @@ def by_rate(chains: Sequence[RatedChain], interval: int) -> list[RatedChain]:
 
 
 def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool = False) -> dict[str, tuple[int, ...]]:
-    """Fill nodes in order; if `whole`, a chain that does not fit on a node goes whole to the next node with room."""
+    """Fill nodes in order; if `whole`, a chain that does not fit on a node goes to the next with room for all of it."""
     free = [node.cores for node in nodes]
     seating: dict[str, tuple[int, ...]] = {}
     for item in chains:

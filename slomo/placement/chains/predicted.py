@@ -68,7 +68,7 @@ def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], 
 
 @dataclass(frozen=True)
 class _Worth:
-    """Computes the value of assignments: throughput minus the cost of moves [Mpps], then fewer moves."""
+    """Computes how good assignments are: predicted throughput minus the cost of moves [Mpps], then fewer moves."""
 
     chains: Sequence[RatedChain]
     interval: int
@@ -76,7 +76,7 @@ class _Worth:
     before: Nodes
 
     def __call__(self, choices: Sequence[Choice]) -> list[float]:
-        """Return the value of each assignment."""
+        """Return the value of each assignment of chains to nodes."""
         assert self.judges.estimate is not None, "BUG: looked at before"
         keeps = self.judges.keeps or _all_kept
         served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps)

@@ -9,7 +9,7 @@ from slomo.plugins import imported
 
 @dataclass(frozen=True)
 class ListedChainPolicy:
-    """A policy's module, and whether it places anew in every interval, uses predictions, allocates resources."""
+    """A chain policy's module, and whether it moves chains, uses predictions, and gives exclusive resources."""
 
     home: str
     places_afresh: bool = False
@@ -18,7 +18,7 @@ class ListedChainPolicy:
 
     @property
     def decide(self) -> ChainPolicy:
-        """The policy's function."""
+        """The function that chooses nodes by this policy."""
         policy: ChainPolicy = imported(f"slomo.placement.chains.{self.home}")
         return policy
 

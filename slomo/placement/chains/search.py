@@ -1,4 +1,4 @@
-"""Search assignments of chains to nodes: all of them for few chains, local search (moves and exchanges) for many."""
+"""Search assignments of chains to nodes: all of them if there are few chains, else by moves and exchanges."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ MOST_STEPS = 40
 
 
 def every_choice(lengths: Sequence[int], nodes: Sequence[Node]) -> list[Choice]:
-    """Return all assignments of whole chains; if none fits, those that split one chain once."""
+    """Return all assignments that put whole chains on nodes; if none fits, those that split one chain once."""
     whole = [[(node,) * length for node in range(len(nodes))] for length in lengths]
     fitting = [choice for choice in itertools.product(*whole) if fits(choice, nodes)]
     return fitting or list(_splitting(whole, lengths, nodes))
@@ -41,7 +41,7 @@ def fits(choice: Choice, nodes: Sequence[Node]) -> bool:
 
 
 def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Choice:
-    """Return the best assignment of a local search, which moves or exchanges chains while that improves the value.
+    """Return the best assignment of a local search, which moves or exchanges chains as long as that helps.
 
     The search starts at each of `starts` and ends when no step improves, after at most `MOST_STEPS`. With n stages on
     two nodes a step evaluates up to n + n * n / 4 neighbours.
@@ -59,7 +59,7 @@ def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Ch
 
 
 def _climb(here: Choice, nodes: Sequence[Node], worth: Worth) -> tuple[Choice, float]:
-    """Return the last assignment of one local search, and its value."""
+    """Return the assignment at which a local search ends, and its value."""
     value = worth([here])[0]
     for _ in range(MOST_STEPS):
         near = [choice for choice in dict.fromkeys(_near(here, len(nodes))) if fits(choice, nodes)]

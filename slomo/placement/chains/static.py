@@ -1,4 +1,4 @@
-"""Chain policies that place once and never move: Octans, node-first, node-balance.
+"""Chain policies that choose nodes once and never move a chain: Octans, node-first, node-balance.
 
 NUMASFP (COMSNETS'22), "alternative placement mechanisms".
 """

@@ -1,1 +1,1 @@
-"""Judge mixes of network functions on a server: throughput estimates, rates, verdicts."""
+"""Decide whether a server can run a mix of network functions: predicted throughputs, their bounds, verdicts."""

@@ -1,4 +1,4 @@
-"""Choose lower bounds for the tenants of a mix so that promises break as rarely as the user asks.
+"""Choose a lower bound of each tenant's throughput so that servers break promises as rarely as the user asks.
 
 Only throughput below the promise breaks it. Tenants of the same workload serve the same rate and break together; errors
 of different workloads are nearly independent (rank of the worst of m against m ranks, on the shipped calibration
@@ -19,7 +19,7 @@ from slomo.vocabulary.vector import Floats
 
 
 def level_of(confidence: float, different: int, together: float = 1.0) -> float:
-    """Return the confidence for each bound such that `different` bounds together hold with `confidence`.
+    """Return the confidence that each of `different` bounds needs so that together they hold with `confidence`.
 
     `together` comes from calibration: servers whose tenants' bounds are set for probability p fail with probability p
     ** together.
@@ -34,7 +34,7 @@ def level_of(confidence: float, different: int, together: float = 1.0) -> float:
 
 
 def different_in(members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each mix how many different tenants it has.
+    """Return how many different tenants each mix has.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def lower_mpps(
     confidence: float,
     different: NDArray[np.int64],
 ) -> Floats:
-    """Return the lower bound of every tenant's throughput [Mpps], 0 with too few scores for the confidence.
+    """Return the lower bound of every tenant's throughput [Mpps]; 0 if too few errors are known.
 
     `calibrations`: one per model. `solo_mpps`, shape (models,): solo throughput. `members`, shape (mixes, places):
     which model runs, -1 for an empty place. `mpps`, shape (mixes, places): predicted throughput at full load.

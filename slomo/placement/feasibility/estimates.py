@@ -1,4 +1,4 @@
-"""What policies know about network functions: solo throughput, predictions in mixes, profiles over cache ways.
+"""What policies know about network functions: throughput alone, in mixes (predicted), and over cache ways (profiled).
 
 The confidence is the probability that all SLOs of a socket hold; `slomo.placement.feasibility.bounds` turns it into
 lower bounds of predictions.
@@ -45,7 +45,7 @@ Tenants = tuple[str, ...]
 
 
 class ThroughputEstimates:
-    """Models and profiles by machine and workload key.
+    """Models and profiles of a library, found by machine and workload key.
 
     Raises InvalidValueError for a confidence outside 0.5 to 1, or an unknown method.
 
@@ -98,7 +98,7 @@ class ThroughputEstimates:
         self._jointly: dict[str, bool] = {}
 
     def profile(self, machine: str, workload: str) -> PartitionResponse | None:
-        """Return an instance's profile over ways and load; None if there is none."""
+        """Return a workload's profile over cache ways and load; None if there is none."""
         return self.profiles.get((machine, without_load(workload)))
 
     def solo_mpps(self, machine: str, workload: str) -> float | None:
@@ -112,7 +112,7 @@ class ThroughputEstimates:
         return self._solo[key]
 
     def worst(self, machine: str) -> WorstCase | None:
-        """Return the worst case that represents network functions without a model on a machine; None if none does."""
+        """Return the functions that stand for functions without a model on a machine; None if none do."""
         if machine not in self._worst:
             keys = [key for name, key in self.library if name == machine and self.predictable(machine, key)]
             solo = {key: self.library[machine, key].solo_mpps for key in keys}
@@ -124,7 +124,7 @@ class ThroughputEstimates:
         return self._worst[machine] if self.takes_strangers else None
 
     def is_stranger(self, machine: str, workload: str) -> bool:
-        """Return whether a network function has no model and the worst case stands for it."""
+        """Return whether a network function has no model, so that the worst case stands for it."""
         if not self.takes_strangers:
             return False
         key = (machine, workload)
@@ -145,7 +145,7 @@ class ThroughputEstimates:
         return model.named(self.model) in model.sensitivity
 
     def jointly(self, machine: str) -> bool:
-        """Return whether all mixes on a machine are predicted at their equilibrium."""
+        """Return whether the equilibrium predicts all mixes on a machine."""
         if machine not in self._jointly:
             models = [self.library[key] for key in self.library if key[0] == machine]
             self._jointly[machine] = bool(models) and self.how.jointly(models)
@@ -174,7 +174,7 @@ class ThroughputEstimates:
         return min(request.slo.needed_mpps(min(modelled_solos)), offered) if len(modelled_solos) == len(solos) else None
 
     def rounded(self, request: Request, machine: str, mpps: float) -> float:
-        """Round a throughput up to the grid of SLOs, to at most one instance's solo throughput [Mpps]."""
+        """Round a promised throughput up to the next step of the SLO grid [Mpps]."""
         solos = [self.solo_mpps(machine, workload.key) for workload in request.chain]
         solo = min((solo for solo in solos if solo is not None), default=0.0)
         if not (self.slo_grid and solo and mpps):
@@ -208,7 +208,7 @@ class ThroughputEstimates:
     def rates(
         self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int] | None = None
     ) -> list[dict[str, Rate]]:
-        """Predict every tenant of every mix in one batch; tenants of one workload have equal rates.
+        """Predict every tenant of every mix in one batch; tenants that run one workload have equal throughputs.
 
         A mix is workload keys, one per core. `promises` is the number of different tenants with a promise in
         each mix, whose bounds share the risk; one by default.
@@ -233,7 +233,7 @@ class ThroughputEstimates:
         ]
 
     def breaking(self, machine: str, needs: Sequence[tuple[str, float]]) -> float:
-        """Return the probability that a server breaks a promise, from prediction errors for calibration mixes.
+        """Return the probability that a server breaks a promise, from errors in calibration mixes.
 
         `machine`: machine type. `needs`: workload key and promised throughput [Mpps] of each tenant; 0 without a
         promise.
@@ -256,7 +256,7 @@ class ThroughputEstimates:
         )
 
     def lacking(self, machine: str, workload: str, different: int = 1) -> tuple[int, int] | None:
-        """Return how many held-out errors a promise needs beside others, and how many there are; None if enough.
+        """Return how many known errors a promise on a shared socket needs, and how many there are.
 
         `different` is how many different workloads of the server are promised something.
         """
@@ -269,7 +269,7 @@ class ThroughputEstimates:
         return (known.count + missing, known.count) if missing else None
 
     def keys(self, machine: str, request: Request) -> tuple[str, ...]:
-        """Return the workload keys of a request as predicted, with offered loads rounded up to the grid."""
+        """Return the workloads of a request by key, with offered loads rounded up to the grid."""
         return tuple(self._on_grid(machine, workload) for workload in request.chain)
 
     def _on_grid(self, machine: str, workload: Workload) -> str:
@@ -283,7 +283,7 @@ class ThroughputEstimates:
         return workload.offered(up).key
 
     def codes(self, machine: str, workloads: Iterable[str]) -> list[int]:
-        """Return the numbers that stand for workloads in arrays of mixes."""
+        """Return the numbers by which arrays of mixes refer to these workloads."""
         kinds = self._kinds(machine)
         return [kinds.code(key) for key in workloads]
 
@@ -321,7 +321,7 @@ class ThroughputEstimates:
     def _rates_of(
         self, machine: str, members: NDArray[np.int64], different: NDArray[np.int64]
     ) -> tuple[Floats, Floats, Floats]:
-        """Predict mixes of models at offered loads."""
+        """Predict mixes given as arrays of model numbers and loads."""
         kinds = self._kinds(machine)
         who, offered = kinds.models_of(members), kinds.loads_of(members)
         places = predict_places(kinds.tenants, members, machine, self.how)
@@ -340,7 +340,7 @@ class ThroughputEstimates:
         return np.fmin(mpps, offered), np.fmin(low, offered), np.fmin(high, offered)
 
     def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, different: NDArray[np.int64]) -> Floats:
-        """Return each tenant's lower bound, from calibration errors of its server's method [Mpps]."""
+        """Return the lower bound of each tenant's throughput, from known prediction errors [Mpps]."""
         bound = np.zeros(who.shape)
         for jointly in (True, False):
             rows = np.flatnonzero(places.jointly == jointly)

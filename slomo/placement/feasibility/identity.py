@@ -1,4 +1,4 @@
-"""Compare models by fingerprints of their content, not by name."""
+"""Compute fingerprints of models' content, so that models are compared by content, not by name."""
 
 import hashlib
 from collections.abc import Iterable

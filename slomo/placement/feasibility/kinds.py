@@ -1,4 +1,4 @@
-"""Number the workloads of one machine, each a model with an offered load (none if saturated), for arrays of mixes."""
+"""Give each workload of a machine (a model and an offered load) a number, for arrays of mixes."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -22,7 +22,7 @@ Numbers = NDArray[np.int64]
 
 
 class Kinds:
-    """Numbers workloads by their model and offered load."""
+    """Numbers of workloads, each of which is a model with an offered load."""
 
     def __init__(self, models: "Sequence[NFModel]") -> None:
         self.models = list(models)
@@ -38,7 +38,7 @@ class Kinds:
         self.sensitive = -1
 
     def name_worst(self, workload: str, contentious: str, sensitive: str) -> None:
-        """Let a name stand for functions without a model: as contentious as one workload, as sensitive as another."""
+        """Define a stand-in for functions without a model, as contentious as one workload, as sensitive as another."""
         self._strange = len(self._model)
         self._model.append(self._index[contentious])
         self.tenants.append(self.tenants[self._index[contentious]])
@@ -46,7 +46,7 @@ class Kinds:
         self.sensitive = self._index[sensitive]
 
     def strange(self, members: Numbers) -> NDArray[np.bool_]:
-        """Return for each position whether its network function has no model."""
+        """Return, for each place of `members`, whether its network function has no model."""
         return np.equal(members, self._strange)
 
     def code(self, workload: str) -> int:
@@ -59,7 +59,7 @@ class Kinds:
         return self._codes[workload]
 
     def models_of(self, members: Numbers) -> Numbers:
-        """Return the model number of each position, -1 for empty positions."""
+        """Return the number of the model at each place of `members`; -1 for empty places."""
         return np.append(self._model, -1)[members]
 
     def loads_of(self, members: Numbers) -> Floats:
@@ -68,12 +68,12 @@ class Kinds:
         return np.array([*loads, np.nan])[members]
 
     def factors_of(self, who: Numbers, factors: Mapping[str, float]) -> Floats:
-        """Return the correction factor of each position from a mapping by workload; 1 for workloads not in it."""
+        """Return the correction factor of each workload in `who`; 1 for workloads without one."""
         model_factors = [factors.get(model.workload.key, 1.0) for model in self.models]
         return np.array([*model_factors, 1.0])[who]
 
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
-        """Return the signed prediction errors of each model; none where `slomo predict` would not believe them."""
+        """Return the signed prediction errors of each model; none if `slomo predict` answers `unknown`."""
         empty = ConformalCalibration(np.zeros(0), "none")
         named = [(each, NAME if jointly else each.named(model)) for each in self.models]
         known = [

@@ -1,4 +1,4 @@
-"""Compute the capacity that a latency SLO requires, so that utilisation and time per packet are low enough.
+"""Compute how fast an instance must be at full load so that it keeps a latency SLO at its own load.
 
 ResQ (NSDI'18) section 5.2 keeps latency by limiting load, measured alone with the whole cache. An instance slowed down
 by others has a higher utilisation at the same throughput, and takes longer for every packet.
@@ -17,7 +17,7 @@ def promises_latency(request: Request) -> bool:
 def each_mpps(
     estimates: ThroughputEstimates, request: Request, machine: str, needed_mpps: float, count: int
 ) -> float | None:
-    """Return the throughput that each of several equal instances must be able to serve [Mpps]; None if latency breaks.
+    """Return the throughput that each of several equal instances must reach at full load; None if latency breaks.
 
     `needed_mpps` is the throughput of all instances together; the stages of a chain share its latency evenly.
     """

@@ -1,4 +1,4 @@
-"""Use measured throughput instead of predictions: of the same mix, or as a bound from its measured sub-mixes.
+"""Use measured throughputs of a mix instead of predictions; measured mixes with more tenants give lower bounds.
 
 More competitors never raise a tenant's throughput (law 3), so what a mix was measured to serve, every sub-mix serves.
 """
@@ -26,7 +26,7 @@ _MOST_TENANTS = 8
 
 @dataclass(frozen=True)
 class _Known:
-    """Measurements of one tenant in a mix: mean and standard error [Mpps], and whether they are of exactly this mix.
+    """Measured throughput of one tenant: mean and standard error [Mpps], and whether it is of exactly this mix.
 
     `freedom` is the number of degrees of freedom of the standard error.
     """
@@ -38,7 +38,7 @@ class _Known:
 
 
 class MeasuredRates:
-    """Measured throughput of mixes of one machine's models; the models are numbered.
+    """Measured throughputs of mixes on one machine, found by numbers of models.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class MeasuredRates:
         confidence: float,
         different: NDArray[np.int64],
     ) -> None:
-        """Replace predicted rates, lower and upper bounds of mixes, shape (mixes, places), by measured ones."""
+        """Replace predicted throughputs and bounds of mixes by measured ones, where a mix was measured."""
         if not self._known:
             return
         mpps, low, high = rates

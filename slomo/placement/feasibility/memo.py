@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 class Memo(OrderedDict[Key, Value]):
-    """A mapping of limited size that drops the least recently used entry.
+    """A mapping of limited size; if it is full, it drops the least recently used entry.
 
     Where it holds more than `most` entries, the least recently used ones are dropped.
 

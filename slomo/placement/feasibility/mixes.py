@@ -1,4 +1,6 @@
-"""Represent mixes by signatures (the sorted numbers of the pieces on a socket), so that equal sockets are judged once.
+"""Represent a mix by its signature (sorted numbers of what runs on a socket), so that equal mixes are judged once.
+
+A *piece* is what is placed as a unit: instances of one network function, or a chain, together on cores of one socket.
 
 Servers of a cluster are of few types and network functions repeat, which makes bin packing by predictions fast.
 """
@@ -19,7 +21,7 @@ MOST_SIGNATURES = 400_000
 
 @dataclass(frozen=True)
 class Host:
-    """A kind of socket: the properties that all sockets of equal servers share."""
+    """A kind of server: the properties that all sockets of equal servers share."""
 
     #: Machine type.
     machine: str
@@ -46,7 +48,7 @@ class Host:
 
 
 def host_of(server: Server) -> Host:
-    """Return the kind of socket that a server has.
+    """Return the kind of server to which a server belongs.
 
     Examples
     --------
@@ -62,7 +64,7 @@ def host_of(server: Server) -> Host:
 
 @dataclass(frozen=True)
 class Piece:
-    """Unit of placement: instances of one NF or of a chain, together on cores of one socket."""
+    """What is placed as a unit: instances of one NF, or a chain, together on cores of one socket."""
 
     #: Workload keys, one core each.
     workloads: tuple[str, ...]
@@ -79,7 +81,7 @@ class Piece:
 
 
 class Pieces:
-    """Numbers pieces; equal pieces have equal numbers.
+    """Gives every different piece (unit of placement) a number; equal pieces have equal numbers.
 
     Examples
     --------
@@ -117,7 +119,7 @@ class Pieces:
         return len(self._list)
 
     def grown(self, signature: Signature, number: int) -> Signature:
-        """Return `signature` with one more piece."""
+        """Return the signature of the same mix with one more piece (unit of placement)."""
         key = (signature, number)
         grown = self._grown.recall(key)
         if grown is None:
@@ -125,11 +127,11 @@ class Pieces:
         return grown
 
     def of(self, signature: Signature) -> tuple[Piece, ...]:
-        """Return the pieces that a signature stands for."""
+        """Return the pieces (units of placement) of the mix that a signature stands for."""
         return tuple(self._list[number] for number in signature)
 
     def cores(self, signature: Signature) -> int:
-        """Return the number of cores that the pieces of a signature take."""
+        """Return the number of cores that the mix of a signature takes."""
         cores = self._cores.recall(signature)
         if cores is None:
             cores = self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)
@@ -137,7 +139,7 @@ class Pieces:
 
 
 def without(signature: Signature, number: int) -> Signature:
-    """Return `signature` without one of its pieces.
+    """Return the signature of the same mix without one of its pieces.
 
     Examples
     --------
@@ -149,7 +151,7 @@ def without(signature: Signature, number: int) -> Signature:
 
 
 def tenants_of(pieces: Iterable[Piece]) -> tuple[str, ...]:
-    """Return the workload keys of all stages of all pieces.
+    """Return the workload keys of everything that runs in these pieces.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Divide a server's cache among on-demand network functions max-min fairly, isolating only those that need it.
+"""Divide a server's cache among network functions on demand, max-min fairly; only those that need it get own ways.
 
 ResQ (NSDI'18) section 5.3.2: all start in one class. While SLOs are violated, a violator that misses much gets a class
 of about its fair share. Functions that keep their SLOs, or violate them without missing, share a class of their present
@@ -31,7 +31,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class CacheClass:
-    """Network functions that share some cache ways (one class of service)."""
+    """Network functions that share the same cache ways (one class of service)."""
 
     members: tuple[str, ...]
     ways: int
@@ -51,7 +51,7 @@ class Division:
         return [*own, *([CacheClass(sharing, self.shared)] if sharing else [])]
 
     def fairer(self, ways: int, short: Sequence[str], held_ways: float | None) -> "Division":
-        """Return the max-min fair division to try after some functions missed their targets.
+        """Return the max-min fair division to try next, after some functions missed their targets.
 
         Functions that are short demand all `ways`, others with a class of their own what they have. The shared class
         counts as one function that demands what its members hold, and gives up at least one way; None if it has none.
@@ -96,7 +96,7 @@ def _rounded(shares: Mapping[str, float], ways: int, demands: Mapping[str, float
 
 @dataclass(frozen=True)
 class Shares:
-    """A division of the cache, and the functions that still miss their SLOs and go to the central scheduler."""
+    """The final division of the cache, and the functions that still miss their SLOs."""
 
     classes: tuple[CacheClass, ...]
     unmet: tuple[str, ...]
@@ -105,7 +105,7 @@ class Shares:
 def share_out(
     names: Sequence[str], ways: int, observe: Callable[[Sequence[CacheClass]], Mapping[str, Observed]]
 ) -> Shares:
-    """Divide `ways` repeatedly until no function misses its target or no new fairer division remains.
+    """Divide `ways` among functions again and again, until none misses its target or no fairer division is left.
 
     `observe` applies classes, waits, and returns what each network function does. Raises InvalidValueError for no ways.
 
@@ -132,7 +132,7 @@ def share_out(
 
 @dataclass(frozen=True)
 class Want:
-    """Target and profile of an on-demand network function."""
+    """Throughput target and profile of a network function on demand."""
 
     #: Throughput over cache ways, latency over load.
     profile: PartitionResponse
@@ -160,7 +160,7 @@ class Want:
 
 
 def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict[str, Observed]]:
-    """Return an `observe` function for :func:`share_out` that predicts measurements from profiles.
+    """Return a function that predicts, from profiles, what :func:`share_out` would observe.
 
     Members of a class hold their demand or, if the class is too small, parts in proportion to demand.
     """

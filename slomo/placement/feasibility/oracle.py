@@ -1,4 +1,4 @@
-"""Judge whether a mix keeps every SLO: cores, cache ways, and predicted throughput at a confidence.
+"""Decide whether a mix keeps every SLO: it needs enough cores, ways, and predicted throughput at a confidence.
 
 SLOMO (SIGCOMM'20) section 2: predict the loss of a network function beside others before placing it there. A mix counts
 as feasible only if all its sub-mixes are: then no departure of a tenant breaks a promise. Verdicts are cached per kind
@@ -34,7 +34,7 @@ MOST_GROWN = 400_000
 
 @dataclass(frozen=True)
 class Breach:
-    """The first promise that a mix would break: piece, workload, what is short, required and possible amount."""
+    """The first promise that a mix would break, and what it lacks."""
 
     piece: Piece
     workload: str
@@ -61,7 +61,7 @@ class MixVerdict:
 
 
 class Grown(NamedTuple):
-    """A feasible mix made from another one by adding a piece: that other mix, cores used, and least headroom."""
+    """A mix that keeps every SLO, made from another one by adding a piece (unit of placement)."""
 
     base: Signature
     cores: int
@@ -69,7 +69,7 @@ class Grown(NamedTuple):
 
 
 class Oracle:
-    """Judges whether mixes keep every SLO, and caches the verdicts.
+    """Decides whether mixes keep every SLO, and remembers the verdicts.
 
     With `predicts`, throughput in the shared cache is judged by prediction; else only cores and ways count.
     """
@@ -94,11 +94,11 @@ class Oracle:
         }
 
     def verdict(self, host: Host, signature: Signature) -> MixVerdict:
-        """Judge one mix."""
+        """Return whether one mix keeps every SLO."""
         return self.verdicts(host, (signature,))[0]
 
     def verdicts(self, host: Host, signatures: Sequence[Signature]) -> list[MixVerdict]:
-        """Judge many mixes; those not seen before are predicted in one batch."""
+        """Return whether many mixes keep every SLO; new mixes are predicted in one batch."""
         memo = self._known[host]
         judged = {signature: memo.recall(signature) for signature in dict.fromkeys(signatures)}
         missing = [signature for signature, verdict in judged.items() if verdict is None]
@@ -108,7 +108,7 @@ class Oracle:
         return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
     def holding(self, host: Host, piece: int, signatures: Iterable[Signature], *, hopeful: bool) -> list[Grown]:
-        """Return the mixes that stay feasible with one more piece; new mixes are judged in one batch.
+        """Return the mixes that still keep every SLO with one more piece; new mixes are predicted in one batch.
 
         With `hopeful`, mixes with a sub-mix known to break a promise are skipped.
         """
@@ -128,11 +128,11 @@ class Oracle:
         return [grown for signature in signatures if (grown := here[signature]) is not None]
 
     def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
-        """Return the rates of all useful mixes for these lower bounds, at most `most` mixes."""
+        """Return the predicted throughputs of at most `most` mixes that can reach these lower bounds."""
         return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
 
     def hopeless(self, host: Host, signature: Signature) -> bool:
-        """Return whether a mix is known to be infeasible without judging it, because a tabulated sub-mix is."""
+        """Return whether a mix is known to break a promise, because a smaller mix already does."""
         hopeless = self._hopeless[host]
         if hopeless.recall(signature):
             return True
@@ -186,7 +186,7 @@ class Oracle:
         return verdicts
 
     def _explained(self, machine: str, verdict: MixVerdict, promised: int) -> MixVerdict:
-        """Return a verdict that names missing evidence, if that is why nothing can be counted on."""
+        """Return the verdict, with the missing prediction errors as reason if nothing can be promised without them."""
         breach = verdict.breach
         if breach is None or breach.possible > 0.0:
             return verdict
@@ -198,7 +198,7 @@ class Oracle:
 
 
 def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
-    """Return the resource that a piece lacks in an infeasible mix; None if the piece lacks none."""
+    """Return what a piece (unit of placement) lacks in a mix that breaks a promise; None if nothing."""
     if not verdict.rates:
         return verdict.breach
     if piece.needed_mpps <= 0.0 or piece.ways:
@@ -208,7 +208,7 @@ def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | N
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
-    """Return a breach if a mix lacks cores or ways, or puts a neighbour beside an exclusive piece."""
+    """Return what is short if a mix lacks cores or ways, or has a neighbour beside a piece that must be alone."""
     cores = sum(len(piece.workloads) for piece in pieces)
     if cores > host.places:
         return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.places)
@@ -229,7 +229,7 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
 
 
 def _cut_short(host: Host, pieces: tuple[Piece, ...], solo_mpps: Solo) -> Breach | None:
-    """Return a breach if the port limits a tenant below its promise (all ports of the machine, for exclusive ways).
+    """Return what is short if the network port limits a tenant below its promise.
 
     Predictions for a shared cache include the machine's ports.
     """

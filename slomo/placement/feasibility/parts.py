@@ -1,4 +1,4 @@
-"""Bound each tenant's rate from below over all sub-mixes of a mix, so that bounds never fall when a tenant leaves.
+"""Take each tenant's lower bound over all smaller mixes, so that no bound falls when another tenant leaves.
 
 Bounds of single mixes come from each mix's own kind of neighbourhood, and are not ordered among each other. More
 competitors never raise a tenant's throughput (law 3), so a promise must hold with all neighbours and without any of
@@ -22,7 +22,7 @@ _Key = tuple[Tenants, int]
 
 
 class LeastRates:
-    """Computes the lowest rate of each tenant over all sub-mixes of a mix."""
+    """Computes the lowest throughput of each tenant over all smaller mixes of a mix."""
 
     def __init__(self, book: RateBook) -> None:
         self._book = book
@@ -33,7 +33,7 @@ class LeastRates:
         return {"mixes looked at in every part": len(self._seen)}
 
     def below(self, machine: str, mix: Tenants, promised: int, rates: dict[str, Rate]) -> dict[str, Rate]:
-        """Return the rates of a mix, with lower bounds taken over all its sub-mixes.
+        """Return a mix's throughputs, with lower bounds taken over all its smaller mixes.
 
         `promised` is how many different workloads of the mix are promised something; its keys are in ascending
         order.
@@ -79,5 +79,5 @@ def _one_less(mix: Tenants, promised: int) -> list[_Key]:
 
 
 def _lower(one: float, other: float) -> float:
-    """Return the lower of two rates; NaN (an unknown sub-mix) is ignored."""
+    """Return the lower of two throughputs; NaN (an unknown smaller mix) is ignored."""
     return one if not other < one else other

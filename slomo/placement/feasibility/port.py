@@ -1,4 +1,4 @@
-"""Compute the share of a NIC port that each network function of a socket gets if all share one port.
+"""Compute how much traffic reaches each network function of a socket if all share one NIC port.
 
 A network function without a stated load takes its solo throughput; a stage of a chain counts as one.
 """
@@ -45,7 +45,7 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
 
 
 def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimates) -> dict[str, str]:
-    """Return every workload of a mix with the load that the shared port lets through, if there is such a port.
+    """Return the mix's workloads, each with the load that the shared port lets through.
 
     If all have models, the port is divided as for every question (`slomo.prediction.answers.answers_on`); else by
     solo throughputs. A workload that cannot serve its part is left unchanged: its ring is full in both cases.

@@ -1,4 +1,4 @@
-"""Cache the predicted rates of whole mixes by their tenants, since promises vary more than mixes do.
+"""Remember the predicted throughputs of whole mixes, by their tenants: promises vary more than mixes do.
 
 SLOMO (SIGCOMM'20) predicts throughput from the mix alone; a promise only decides whether that is enough. A socket has
 few cores and a cluster few kinds of network functions, so all useful mixes can be predicted ahead, in few batches. A
@@ -25,7 +25,7 @@ MOST_RATES = 200_000
 
 @dataclass(frozen=True, eq=False)
 class RateTable:
-    """Rates of the useful mixes of some network functions, all with promises."""
+    """Predicted throughputs of all mixes of some network functions that can keep the promises."""
 
     #: Workload key, in ascending order -> least useful rate [Mpps].
     floors: dict[str, float]
@@ -52,13 +52,13 @@ class RateTable:
         return {key: number for number, key in enumerate(self.floors)}
 
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:
-        """Return whether the table has every useful mix for other lower bounds, or as many mixes as requested."""
+        """Return whether the table has every mix that can keep the promises `floors`."""
         floors_covered = all(self.floors.get(key, np.inf) <= need for key, need in floors.items())
         return floors_covered and (cores <= self.reach or (cores <= self.cores and most <= self.most))
 
 
 class RateBook:
-    """Predicts each mix only once and caches the rates.
+    """Predicts each mix only once and remembers the throughputs.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class RateBook:
         self.mixes_predicted = 0
 
     def rates(self, machine: str, mixes: Sequence[Tenants], promises: Sequence[int]) -> list[dict[str, Rate]]:
-        """Return the rates of mixes of sorted workload keys, as `ThroughputEstimates.rates` does."""
+        """Return the throughputs of mixes of sorted workload keys, as `ThroughputEstimates.rates` does."""
         keys = [(machine, mix, promised) for mix, promised in zip(mixes, promises, strict=True)]
         rates_by_key = {key: self._seen.recall(key) or self._from_table(key) for key in dict.fromkeys(keys)}
         missing = [key for key, rates in rates_by_key.items() if rates is None]
@@ -89,7 +89,7 @@ class RateBook:
         return {"rates": len(self._seen), "tabulated mixes": sum(len(table.rows) for table in self._tables.values())}
 
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
-        """Return the useful mixes of some network functions, at most `most`.
+        """Return a table of mixes of some network functions that can keep the promises `floors`, at most `most`.
 
         `floors` is the least rate that is of use, by workload key [Mpps]; `cores` the largest number of tenants.
         """
@@ -102,28 +102,28 @@ class RateBook:
         return made
 
     def hopeless(self, machine: str, mix: Tenants, needs: Mapping[str, float]) -> bool:
-        """Return whether a mix, all of whose tenants have promises, is known to break one in some sub-mix."""
+        """Return whether a mix is known to break a promise, because a smaller mix of it does."""
         table = self._tables.get(machine)
         if table is None or len(mix) > table.reach or not table.covers(needs, len(mix), 0):
             return False
         return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
     def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
-        """Return each tenant's lowest rate over all sub-mixes [Mpps], if these are in the table."""
+        """Return each tenant's lowest throughput over all smaller mixes [Mpps], if the table has these."""
         table, row = self._row(machine, mix, promised)
         if table is None or row is None:
             return None
         return {key: float(table.least[row, table.numbers[key]]) for key in dict.fromkeys(mix)}
 
     def _row(self, machine: str, mix: Tenants, promised: int) -> tuple[RateTable | None, int | None]:
-        """Return a machine's table and the row of a mix whose tenants all have promises."""
+        """Return a machine's table, and the row of a mix in it."""
         table = self._tables.get(machine)
         if table is None or promised != len(set(mix)):
             return None, None
         return table, table.rows.get(tuple(table.numbers.get(workload, -1) for workload in mix))
 
     def _from_table(self, key: tuple[str, Tenants, int]) -> dict[str, Rate] | None:
-        """Return a mix's rates from the table, if the table has the mix."""
+        """Return a mix's throughputs from the table, if the table has the mix."""
         machine, mix, promised = key
         table, row = self._row(machine, mix, promised)
         if table is None or row is None:
@@ -163,7 +163,7 @@ def _tabulated(
 
 
 def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix, int]) -> Floats:
-    """Return each tenant's lowest rate over all sub-mixes, from the rates of mixes with one tenant less."""
+    """Return each tenant's lowest throughput over all smaller mixes, from those with one tenant less."""
     whole = [(number, mix[:at] + mix[at + 1 :]) for number, mix in enumerate(mixes) for at in _firsts(mix)]
     result = low.copy()
     if rows:
@@ -174,14 +174,14 @@ def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix,
 
 
 def _firsts(mix: Mix) -> list[int]:
-    """Return the first position of every different tenant in a mix."""
+    """Return the index of the first of each group of equal tenants in a mix."""
     return [at for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
 
 
 def _rates(
     estimates: ThroughputEstimates, machine: str, codes: NDArray[np.int64], members: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], Floats]:
-    """Return counts, shape (mixes, workloads), and rate, low, high and room for one more, (4, mixes, workloads)."""
+    """Return how often each workload is in each mix, and its throughput, bounds and room for one more."""
     tally = np.zeros((len(members), len(codes)), dtype=np.int8)
     table = np.full((4, *tally.shape), np.nan)
     everyone = np.arange(len(members))
@@ -194,7 +194,7 @@ def _rates(
 
 
 def _grown(mixes: Sequence[Mix], holding: Mapping[Mix, int]) -> Iterator[Mix]:
-    """Yield mixes with one more tenant, all of whose sub-mixes are known to be feasible."""
+    """Yield mixes with one more tenant, all of whose smaller mixes keep every promise."""
     kinds = sorted({mix[-1] for mix in mixes})
     for mix in mixes:
         for kind in kinds:

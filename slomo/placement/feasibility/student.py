@@ -13,7 +13,7 @@ MANY = 1000
 
 
 def probability_below(value: float, freedom: int) -> float:
-    """Return the probability of a value below `value`.
+    """Return the probability that a t-distributed value is below `value`.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def probability_below(value: float, freedom: int) -> float:
 
 @lru_cache(maxsize=4096)
 def quantile(probability: float, freedom: int) -> float:
-    """Return the value below which a new one lies with this probability, 0.5 or more.
+    """Return the t-distributed value that is not exceeded with this probability, 0.5 or more.
 
     Examples
     --------

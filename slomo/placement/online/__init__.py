@@ -1,1 +1,1 @@
-"""Manage one cluster over time: admit, remove and move requests, and store the placement."""
+"""Manage one cluster over time: admit, remove and move requests; save and restore what runs where."""

@@ -1,4 +1,4 @@
-"""Find places for a request or a batch: split requests, choose the best socket for each piece, or plan the batch.
+"""Find servers for a request or a batch: split requests into pieces, choose a socket for each, or plan the batch.
 
 ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch is planned as a whole. The caller holds the lock or
 works on a copy.
@@ -34,7 +34,7 @@ Cuts = dict[Host, tuple[Piece, ...]]
 
 
 class Admission:
-    """Finds places on the cluster for requests and batches.
+    """Finds servers for requests and batches of requests.
 
     `fallback` says what to do with a network function that has no model.
     """
@@ -46,7 +46,7 @@ class Admission:
         self.cut: Memo[object, list[tuple[Piece, ...]]] = Memo(_MOST_CUTS)
 
     def with_state(self, state: ClusterState) -> "Admission":
-        """Return a copy that works on another cluster state but shares caches."""
+        """Return a copy that works on another state of the cluster but shares the remembered predictions."""
         other = Admission(state, self.policy, self.estimates, self.fallback)
         other.cut = self.cut
         return other
@@ -108,7 +108,7 @@ class Admission:
         return withdrawn
 
     def broken(self) -> dict[str, Breach]:
-        """Return the requests whose promise is not kept where they are placed, with the resource that is missing."""
+        """Return the requests whose promise is not kept on their servers, and what they lack."""
         short: dict[str, Breach] = {}
         for place in self.state.sockets:
             verdict = self.policy.oracle.verdict(place.host, place.signature) if place.signature else None
@@ -144,7 +144,7 @@ class Admission:
         return bool(pieces) and put_in_turn(self.state, self.policy.oracle, self.best, request, pieces, grid)
 
     def _put_all(self, request: Request, cuts: Cuts, *, used_only: bool) -> bool:
-        """Place all pieces of a request or none of them."""
+        """Place all pieces (units of placement) of a request, or none of them."""
         with self.state.trial() as trial:
             spots: list[Spot] = []
             for index in range(max(len(pieces) for pieces in cuts.values())):
@@ -168,7 +168,9 @@ class Admission:
         *,
         used_only: bool = False,
     ) -> Spot | None:
-        """Return the best socket for one piece by the policy's rule; `numbers`: its number per kind of socket.
+        """Return the best socket for one piece by the policy's rule.
+
+        `numbers`: the piece's number for each kind of server.
 
         Preferences of the request count first. If several kinds have empty sockets, the one is opened of which the
         piece takes the cheapest share. A policy that ranks servers itself is given all feasible sockets.
@@ -202,7 +204,7 @@ class Admission:
         allowed: Allowed | None,
         rather: Callable[[Socket], float] | None,
     ) -> Spot | None:
-        """Return the policy's choice among feasible sockets; InvalidValueError if that socket was not offered."""
+        """Return the socket that the policy chooses among those that keep all promises."""
         choices: dict[SocketChoice, Spot] = {}
         for host, piece in numbers.items():
             fitting = self._fitting(request, piece, allowed)
@@ -240,7 +242,7 @@ class Admission:
     def _levels(
         self, host: Host, piece: int, groups: Mapping[Signature, int] | None, *, used_only: bool
     ) -> Iterator[list[Signature]]:
-        """Yield mixes with enough free cores for one more piece, batch by batch, until one is feasible.
+        """Yield mixes to which one more piece can be added, batch by batch, until one keeps all promises.
 
         Best fit yields the fullest first.
         """
@@ -259,7 +261,7 @@ class Admission:
     def _candidates(
         self, host: Host, allowed: Callable[[Socket], bool] | None, rather: Callable[[Socket], float] | None
     ) -> dict[Signature, int]:
-        """Return, for each mix on allowed sockets of a kind, the most preferred socket, then the lowest."""
+        """Return, for each mix on the allowed sockets of a kind, the socket that the request prefers."""
         taken: dict[Signature, tuple[float, int]] = {}
         for number, place in enumerate(self.state.sockets):
             if place.host != host or place.server in self.state.closed:
@@ -271,7 +273,7 @@ class Admission:
         return {signature: number for signature, (_, number) in taken.items()}
 
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
-        """Return the ways to split a request into pieces, preferred first; if there is none, add why to `tried`."""
+        """Return the ways to split a request into pieces, best first; if there is none, add the reason to `tried`."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
         alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
         rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)
@@ -334,7 +336,7 @@ class Admission:
         return sorted(rest, key=self.weight, reverse=True) if self.policy.sorts else rest
 
     def _in_gaps(self, requests: Sequence[Request]) -> set[str]:
-        """Place what fits on servers in use, most demanding first, as a batch's plan uses only empty servers."""
+        """Place what still fits on servers in use, most demanding first; the batch's plan uses only empty servers."""
         if self.policy.picks != "best" or not self.state.servers_used:
             return set()
         order = sorted(requests, key=self.weight, reverse=True)
@@ -371,7 +373,7 @@ class Admission:
         return taken
 
     def is_plain(self, request: Request) -> bool:
-        """Return whether nothing but its SLO limits where a request may be placed."""
+        """Return whether only its SLO limits where a request may be placed."""
         bound = (request.affinity, request.anti_affinity, request.spread, request.max_per_host, request.prefer)
         free = not any(bound) and request.min_replicas == 1 and request.survives is None
         anywhere = self.state.allowed(request) is None and self.state.score(request) is None
@@ -386,7 +388,7 @@ class Admission:
         return self.policy.weight(host, self.pieces.number(pieces[0])) * len(pieces[0].workloads)
 
     def _look_ahead(self) -> None:
-        """Judge every present mix with one more piece in one batch, so that later admissions use the cache."""
+        """Predict every present mix with one more piece, in one batch, for later admissions."""
         oracle = self.policy.oracle
         if self.policy.predicts:
             for host in self.state.hosts:
@@ -402,7 +404,7 @@ class Admission:
             oracle.verdicts(host, mixes[:_MOST_AHEAD])
 
     def _floors(self, host: Host) -> dict[str, float]:
-        """Return the lowest rate that requests require of each predictable network function [Mpps]."""
+        """Return the lowest throughput that any request requires of each network function [Mpps]."""
         floors: dict[str, float] = {}
         for piece in (self.pieces[number] for number in range(len(self.pieces))):
             for key in piece.workloads:

@@ -9,7 +9,7 @@ from slomo.placement.problem.decision import Decision
 
 @dataclass(frozen=True)
 class AtRisk:
-    """A promise that the present models predict to break, at the required confidence."""
+    """A promise that the models now predict to break, at the required confidence."""
 
     #: Whose, which network function, where.
     request: str

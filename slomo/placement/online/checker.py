@@ -37,7 +37,7 @@ _WHEREABOUTS = (
 
 
 class Deciding(Protocol):
-    """What a check uses: the cluster's state, the policy, and each request's required throughput."""
+    """What the check reads: the cluster's state, the policy, and each request's required throughput."""
 
     state: "ClusterState"
     policy: "Policy"
@@ -67,7 +67,7 @@ class BrokenConstraint:
 
 @dataclass(frozen=True)
 class Before:
-    """Requests and their servers before a change; those that did not change are not checked again."""
+    """Where requests ran before a change; requests that did not change are not checked again."""
 
     requests: Mapping[str, Request]
     spots: Spots
@@ -182,13 +182,13 @@ def keeps_promise(core: "Deciding", request: Request) -> bool:
 
 
 def left_share(core: "Deciding", request: Request, spots: Collection[Spot]) -> float:
-    """Return the share of a request's required throughput that remains if any one domain it must survive fails."""
+    """Return the share of a request's promise that is still kept if any one failure domain fails."""
     shares = _shares(core, request, spots)
     return sum(shares.values()) - max(shares.values(), default=0.0)
 
 
 def _shares(core: "Deciding", request: Request, spots: Collection[Spot]) -> dict[str | None, float]:
-    """Return how a request's required throughput is spread over the domains whose failure it must survive."""
+    """Return how a request's throughput is spread over the domains (racks, ...) whose failure it must survive."""
     state, down = core.state, request.survives or HOST
     shares: dict[str | None, float] = {}
     for number, piece in spots:
@@ -217,13 +217,13 @@ def _of_server(state: "ClusterState", number: int) -> Iterator[BrokenConstraint]
 
 
 def worsened(core: "Deciding", before: Before, owner: str | None = None) -> list[BrokenConstraint]:
-    """Return what a change violates: constraints of moved requests, and others' disruption budgets."""
+    """Return what a change violates: constraints of moved requests, and limits on moving others' instances."""
     moved = [name for name, spots in core.state.spots.items() if before.spots.get(name) != spots]
     return [*broken_constraints(core, moved, before), *_over_budget(core.state, before, owner)]
 
 
 def _over_budget(state: "ClusterState", before: Before, owner: str | None) -> Iterator[BrokenConstraint]:
-    """Yield requests whose disruption budget a change exceeds: too many instances left their servers."""
+    """Yield requests of which a change moves more instances than `max_disrupted` allows."""
     for name, spots in before.spots.items():
         most = before.requests[name].max_disrupted
         if most is None or name == owner or state.spots.get(name) == spots:

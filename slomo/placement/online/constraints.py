@@ -1,4 +1,4 @@
-"""Constraints on where requests may be placed: affinity both ways, labels and taints, spread, limited amounts.
+"""Constraints on where requests may run: affinity to requests, labels and taints of servers, spread, limited resources.
 
 The terms are those of Kubernetes' scheduler. (Anti-)affinity holds whatever the order of arrival: constraints of placed
 requests apply to new ones too. Each constraint is a :class:`PlaceRule`, which gives the reason for a rejected server
@@ -24,7 +24,7 @@ RESERVED = "cores not reserved"
 
 
 class Placed(Protocol):
-    """The part of the cluster's state that constraints use."""
+    """What constraints read of the cluster's state."""
 
     servers: list[Server]
     requests: dict[str, Request]
@@ -45,7 +45,7 @@ Test = Callable[[int, int], bool]
 
 @dataclass(frozen=True)
 class PlaceRule:
-    """One constraint of a request, applied to the present placement."""
+    """One constraint of a request, for the requests placed now."""
 
     #: Its field, for instance ``"selector"``.
     what: str
@@ -60,7 +60,7 @@ class PlaceRule:
 
 
 class Constraints:
-    """Index of the amounts, affinity terms and labels of placed requests."""
+    """Index of resources in use, and of the affinities and labels of placed requests."""
 
     def __init__(self) -> None:
         self.used: dict[int, dict[str, float]] = {}
@@ -83,7 +83,7 @@ class Constraints:
             table.setdefault(key, set()).add(request.id)
 
     def leave(self, request: Request) -> None:
-        """Remove a request from the index."""
+        """Remove a request's affinities and labels from the index."""
         for table, key in self._entries(request):
             table.get(key, set()).discard(request.id)
             if not table.get(key):
@@ -95,7 +95,7 @@ class Constraints:
         yield from ((self._labelled, pair) for pair in request.labels)
 
     def _wanting(self, table: Mapping[Wanted, set[str]], request: Request) -> list[tuple[Wanted, set[str]]]:
-        """Return the other requests whose affinity terms name a request, by term."""
+        """Return the other requests that name this request in their affinity."""
         by_id = [(request.id, table[request.id])] if request.id in table else []
         by_label: list[tuple[Wanted, set[str]]] = [
             (item, who)
@@ -111,7 +111,7 @@ class Constraints:
         return set.intersection(*(self._labelled.get(pair, set()) for pair in wanted.labels))
 
     def take(self, number: int, server: Server, request: Request, piece: Piece, sign: int = 1) -> None:
-        """Add the amounts that a piece uses on a server; with sign -1, subtract them."""
+        """Add the resources that a piece uses on a server; with sign -1, subtract them."""
         if not server.resources and server.reserved is None:
             return
         held = self.used.setdefault(number, {})
@@ -119,7 +119,7 @@ class Constraints:
             held[name] = held.get(name, 0.0) + sign * amount
 
     def short_of(self, number: int, server: Server, request: Request, piece: Piece) -> str | None:
-        """Return the amount of which a server has too little for a piece; None if it has enough."""
+        """Return the resource of which a server has too little for a piece; None if it has enough."""
         if not server.resources and server.reserved is None:
             return None
         needed, held = taken_of(server, request, piece), self.used.get(number, {})
@@ -177,7 +177,7 @@ class Constraints:
                 yield _away_rule(on, here, state, f"anti-affinity of '{name}', which wants it away")
 
     def _domains(self, wanted: Wanted, request: Request, state: Placed) -> set[str]:
-        """Return the domains of the neighbours that a request wants, the request itself excepted."""
+        """Return the domains (racks, ...) of the requests near which this request wants to be."""
         others = self.carrying(wanted) - {request.id}
         return set[str]().union(*(_domains(state.servers_of(name), _on(wanted), state) for name in others))
 
@@ -211,12 +211,12 @@ class Constraints:
 
 
 def is_must(wanted: Wanted) -> bool:
-    """Return whether a neighbour term is mandatory."""
+    """Return whether an affinity must be met, not only preferred."""
     return isinstance(wanted, str) or wanted.weight is None
 
 
 def means(wanted: Wanted, request: Request) -> bool:
-    """Return whether an id or labels refer to a request."""
+    """Return whether an id or labels in an affinity select this request."""
     return wanted == request.id if isinstance(wanted, str) else wanted.names(request.labels)
 
 
@@ -329,14 +329,14 @@ def _skew(counts: Counter[str], domain: str | None, more: int) -> float:
 
 
 def limits_of(server: Server) -> Iterator[tuple[str, float]]:
-    """Yield the limited amounts of a server."""
+    """Yield a server's limited resources and their amounts."""
     yield from server.resources
     if server.reserved is not None:
         yield RESERVED, float(server.cores * len(server.nics) - server.reserved.cores)
 
 
 def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]:
-    """Return the amounts that a piece uses of a server, including cores reserved for others."""
+    """Return the amounts of resources that a piece takes of a server, including reserved cores."""
     amounts = amounts_of(request, piece) if server.resources else {}
     if server.reserved is not None and not set(server.reserved.labels) <= set(request.labels):
         amounts[RESERVED] = float(len(piece.workloads))
@@ -344,7 +344,7 @@ def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]
 
 
 def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
-    """Return the amounts that a piece uses of a server.
+    """Return the amounts of resources that a piece takes of a server.
 
     Examples
     --------

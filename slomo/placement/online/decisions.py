@@ -1,4 +1,4 @@
-"""Describe decisions: assignments with cores, ways, buffers and predictions, or the first SLO that would break.
+"""Describe decisions to users: cores, ways and predictions of each instance, or the first SLO that would break.
 
 Buffers follow ResQ (NSDI'18) section 4.3: all packet buffers of a socket together must fit into the DDIO ways.
 """
@@ -28,18 +28,18 @@ _MOST_SHARES = 20_000
 
 
 class DecisionWriter:
-    """Makes decisions (for users) from the cluster's state."""
+    """Describes, for users, where requests run and why."""
 
     def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates) -> None:
         self._state, self._policy, self._estimates = state, policy, estimates
         self._shared: Memo[object, Shares] = Memo(_MOST_SHARES)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of cached entries."""
+        """Return the number of entries in the cache."""
         return {"cache shares": len(self._shared)}
 
     def decision(self, request: str) -> Decision:
-        """Return the assignments of a placed request."""
+        """Return where a placed request runs, with predictions."""
         state = self._state
         assignments: list[Assignment] = []
         reasons: dict[str, None] = {}
@@ -128,7 +128,7 @@ class DecisionWriter:
         return Decision(request.id, False, policy, model, (), told(reasons), reasons[0], self._confidence)
 
     def infeasible(self, request: Request, host: Host, fallback: str) -> Refusal:
-        """Return why not even an empty socket of a kind can serve a request."""
+        """Return why not even an empty socket of a kind of server can run a request."""
         keys = [workload.key for workload in request.chain]
         if len(keys) > host.cores:
             return Refusal(request.id, request.label, host.machine, "cores", float(len(keys)), float(host.cores))
@@ -170,7 +170,7 @@ class DecisionWriter:
         return needed if kept else None
 
     def capacity_rounded(self, request: Request, host: Host) -> float | None:
-        """Return :meth:`capacity_needed`, rounded up to the grid of SLOs [Mpps]."""
+        """Return :meth:`capacity_needed`, rounded up to the next step of the SLO grid [Mpps]."""
         needed = self.capacity_needed(request, host)
         return None if needed is None else self._estimates.rounded(request, host.machine, needed)
 
@@ -206,7 +206,7 @@ class DecisionWriter:
         )
 
     def _exact(self, name: str, host: Host) -> float:
-        """Return the ratio of a request's exact required throughput to the rounded one."""
+        """Return the promise of a request before rounding over that after rounding."""
         request = self._state.requests[name]
         exact, up = self.capacity_needed(request, host), self.capacity_rounded(request, host)
         return exact / up if exact and up else 1.0
@@ -294,7 +294,7 @@ class DecisionWriter:
         return f"{where}: {beside}{self._stand_in(place.host.machine, request)}"
 
     def _stand_in(self, machine: str, request: str) -> str:
-        """Return the worst-case functions that stand for a function without a model; empty if it has a model."""
+        """Return the functions that stand, as the worst case, for a function without a model."""
         keys = [workload.key for workload in self._state.requests[request].chain]
         strangers = [key for key in keys if self._policy.predicts and self._estimates.is_stranger(machine, key)]
         worst = self._estimates.worst(machine) if strangers else None
@@ -304,7 +304,7 @@ class DecisionWriter:
         return f"; there is no model of '{strangers[0]}' on {machine}, it is taken for one that {who}"
 
     def _lease(self, place: Socket, request: str) -> str:
-        """Return the cache class of an on-demand request, in words."""
+        """Return, in words, which cache ways a request on demand shares."""
         taken = sum(sum(self._state.pieces[number].ways) for number in place.signature)
         if len(place.cores) > place.host.cores:
             return "nothing promised; hyper-threads of a core are shared, which is not predicted (not supported)"
@@ -319,5 +319,5 @@ class DecisionWriter:
 
 
 def stage_of(request: Request, number: int) -> Workload:
-    """Return the workload of a stage, counted over all instances of a piece."""
+    """Return the workload of one stage, counted over all instances of a piece (unit of placement)."""
     return request.chain[number % len(request.chain)]

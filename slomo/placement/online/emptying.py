@@ -1,4 +1,4 @@
-"""Empty servers: pieces of drained, tainted or failed ones move elsewhere, higher priorities first."""
+"""Move everything off servers that are drained, tainted or failed, higher priorities first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def failed(core: "Admission", numbers: Sequence[int], said: str) -> ClusterChange:
-    """Close failed servers and place what they ran elsewhere."""
+    """Close failed servers, and place elsewhere what ran on them."""
     state = core.state
     lost = dict.fromkeys(name for number in numbers for name in state.tenants_of(number))
     for number in numbers:
@@ -67,7 +67,7 @@ def without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], 
 
 
 def emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tuple[Move, ...], list[str]]:
-    """Move all pieces off a server, most demanding first; return the moves and the requests that cannot move."""
+    """Move everything off a server, most demanding first; return the moves and the requests that cannot move."""
     state = core.state
     moves: list[Move] = []
     left: list[str] = []
@@ -105,7 +105,7 @@ def _named_first(lost: Sequence[Request]) -> list[Request]:
 
 
 def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bool:
-    """Place all lost pieces of a request elsewhere, or none."""
+    """Place elsewhere all that a request has lost, or nothing."""
     state = core.state
     missing = Counter(piece for _, piece in whole) - Counter(piece for _, piece in state.spots[request.id])
     with state.trial() as trial:

@@ -51,7 +51,7 @@ def put_in_turn(
 
 
 def _share(state: ClusterState, oracle: Oracle, spot: Spot, piece: Piece, grid: float) -> float:
-    """Return the share of a request's required throughput that one instance serves on a socket, on the grid."""
+    """Return the share of a request's promise that one instance can keep on a socket, on the SLO grid."""
     place = state.sockets[spot[0]]
     rates = oracle.verdict(place.host, state.pieces.grown(place.signature, spot[1])).rates
     share = min((rates[key][1] for key in piece.workloads), default=0.0) / piece.needed_mpps

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """The object that has the cluster's state: a placer."""
+    """The object whose cluster is changed: a placer."""
 
     settings: "PlacerSettings"
     _lock: Any
@@ -60,7 +60,7 @@ class Lifecycle:
         guarded: bool = True,
         owner: str | None = None,
     ) -> ClusterChange:
-        """Apply a change under the lock; undo it if it is a preview, is impossible, or violates a constraint."""
+        """Apply a change completely; undo it if it is only a preview, impossible, or violates a constraint."""
         with self._placer._lock:
             core = self._placer._core
             before = Before(dict(core.state.requests), dict(core.state.spots))
@@ -127,7 +127,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def fail(self, server: str, *, what_if: bool = False) -> ClusterChange:
-        """Close a failed server and place its pieces on others, higher priorities first.
+        """Close a failed server and place what ran on it elsewhere, higher priorities first.
 
         Instances elsewhere stay. Requests without a new place are refused and removed, unless they survive the failure
         with their other instances.
@@ -168,7 +168,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, guarded=False)
 
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
-        """Change a placed request's rate, SLO or version; nothing moves if the changed request fits where it is.
+        """Change a placed request's rate, SLO or version; it moves only if the changed request no longer fits.
 
         Raises UnknownNameError for an id that is not placed, or a network function without model or profile.
 
@@ -220,7 +220,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def use(self, library: ModelLibrary, *, what_if: bool = False) -> ClusterChange:
-        """Use other models from now on; nothing moves, and promises that are then predicted to break are returned.
+        """Use other models from now on; move nothing, and return the promises that they predict to break.
 
         Raises ConfigurationError for models of another machine; PredictionError if they lack a running network
         function.
@@ -234,7 +234,7 @@ class Lifecycle:
             return ClusterChange("use other models", True, at_risk=_at_risk(new))
 
     def at_risk(self) -> tuple[AtRisk, ...]:
-        """Return the promises that the present models predict to break, worst first."""
+        """Return the promises that the models now predict to break, worst first."""
         with self._placer._lock:
             return _at_risk(self._placer._core)
 

@@ -1,4 +1,4 @@
-"""Empty servers by moving their pieces to other servers without breaking an SLO.
+"""Empty servers by moving what runs there to other servers without breaking an SLO.
 
 ResQ (NSDI'18) section 5.3 migrates only if that saves enough; here a server is emptied completely or not at all, so
 that no move is useless.
@@ -25,7 +25,7 @@ Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], flo
 
 @dataclass(frozen=True)
 class Move:
-    """A move of one piece."""
+    """A move of one piece (unit of placement: instances together on a socket)."""
 
     #: The request.
     request: str
@@ -35,7 +35,7 @@ class Move:
 
 
 def consolidate(core: "Admission", max_moves: int) -> tuple[Move, ...]:
-    """Empty the servers with the fewest pieces, within the limit on moves; return the moves.
+    """Empty the servers on which least runs, within the limit on moves; return the moves.
 
     A piece that no server takes may go where another makes room by moving on to a third server.
     """
@@ -58,7 +58,7 @@ def _load(state: ClusterState, server: int) -> int:
 
 
 def _emptied(core: "Admission", server: int, before: Before, most: int, *, swaps: bool) -> list[Move]:
-    """Move all pieces off a server to others in use, or move none."""
+    """Move everything off a server to others in use, or nothing."""
     moves: list[Move] = []
     state = core.state
     here = [
@@ -90,7 +90,7 @@ def _move(state: ClusterState, name: str, spot: Spot, target: Spot) -> Move:
 
 
 def _made_room(core: "Admission", name: str, spot: Spot) -> list[Move]:
-    """Move a piece to a socket after a lighter piece there has moved to a third server; return both moves, or none.
+    """Move a piece to a socket from which a lighter piece moves to a third server; return both moves, or none.
 
     Glover (Discrete Applied Mathematics 65, 1996) calls it an ejection chain, here of length two.
     """
@@ -111,7 +111,7 @@ def _made_room(core: "Admission", name: str, spot: Spot) -> list[Move]:
 
 
 def _swapped(core: "Admission", name: str, spot: Spot, other: Spot) -> list[Move]:
-    """Move another piece to a third server, and a piece into its place; move nothing if either does not fit."""
+    """Move a piece into the place of another, which moves to a third server; move nothing if either does not fit."""
     state = core.state
     source, place = state.sockets[spot[0]], state.sockets[other[0]]
     owner = next(owner for owner, kind, _ in place.cores.values() if kind == other[1])
@@ -134,7 +134,7 @@ def _swapped(core: "Admission", name: str, spot: Spot, other: Spot) -> list[Move
 def moved_spot(
     state: ClusterState, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]
 ) -> Spot | None:
-    """Move one piece of a request to the best socket of the same kind that passes a test; None if there is none."""
+    """Move one piece of a request to the best socket of its kind that passes a test; None if there is none."""
     request, host = state.requests[name], state.sockets[spot[0]].host
     rest = list(state.spots[name])
     rest.remove(spot)

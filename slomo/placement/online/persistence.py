@@ -1,4 +1,4 @@
-"""Write the placement to a document, and restore a document to the present cluster after judging it again.
+"""Save what runs where as a document, and restore it; all promises are checked again.
 
 A snapshot names servers, sockets and cores, so that an orchestrator finds its cluster unchanged after a restart. It
 also records the models, confidence and machines of its decisions.
@@ -34,7 +34,7 @@ SCHEMA_VERSION = 2
 
 
 class _PieceBody(Struct):
-    """One piece of a request, and where it runs."""
+    """One piece (unit of placement) of a request in the document, and where it runs."""
 
     server: Name
     socket: Index
@@ -48,7 +48,7 @@ class _PieceBody(Struct):
 
 
 class _PlacedBody(Struct):
-    """One placed request."""
+    """One placed request in the document."""
 
     request: PlacementEntry
     pieces: Annotated[list[_PieceBody], Meta(min_length=1)]
@@ -82,7 +82,7 @@ class Restored:
 
 
 def snapshot(core: "Admission") -> dict[str, Any]:
-    """Return the whole placement as a JSON-ready document."""
+    """Return all that is placed as a JSON-ready document."""
     state, estimates = core.state, core.estimates
     entries = [entry(state, name) for name in state.requests]
     types = state.cluster.machine_types
@@ -103,12 +103,12 @@ def snapshot(core: "Admission") -> dict[str, Any]:
 
 
 def entry(state: ClusterState, request: str) -> dict[str, Any]:
-    """Return one placed request in the form that a snapshot has."""
+    """Return one placed request as the document has it."""
     return {"request": state.requests[request].to_dict(), "pieces": pieces(state, request)}
 
 
 def pieces(state: ClusterState, request: str) -> list[dict[str, Any]]:
-    """Return where the pieces of a placed request run, in the form that a snapshot has."""
+    """Return where a placed request runs, as the document has it."""
     used: set[tuple[int, int]] = set()
     return [_spot_to_dict(state, request, spot, used) for spot in state.spots[request]]
 
@@ -133,7 +133,7 @@ def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[in
 
 
 def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bool) -> Restored:
-    """Fill an empty state from a snapshot; every mix is judged again.
+    """Place the requests of a document where they ran; every mix is checked again.
 
     Raises ConfigurationError for another schema version, other models or machines, a mix that does not hold, or a
     document that is no snapshot.
@@ -186,7 +186,7 @@ def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
 
 
 def transferred(document: Mapping[str, Any], core: "Admission") -> None:
-    """Fill an empty state of the same cluster with the running requests, under other models; promises may break.
+    """Put the running requests on the same servers under other models, even if promises may then break.
 
     Raises UnsupportedPredictionError or UnknownNameError if the models lack a running network function that has a
     promise.
@@ -207,7 +207,7 @@ def _close(document: Mapping[str, Any], state: ClusterState) -> None:
 
 
 def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Request, str]]:
-    """Restore pieces on servers that still exist; return the remaining requests, with their old places."""
+    """Restore what ran on servers that still exist; return the other requests, with their old places."""
     state = core.state
     unique_requests(Request.from_dict(item["request"]) for item in document["placed"])
     places = {(state.servers[place.server].name, place.socket): i for i, place in enumerate(state.sockets)}
@@ -225,12 +225,12 @@ def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Reques
 
 
 def _same(state: ClusterState, number: int | None, server: Server) -> bool:
-    """Return whether a socket is still of the kind in the snapshot."""
+    """Return whether a socket is still of the kind that the document states."""
     return number is not None and state.sockets[number].host == host_of(server)
 
 
 def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:
-    """Put a request where it was; each piece gets its share of the request's present required throughput."""
+    """Put a request where it ran, each piece with its share of the promise."""
     state, spots = core.state, []
     listed = [_piece(item) for item in pieces]
     host = state.sockets[where[0]].host
@@ -259,7 +259,7 @@ def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any
 
 
 def _check_chain(piece: Piece, request: Request) -> None:
-    """Raise an error if a snapshot entry's workloads, without offered loads, are not the request's chain."""
+    """Raise an error if the workloads of an entry are not those of the request's chain."""
     chain = [without_load(workload.key) for workload in request.chain] * piece.instances
     runs = [without_load(workload) for workload in piece.workloads]
     if len(runs) != len(chain) or any(here not in (own, STRANGER) for here, own in zip(runs, chain, strict=True)):
@@ -279,7 +279,7 @@ def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> No
 
 
 def _judge(core: "Admission") -> None:
-    """Raise an error for infeasible mixes, or for a placement that violates a constraint."""
+    """Raise an error if a mix breaks a promise or a request's constraint is violated."""
     for name, breach in core.broken().items():
         raise ConfigurationError(
             f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
@@ -295,7 +295,7 @@ def _judge(core: "Admission") -> None:
 
 
 def _housed(core: "Admission", homeless: Sequence[tuple[Request, str]]) -> Restored:
-    """Place requests whose servers no longer exist on other servers, higher priorities first."""
+    """Place requests whose servers no longer exist elsewhere, higher priorities first."""
     moves: list[Move] = []
     left: list[Decision] = []
     for request, source in sorted(homeless, key=lambda item: -item[0].priority):

@@ -1,4 +1,4 @@
-"""The live state of a cluster: admit, place, remove and rebalance requests; each change is made whole or not at all.
+"""A cluster and what runs on it: admit, remove and move requests; each change is made completely or not at all.
 
 ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch, or the running requests, may be planned as a
 whole. All methods hold one lock. A large batch is planned outside it on a copy. A failed call leaves the state
@@ -113,7 +113,7 @@ class Placer:
         self._core = self._made(library, cluster)
 
     def _made(self, library: ModelLibrary, cluster: Cluster) -> Admission:
-        """Return an admission object for a library of models, with nothing placed."""
+        """Return an object that places requests on the empty cluster by the models of a library."""
         kind, said = self._kind, self.settings
         model, method = kind.model or said.model, "composed" if kind.model else said.method
         grid, reference = said.slo_grid, said.reference_machine
@@ -152,7 +152,7 @@ class Placer:
 
     @property
     def servers_used(self) -> int:
-        """Servers on which something runs."""
+        """Number of servers on which something runs."""
         return self._core.state.servers_used
 
     @property
@@ -214,7 +214,7 @@ class Placer:
                 return self._placed(self._core, batch)
 
     def placed_again(self, requests: Sequence[Request]) -> tuple[Decision, ...]:
-        """Place the requests of another placer here, even if requests that their constraints name are not here."""
+        """Place the requests of another placer, even if requests that their constraints name are not here."""
         with self._lock:
             return self._placed(self._core, requests)
 
@@ -282,7 +282,7 @@ class Placer:
             return self._core.writer.layout()
 
     def rebalance(self, max_moves: int) -> tuple[Move, ...]:
-        """Empty servers by moving at most `max_moves` pieces to others without breaking an SLO.
+        """Empty servers by at most `max_moves` moves to other servers, without breaking an SLO.
 
         Raises
         ------
@@ -295,7 +295,7 @@ class Placer:
             return consolidate(self._core, max_moves)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the whole placement as a JSON-ready document that :meth:`restore` reads."""
+        """Return what runs where as a JSON-ready document that :meth:`restore` reads."""
         with self._lock:
             return snapshot(self._core)
 
@@ -312,7 +312,7 @@ class Placer:
             return entry(self._core.state, request)
 
     def restore(self, document: Mapping[str, Any], *, keep_at_risk: bool = False) -> Restored:
-        """Replace the placement by a snapshot, which may be of a smaller or larger cluster.
+        """Replace what runs on the cluster by a snapshot, which may be of a smaller or larger cluster.
 
         Each request's need is computed anew, and every mix is judged before anything changes. Requests on servers that
         no longer exist are placed elsewhere if there is room.
@@ -342,7 +342,7 @@ class Placer:
             return result
 
     def breaking(self) -> dict[str, float]:
-        """Return the probability, for each server in use, that a promise breaks, from the errors of calibration mixes.
+        """Return the probability, for each server in use, that a promise breaks, from known prediction errors.
 
         Servers without a promise in a shared cache are left out; a policy that does not predict leaves out all.
         """

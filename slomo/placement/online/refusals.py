@@ -1,4 +1,4 @@
-"""Explain refusals: for each kind of server, name the limit that was missed by least on any server of that kind."""
+"""Explain why a request was refused: for each kind of server, the limit that was missed by least."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,13 +30,13 @@ def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
 
 
 class Binding:
-    """Finds the limit because of which a request is refused."""
+    """Finds the limit that causes a refusal."""
 
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self._state, self._policy = state, policy
 
     def on(self, request: Request, host: Host, piece: Piece) -> Refusal:
-        """Return the limit that refuses a request on servers of one kind: the one with the smallest shortfall."""
+        """Return the limit that a request misses by least on servers of one kind."""
         plain = Refusal(request.id, request.label, host.machine, "cores")
         kind = [p for p in self._state.sockets if p.host == host and p.server not in self._state.closed]
         rules = self._state.constraints.rules(request, (), self._state)
@@ -84,7 +84,7 @@ class Binding:
         return replace(plain, what=rule.what, constraint=rule.words, here=here, gives=rule.give)
 
     def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
-        """Yield, for each mix with one more piece, the shortfall, its resource, and a socket with that mix."""
+        """Yield, for each mix with one more piece, what it lacks, and a socket that has this mix."""
         lowest: dict[Signature, Socket] = {}
         for place in places:
             lowest.setdefault(place.signature, place)

@@ -1,4 +1,4 @@
-"""Give a request the room of others: its new version that of the old one, or that of lower priorities."""
+"""Give a request the place of others: a new version that of the old one, a high priority that of lower ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -93,7 +93,7 @@ def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot])
 
 
 def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, int, tuple[int, ...]]]) -> bool:
-    """Put the pieces of a request's new version where the old ones were; return whether the cores suffice."""
+    """Put a request's new version on the cores of the old one; return whether they suffice."""
     state = core.state
     state.forget(request.id)
     spots: list[Spot] = []
@@ -110,7 +110,7 @@ def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, i
 
 
 def _may_go(core: "Admission", request: Request) -> bool:
-    """Return whether a request's disruption budget allows removing the whole request."""
+    """Return whether `max_disrupted` allows removing the whole request."""
     most = request.max_disrupted
     return most is None or len(core.state.homes(core.state.spots[request.id])) <= most
 

@@ -1,4 +1,4 @@
-"""Carry out plans for empty sockets: by mixes, with equal requests interchangeable, or request by request.
+"""Place requests on empty sockets as a plan says: by mixes (equal requests are interchangeable), or one by one.
 
 ResQ (NSDI'18) section 5.3 plans a batch as a whole; requests that the plan leaves out are admitted one by one.
 """
@@ -18,7 +18,7 @@ def seat_mixes(
     plan: Mapping[Signature, int],
     queues: Mapping[int, Sequence[Request]],
 ) -> set[str]:
-    """Fill empty sockets by a plan's mixes; return the placed requests.
+    """Place requests so that empty sockets get the mixes of a plan; return the placed requests.
 
     If requests run out before the plan does, the partly filled mix must be feasible too. Mixes with exclusive ways are
     checked again as well: their plans consider cores and ways, not ports.
@@ -48,7 +48,7 @@ def seat_mixes(
 
 
 def seat_requests(state: ClusterState, host: Host, requests: Sequence[Request], seats: Seats) -> set[str]:
-    """Place the requests of a plan that assigns each one; return the placed requests."""
+    """Place each request where a plan says; return the placed requests."""
     empty = state.empty_sockets(host)
     taken: set[str] = set()
     for request in requests:

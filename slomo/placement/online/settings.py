@@ -14,7 +14,7 @@ Observe = Callable[[Any], Mapping[str, float]]
 
 
 class DecisionOptions(TypedDict, total=False):
-    """The settings that texts and numbers can express; meanings as in :class:`PlacerSettings`."""
+    """Settings of a placer that a command line or a file can state; meanings as in :class:`PlacerSettings`."""
 
     model: str
     confidence: float
@@ -26,7 +26,7 @@ class DecisionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlacerSettings:
-    """Settings by which a placer decides, as `slomo.placement.online.placer.Placer` describes them.
+    """Settings of a `slomo.placement.online.placer.Placer`.
 
     Raises InvalidValueError for an unknown fallback, or a grid outside 0 to 0.2.
     """

@@ -1,4 +1,4 @@
-"""Sockets in the cluster's state: their tenants, groups of equal sockets, and changes that can be undone."""
+"""The sockets of the cluster: what runs on each, groups of sockets with equal mixes, and changes that can be undone."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from slomo.placement.feasibility.mixes import Host, Signature
 
 @dataclass
 class Socket:
-    """One socket of one server, and the pieces on its cores."""
+    """One socket of one server, and what runs on its cores."""
 
     #: Number of the server.
     server: int
@@ -28,7 +28,7 @@ Spot = tuple[int, int]
 
 
 class Trial:
-    """A tentative change, which stays when it ends unless it is marked to be undone."""
+    """A tentative change: it stays when the context ends, unless it is marked to be undone."""
 
     kept = True
 
@@ -38,7 +38,7 @@ class Trial:
 
 
 class SocketGroup:
-    """Sockets of one kind with one signature, lowest first; sockets that left the group are skipped."""
+    """Sockets of one kind with the same mix, lowest number first."""
 
     __slots__ = ("heap", "members", "queued")
 
@@ -54,14 +54,14 @@ class SocketGroup:
             heapq.heappush(self.heap, number)
 
     def lowest(self, belongs: Callable[[int], bool]) -> int | None:
-        """Return the lowest socket that is still in the group; None if the group is empty."""
+        """Return the lowest-numbered socket that is still in the group; None if there is none."""
         while self.heap and not belongs(self.heap[0]):
             self.queued.discard(heapq.heappop(self.heap))
         return self.heap[0] if self.heap else None
 
 
 class SocketGroups:
-    """All sockets by kind and signature (mix), and the signatures of each kind by number of used cores."""
+    """All sockets, grouped by kind and mix."""
 
     def __init__(self, cores: Callable[[Signature], int]) -> None:
         self._cores = cores
@@ -73,11 +73,11 @@ class SocketGroups:
 
     @property
     def queued(self) -> int:
-        """Number of entries in all queues."""
+        """Number of entries in the queues of all groups."""
         return sum(len(group.heap) for group in self._groups.values())
 
     def enter(self, number: int, place: Socket) -> None:
-        """Add a socket to the group of its signature."""
+        """Add a socket to the group of its mix."""
         key = (place.host, place.signature)
         group = self._groups.get(key)
         if group is None:
@@ -88,7 +88,7 @@ class SocketGroups:
         group.add(number)
 
     def leave(self, place: Socket) -> None:
-        """Remove a socket from its group; must be called before its signature changes."""
+        """Remove a socket from its group, before its mix changes."""
         key = (place.host, place.signature)
         group = self._groups[key]
         group.members -= 1
@@ -97,7 +97,7 @@ class SocketGroups:
             del self._by_cores[place.host][self._cores(place.signature)][place.signature]
 
     def offer(self, number: int, place: Socket) -> None:
-        """Queue a socket again that was skipped while its server was closed."""
+        """Put a socket back into its group after its server was closed and opened again."""
         self._groups[place.host, place.signature].add(number)
 
     def drop(self, places: Iterable[Socket], first: int) -> None:
@@ -110,10 +110,10 @@ class SocketGroups:
             group.queued = set(group.heap)
 
     def of_cores(self, host: Host, cores: int) -> Iterable[Signature]:
-        """Return the signatures of a kind that use a given number of cores."""
+        """Return the signatures of all mixes on one kind of server that use a given number of cores."""
         return self._by_cores.get(host, {}).get(cores, ())
 
     def lowest(self, host: Host, signature: Signature, belongs: Callable[[int], bool]) -> int | None:
-        """Return the lowest socket that is still in a group; None if the group is empty."""
+        """Return the lowest-numbered socket with a given mix; None if there is none."""
         group = self._groups.get((host, signature))
         return None if group is None else group.lowest(belongs)

@@ -1,4 +1,4 @@
-"""State of the cluster: sockets with the same mix form a group, so that a search looks at groups instead of sockets.
+"""What runs on each socket of the cluster; sockets with the same mix form a group, so that searches are fast.
 
 Sockets of one signature are interchangeable; the lowest number is taken, so decisions are reproducible. Servers change:
 a closed one (cordoned, failed, removed) keeps its number, but its sockets are not offered. Any tentative change can be
@@ -76,7 +76,7 @@ class ClusterState:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Kinds of open sockets, in an order independent of the order of servers."""
+        """Kinds of servers with open sockets, in an order that does not depend on the servers' order."""
         if self._hosts is None:
             kinds = {place.host for place in self.sockets if place.server not in self.closed}
             self._hosts = tuple(sorted(kinds, key=Host.order))
@@ -84,7 +84,7 @@ class ClusterState:
 
     @property
     def servers_used(self) -> int:
-        """Servers on which something runs."""
+        """Number of servers on which something runs."""
         return len(self._tenants)
 
     def number_of(self, server: str) -> int | None:
@@ -97,7 +97,7 @@ class ClusterState:
         return self._places[server]
 
     def tenants_of(self, server: int) -> tuple[str, ...]:
-        """Return the requests with a piece on a server, in order of arrival."""
+        """Return the requests that run on a server, in order of arrival."""
         here = {owner for number in self._places[server] for owner, _, _ in self.sockets[number].cores.values()}
         return tuple(name for name in self.requests if name in here)
 
@@ -135,7 +135,7 @@ class ClusterState:
         self._changed()
 
     def mark(self, server: int, taints: Sequence[str]) -> None:
-        """Replace the taints of a server."""
+        """Replace a server's taints."""
         before = self.servers[server].taints
         self.servers[server] = replace(self.servers[server], taints=tuple(taints))
         (self.tainted.add if taints else self.tainted.discard)(server)
@@ -160,7 +160,7 @@ class ClusterState:
         self.version += 1
 
     def groups(self) -> Iterator[tuple[Host, Signature, int]]:
-        """Yield each kind of socket with each signature (mix) on it, and the lowest-numbered socket that has both."""
+        """Yield each kind of socket and mix that occurs, with the lowest-numbered socket that has both."""
         for host, signature in self._groups:
             lowest = self.lowest(host, signature)
             if lowest is not None:
@@ -171,7 +171,7 @@ class ClusterState:
         return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:
-        """Return the lowest open socket of a kind and signature; None if there is none."""
+        """Return the lowest-numbered open socket of a kind with a given mix; None if there is none."""
         key = (host, signature)
         return self._groups.lowest(host, signature, lambda number: self._belongs(number, key))
 
@@ -188,7 +188,7 @@ class ClusterState:
         ]
 
     def put(self, request: Request, spot: Spot, cores: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Put a piece of a request on given cores of a socket, or on the lowest free ones; return the cores."""
+        """Put a piece of a request (instances placed together) on cores of a socket; return the cores."""
         number, piece = spot
         place = self.sockets[number]
         stages = len(self.pieces[piece].workloads)
@@ -243,7 +243,7 @@ class ClusterState:
         self._groups.enter(number, place)
 
     def keep(self, request: Request, spots: Iterable[Spot]) -> None:
-        """Record a new request with the sockets of its pieces."""
+        """Record where a new request runs."""
         self._enter(request, tuple(spots))
         self._note(lambda: self._leave(request.id))
 
@@ -257,12 +257,12 @@ class ClusterState:
         del self.spots[name]
 
     def settle(self, name: str, spots: Iterable[Spot]) -> None:
-        """Replace the recorded sockets of a placed request."""
+        """Record anew where a placed request runs."""
         before, self.spots[name] = self.spots[name], tuple(spots)
         self._note(lambda: self.settle(name, before))
 
     def forget(self, name: str) -> tuple[Spot, ...]:
-        """Remove all pieces of a request; return where they were."""
+        """Remove a request from all its sockets; return where it ran."""
         request, spots = self.requests[name], self.spots[name]
         for spot in spots:
             self.take(request, spot)
@@ -295,11 +295,11 @@ class ClusterState:
         return (number for number in range(len(self.servers)) if number not in self.closed)
 
     def homes(self, spots: Iterable[Spot]) -> list[int]:
-        """Return the server of every instance, given the sockets and pieces of a request."""
+        """Return the server of every instance of a request."""
         return [self.sockets[number].server for number, piece in spots for _ in range(self.pieces[piece].instances)]
 
     def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> Allowed | None:
-        """Return the sockets that affinity, labels, taints and spread allow for a request; None if all are allowed."""
+        """Return the sockets that a request's constraints allow; None if all are allowed."""
         test = self.constraints.allowed(request, self.homes(mine), self)
         return None if test is None else lambda place, instances: test(place.server, instances)
 
@@ -309,7 +309,7 @@ class ClusterState:
         return None if score is None else lambda place: score(place.server)
 
     def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
-        """Return the amount, other than cores and ways, that a server lacks for a piece; None if it lacks none."""
+        """Return the resource, other than cores and ways, that a server lacks for a piece; None if none."""
         return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
 
     def renamed(self, name: str, other: str) -> None:

@@ -1,1 +1,1 @@
-"""Run placements over time, and count broken SLOs on a testbed."""
+"""Simulate placed requests, also over time, and count broken SLOs."""

@@ -1,4 +1,4 @@
-"""Run a placement on a testbed and count broken SLOs, whatever the policy has predicted.
+"""Run everything that is placed on a testbed and count broken SLOs, whatever the policy predicted.
 
 ResQ (NSDI'18) section 6 ran all computed placements and recorded real throughput and latency. The testbed is passed as
 a callable, since placement imports none; a mix that occurs on many servers runs once.
@@ -35,7 +35,7 @@ _DEVIATIONS = 2.0
 
 
 class Judge:
-    """Runs mixes on a testbed and caches the results.
+    """Runs mixes on a testbed and remembers the results.
 
     `run`: runs a co-location and returns its record, for instance `SimulatedTestbed(...).run`. `fingerprint`:
     fingerprint of a machine, by name, where mixes run; a placement on another machine of that name is not judged.
@@ -64,7 +64,7 @@ class Judge:
         return len(self._seen)
 
     def judge(self, placer: Placer, *, requests: int | None = None, decision_ms: Sequence[float] = ()) -> Judgement:
-        """Run a whole placement; return which SLOs were broken.
+        """Run everything that a placer has placed; return which SLOs were broken.
 
         `placer`: the placement to judge. `requests`: how many were asked for; what is placed by default. `decision_ms`:
         times of decisions, if they were taken [ms]. Raises ConfigurationError for a machine of the cluster that is not
@@ -92,7 +92,7 @@ class Judge:
         )
 
     def throughput(self, placer: Placer) -> dict[str, float]:
-        """Run a whole placement; return the throughput of every request that was run [Mpps]."""
+        """Run everything that is placed; return the throughput of every request that was run [Mpps]."""
         samples = self._run_all(placer)
         served_mpps = {}
         for request in placer.requests:
@@ -156,7 +156,7 @@ class Judge:
         return violations, unmet, served, promised
 
     def _wanted(self, placer: Placer, request: Request, machine: Machine) -> float | None:
-        """Return the throughput that a request asks for [Mpps]; without a model, from simulated solo throughput."""
+        """Return the throughput that a request must reach [Mpps]."""
         keys, share = [workload.key for workload in request.chain], request.slo.min_share
         if share is None or not any(placer.estimates.is_stranger(machine.name, key) for key in keys):
             return placer.estimates.wanted_mpps(request, machine.name)
@@ -164,7 +164,7 @@ class Judge:
         return share * min(alone)
 
     def _chance(self, request: Request, needed: float) -> float:
-        """Return the tolerated shortfall, since arrivals at requests that are not saturated are random."""
+        """Return by how much a request may fall short, because packets arrive at random below full load."""
         offered = [workload.traffic.offered_mpps for workload in request.chain if workload.traffic.offered_mpps]
         if not offered or needed < 0.9 * min(offered):
             return 0.0
@@ -210,14 +210,14 @@ class Judge:
         loads: Mapping[str, float | None] | None = None,
         port_gbps: float | None = None,
     ) -> list[TenantSample]:
-        """Run one socket with the decided ways and buffers; return samples in the order of `items`."""
+        """Run one socket with its cache ways and packet buffers; return samples in the order of `items`."""
         mix = _mix(machine, items, loads or {}, port_gbps)
         self._run_mixes([mix])
         back = dict(zip(mix.order, self._seen[mix.colocation.key], strict=True))
         return [back[i] for i in range(len(items))]
 
     def _run_mixes(self, mixes: Iterable["_Mix"]) -> None:
-        """Run all mixes without a cached result, in one batch."""
+        """Run, in one batch, all mixes that were not run before."""
         new = {mix.colocation.key: mix for mix in mixes if mix.colocation.key not in self._seen}
         if not new:
             return
@@ -231,7 +231,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Mix:
-    """Tenants of one socket, the order of its assignments, and whether every core is in use."""
+    """Tenants of one socket, the order in which results are given, and whether every core is in use."""
 
     colocation: Colocation
     order: tuple[int, ...]
@@ -241,7 +241,7 @@ class _Mix:
 def _mix(
     machine: Machine, items: Sequence[Assignment], loads: Mapping[str, float | None], port_gbps: float | None
 ) -> _Mix:
-    """Return the mix of one socket; cores are interchangeable, so that mixes differ only by their tenants."""
+    """Return the mix of one socket; mixes that differ only by cores are equal."""
     order = sorted(range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i))
     workloads = [parse_workload(items[i].workload) for i in order]
     offered = [loads.get(items[i].seat) for i in order]
@@ -272,7 +272,7 @@ def _capacity(request: Request, rates: Sequence[float]) -> float:
 
 
 def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment) -> float | None:
-    """Return up to which load a request with a latency SLO alone keeps it [Mpps]; None: the load its traffic states."""
+    """Return the load up to which a request alone keeps its latency SLO [Mpps]."""
     profile = placer.estimates.profile(machine, item.workload)
     if profile is None or parse_workload(item.workload).traffic.offered_mpps is not None:
         return None
@@ -285,7 +285,7 @@ def _kept_load(placer: Placer, request: Request, machine: str, item: Assignment)
 
 
 def _compacted(masks: Sequence[int | None]) -> list[int | None]:
-    """Move blocks of ways side by side, in the given order and with the same sizes, so that equal mixes look equal."""
+    """Move blocks of ways side by side, in the same order and of the same sizes, so that equal mixes look equal."""
     start, made = 0, dict[int, int]()
     for mask in masks:
         if mask is not None and (mask not in made):

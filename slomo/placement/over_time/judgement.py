@@ -1,4 +1,4 @@
-"""Outcome of running a placement: broken SLOs, and other counts."""
+"""Result of running a placement on a testbed: broken SLOs, and other counts."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Plan the placement anew in the background; migrate only if enough servers are saved for the moves.
+"""Make a new plan for all requests in the background; move requests only if enough servers are saved.
 
 ResQ (NSDI'18) section 5.3.1: admission is greedy and never moves anything; a near-optimal schedule is computed
 periodically, and network functions migrate to it only if it saves more servers than a threshold, as migrations are
@@ -96,7 +96,7 @@ def reoptimise(
     max_share: float = 0.05,
     arriving: Iterable[Request] = (),
 ) -> Reoptimisation:
-    """Plan the whole placement anew; migrate if that saves more than the share `threshold` of servers.
+    """Make a new plan for all requests; migrate to it if that saves more than the share `threshold` of servers.
 
     Servers of the plan are matched with servers in use so that few pieces move, and unmoved pieces keep their cores. A
     plan that misses a request or saves too little changes nothing. Others may admit and remove during planning; the
@@ -149,7 +149,7 @@ def reoptimise(
 
 @dataclass(frozen=True)
 class _Option:
-    """A feasible plan for migration."""
+    """A new plan to which the cluster could migrate."""
 
     servers: int
     document: dict[str, Any]
@@ -209,7 +209,7 @@ def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option 
 
 
 def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
-    """Return whether a plan moves every request within its disruption budget."""
+    """Return whether a plan moves every request within its `max_disrupted`."""
     moved = Counter(move.request for move in moves)
     most = {request.id: request.max_disrupted for request in requests if request.max_disrupted is not None}
     return all(moved[name] <= count for name, count in most.items())
@@ -218,7 +218,7 @@ def _keeps_budgets(requests: Sequence[Request], moves: Sequence[Move]) -> bool:
 def _parts_anew(
     core: Admission, state: ClusterState, before: Mapping[str, Any], budget: MoveBudget
 ) -> Iterator[_Option]:
-    """Yield plans that empty the least filled servers and place the requests of these elsewhere."""
+    """Yield plans that empty only the least filled servers."""
     guarded = {name for name, each in state.requests.items() if each.max_disrupted is not None}
     order = [n for n in emptiest(core.with_state(state)) if not guarded.intersection(state.tenants_of(n))]
     if budget.max_moves is not None:
@@ -250,7 +250,7 @@ def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
 def aligned(
     now: Mapping[str, Any], plan: Mapping[str, Any], cluster: Cluster
 ) -> tuple[dict[str, Any], tuple[Move, ...]]:
-    """Return a plan's snapshot, its servers named as those that already run most of it, and what moves.
+    """Return a plan's snapshot, with each of its servers named as the running server most like it, and the moves.
 
     `now`, `plan`: snapshots of one cluster; requests of the plan alone are newcomers, which come last and move nothing.
     Unmoved pieces keep their cores. A server that is closed now takes no other server's part of the plan.
@@ -267,7 +267,7 @@ def aligned(
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:
-    """Return which pieces each server runs."""
+    """Return what each server runs."""
     parts_by_server: dict[str, Counter[tuple[int, _Part]]] = {}
     for entry in document["placed"]:
         for piece in entry["pieces"]:
@@ -285,7 +285,7 @@ def _matched(
     cluster: Cluster,
     closed: Container[str],
 ) -> dict[str, str]:
-    """Return the present server for each server of the plan, largest overlap first."""
+    """Return a running server for each server of the plan, so that little must move."""
     kinds = {server.name: replace(server, name="any") for server in cluster.servers}
 
     def may_be(planned: str, name: str) -> bool:
@@ -315,7 +315,7 @@ def _matched(
 
 
 def _seat(entries: Sequence[dict[str, Any]], now: Mapping[str, Any], cores: Mapping[str, int]) -> None:
-    """Keep the cores of pieces that do not move, and give the others the lowest free cores."""
+    """Give what does not move its old cores, and everything else the lowest free cores."""
     held: dict[tuple[_Place, _Part], list[list[int]]] = {}
     for entry in now["placed"]:
         for piece in entry["pieces"]:

@@ -1,4 +1,4 @@
-"""Plan a part of the placement anew, so that a limited number of moves saves most servers.
+"""Plan a part of the cluster anew, so that a limited number of moves saves most servers.
 
 Ropke and Pisinger (Transportation Science 40, 2006) call it destroy and repair: the least filled servers are emptied
 and their requests placed again. The number of emptied servers is tried from two to all.
@@ -15,7 +15,7 @@ from slomo.placement.online.state import ClusterState
 
 @dataclass(frozen=True)
 class MoveBudget:
-    """Limits and cost of moving pieces.
+    """How many moves are allowed, and what a move costs.
 
     Raises InvalidValueError for a negative number, or a share above 1.
 
@@ -58,7 +58,7 @@ class MoveBudget:
         return self.max_moves is not None or self.cost_per_move > 0.0
 
     def most(self, pieces: int, left: float | None = None) -> int | None:
-        """Return how many of some pieces may move now, by both limits of the budget; None if all may."""
+        """Return how many of `pieces` units of placement may move now; None if all may."""
         most = self.max_moves
         if most is None and self.max_share < 1.0:
             most = max(int(self.max_share * pieces), 1)
@@ -98,7 +98,7 @@ def emptiest(core: Admission) -> list[int]:
 
 
 def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_gaps: bool) -> Admission | None:
-    """Return a placer in which the requests of some servers are placed anew; None if one of them does not fit.
+    """Return a placer in which the requests of some servers run elsewhere; None if one of them does not fit.
 
     The state is copied. With `fills_gaps`, requests are placed one by one, into servers in use first; else as a
     batch.
@@ -117,6 +117,6 @@ def repacked(core: Admission, state: ClusterState, servers: list[int], *, fills_
 
 
 def pieces_on(state: ClusterState, servers: list[int]) -> int:
-    """Return how many pieces all requests with a piece on some servers have: an upper bound on the moves."""
+    """Return the largest number of moves that emptying some servers can need."""
     names: dict[str, Any] = dict.fromkeys(name for server in servers for name in state.tenants_of(server))
     return sum(len(state.spots[name]) for name in names)

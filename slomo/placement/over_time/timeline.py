@@ -1,4 +1,4 @@
-"""Simulate requests that arrive and depart under a policy, with periodic re-optimisation.
+"""Simulate requests that arrive and depart under a policy, and periodic new plans.
 
 ResQ (NSDI'18) section 5: immediate admission and a new plan from time to time; E2 (SOSP'15) and NUMASFP (COMSNETS'22)
 evaluate dynamic policies over time.
@@ -56,12 +56,12 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
 
     @property
     def migrations(self) -> int:
-        """Number of pieces that were moved."""
+        """Number of moves."""
         return self.samples[-1].migrations if self.samples else 0
 
     @property
     def anat(self) -> float | None:
-        """Aggregate normalised throughput, averaged over judged times, minus outages caused by moves.
+        """Throughput over offered load of all requests, averaged over time, minus what moves lose (NUMASFP's ANAT).
 
         Its unit is request-seconds, one per placed request and second; a move loses `outage_s` of them.
         """
@@ -103,7 +103,7 @@ def play(
     judge: Judge | None = None,
     moves: MoveBudget | None = None,
 ) -> Timeline:
-    """Simulate arrivals and departures of requests, and re-optimise periodically.
+    """Simulate arrivals and departures of requests, and make a new plan every `every_s` seconds.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def play(
 
 
 class _TimelineRun:
-    """State and counts of a simulation in progress."""
+    """State and counts of a simulation over time."""
 
     def __init__(self, placer: Placer, judge: Judge | None, moves: MoveBudget) -> None:
         self._placer, self._judge, self._budget = placer, judge, moves
@@ -165,7 +165,7 @@ class _TimelineRun:
         self._note(event.time_s)
 
     def tick(self, when_s: float, threshold: float, planner: str | type[Policy] | None, *, plans: bool) -> None:
-        """Re-optimise the placement, and judge the result."""
+        """Make a new plan, migrate if that is worth it, and run the result on the testbed."""
         if plans:
             most, cost = self._most(when_s), self._budget.cost_per_move
             reoptimisation = reoptimise(
@@ -177,7 +177,7 @@ class _TimelineRun:
         self._note(when_s, judged=self._judge)
 
     def _most(self, when_s: float) -> int | None:
-        """Return how many pieces may move now; unused moves of an hour's budget stay available for an hour."""
+        """Return how many moves are allowed now; unused moves stay available for an hour."""
         pieces = sum(len(request["pieces"]) for request in self._placer.snapshot()["placed"])
         if self._budget.share_per_hour is None:
             return self._budget.most(pieces)

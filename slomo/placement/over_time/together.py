@@ -1,4 +1,4 @@
-"""Plan where new requests go and which placed ones move, in one plan: each choice depends on the other.
+"""Decide in one plan where new requests go and which placed requests move, since each depends on the other.
 
 Placed first, newcomers open servers that no few moves empty again. Requests that a constraint binds, have several
 pieces, or a disruption budget stay, and so does whoever shares a socket with them.
@@ -22,7 +22,7 @@ from slomo.placement.problem.request import Request
 
 @dataclass(frozen=True)
 class JointPlacement:
-    """A placement of new requests, for which others moved."""
+    """Where new requests go, and which placed requests move for them."""
 
     core: Admission
     #: As in `Reoptimisation`; None for servers of several sockets.
@@ -30,7 +30,7 @@ class JointPlacement:
 
 
 def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveBudget) -> JointPlacement | None:
-    """Return the placement on the fewest sockets within the limit on moves; None if such planning is not possible.
+    """Return the plan with fewest sockets within the limit on moves; None if such planning is not possible.
 
     Works on a copy of the state, for clusters of one kind of server. Newcomers that are bound themselves come last.
     """
@@ -66,7 +66,7 @@ def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveB
 
 
 def _piece(core: Admission, request: Request, host: Host) -> int | None:
-    """Return the piece of a one-instance request that only its SLO restricts; None for other requests."""
+    """Return a request's unit of placement if it has one instance and only its SLO restricts it; else None."""
     if not core.is_plain(request) or request.max_disrupted is not None:
         return None
     first = next((cuts[host] for cuts in core.cuts(request, []) if host in cuts), ())
@@ -75,14 +75,14 @@ def _piece(core: Admission, request: Request, host: Host) -> int | None:
 
 
 def _is_simple(core: Admission, number: int) -> bool:
-    """Return whether a piece is one instance of one NF that has a throughput promise and shares the cache."""
+    """Return whether a piece is one instance of one NF that shares the cache and has a throughput promise."""
     piece = core.pieces[number]
     alone = len(piece.workloads) == piece.replicas == 1 and not piece.exclusive
     return alone and not piece.ways and piece.needed_mpps > 0.0
 
 
 def _sockets(core: Admission, host: Host) -> tuple[list[int], list[int]]:
-    """Return the sockets in use all of whose pieces may move, and the other sockets in use."""
+    """Return the sockets in use on which everything may move, and the other sockets in use."""
     state = core.state
     stay = {
         name
@@ -112,7 +112,7 @@ def _carry_out(
     empty: Sequence[int],
     arriving: Sequence[tuple[Request, int]],
 ) -> None:
-    """Move and place pieces as planned."""
+    """Move and place requests as planned."""
     by_content: dict[Content, list[int]] = {(0,) * len(pieces): list(reversed(empty))}
     for number in sorted(contents, reverse=True):
         by_content.setdefault(contents[number], []).append(number)

@@ -1,4 +1,4 @@
-"""Find the few mixes to measure that would save most servers, namely those that only a less cautious plan uses.
+"""Find the mixes whose measurement would save most servers: those that only a less cautious plan uses.
 
 A mix that may keep all promises, but whose lower bound does not, is refused at the confidence asked for. Placing once
 more by the upper ends of predictions shows how many servers hang on each (optimism in the face of uncertainty, as in

@@ -1,1 +1,1 @@
-"""Plan whole batches, with bounds on the optimum: column generation, pricing, rounding, packing."""
+"""Plan whole batches of requests by mixes, with a lower bound on the number of servers."""

@@ -1,4 +1,4 @@
-"""Column generation over mixes on sockets: a proven lower bound on the number of sockets.
+"""Plan by column generation: choose how many sockets run each mix; gives a proven lower bound on sockets.
 
 Gilmore and Gomory (Operations Research 9, 1961): a column is a mix that fits one socket. The linear master problem says
 how often each is used, and its dual prices lead to better mixes until there are none. Its optimum is a lower bound for
@@ -29,27 +29,27 @@ _MOST_COLUMNS = 1500
 
 @dataclass(frozen=True)
 class Column:
-    """One mix: its signature, and how many requests of each class it serves, shape ``(classes,)``."""
+    """One mix, and how many requests of each class it serves, shape ``(classes,)``."""
 
     signature: Signature
     serves: tuple[int, ...]
 
 
 class Pricing(Protocol):
-    """Finds mixes that improve a linear program (a pricing problem of column generation)."""
+    """Finds mixes that can improve the plan (the pricing problem of column generation)."""
 
     def __call__(self, prices: Floats) -> tuple[list[Column], float]:
-        """Return mixes that may improve the linear program at given prices, and an upper bound on any mix's value."""
+        """Return mixes that may improve the plan at these prices of requests, and a bound on any mix's value."""
         ...
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix within the remaining demand; None if no mix serves any of it."""
+        """Return the most valuable mix of the requests that are left; None if no mix serves any of them."""
         ...
 
 
 @dataclass(frozen=True)
 class Either:
-    """Looks for improving mixes by several pricing methods, one per sort of mix (shared cache, own ways, ...)."""
+    """Finds mixes that improve the plan, by one method for each sort of mix (shared cache, own ways, ...)."""
 
     #: One for each sort.
     pricings: tuple[Pricing, ...]
@@ -60,14 +60,14 @@ class Either:
         return [column for columns, _ in priced for column in columns], max(best for _, best in priced)
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix of any sort within the remaining demand."""
+        """Return the most valuable mix, of any sort, of the requests that are left."""
         filled = [column for pricing in self.pricings if (column := pricing.fill(prices, left)) is not None]
         return max(filled, key=lambda column: float(prices @ np.array(column.serves)), default=None)
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """Solution of the linear program: columns, how often each is used, class prices, a bound on the optimum."""
+    """The plan if sockets could be used in fractions: mixes, how often each is used, prices, lower bound."""
 
     columns: list[Column]
     usage: Floats
@@ -78,7 +78,7 @@ class Relaxed:
 def relaxed(
     demand: Floats, columns: dict[Signature, Column], pricing: Pricing | None, deadline: float
 ) -> tuple[Relaxed, int]:
-    """Return the linear program's optimum, or its best solution within the time limit; and the number of rounds.
+    """Return the best plan with fractions of sockets, as far as the time limit allows, and the number of rounds.
 
     Without pricing, a column that serves more of a class than the demand counts as serving the demand, which tightens
     the relaxation. Pricing does not know of that, so Farley's bound would not hold.
@@ -104,7 +104,7 @@ def relaxed(
 def linear_plan(
     cost: Floats, serves: Floats, demand: Floats, uses: Floats | None = None, supply: Floats | None = None
 ) -> tuple[float, Floats, Floats]:
-    """Solve the relaxed plan: return its cost, how often it uses each column (a fraction), and the price of each limit.
+    """Return the cheapest plan with fractions of columns: its cost, uses of each column, price of each limit.
 
     `serves` has shape (classes, columns); `uses` (kinds of sockets, columns) and `supply` limit the sockets of each
     kind. Prices are those of the classes, then those of the kinds.
@@ -152,7 +152,7 @@ def whole_numbers(
 
 
 def served(columns: Sequence[Column]) -> Counts:
-    """Return how many requests of each class each column serves, shape ``(columns, classes)``.
+    """Return how many requests of each class each mix serves, shape ``(columns, classes)``.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def served(columns: Sequence[Column]) -> Counts:
 
 
 def _kept(columns: Sequence[Column], usage: Floats, prices: Floats) -> dict[Signature, Column]:
-    """Return the columns in use, and the half with lower reduced cost of the others."""
+    """Return the mixes in use, and the better half of the others."""
     reduced = 1.0 - served(columns) @ prices
     order = np.argsort(np.where(usage > 1e-9, -1.0, reduced), kind="stable")[: _MOST_COLUMNS // 2]
     used = np.flatnonzero(usage > 1e-9)

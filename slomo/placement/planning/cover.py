@@ -1,4 +1,4 @@
-"""Plan a batch by mixes, first with fractional and then with whole sockets, and bound every possible plan.
+"""Plan a batch by mixes, first with fractions of sockets, then with whole ones; prove a bound for every plan.
 
 Gilmore and Gomory (Operations Research 9, 1961) for the bound, Belov and Scheithauer (INFORMS Journal on Computing 19,
 2007) for the plan.
@@ -21,7 +21,7 @@ _BOUND_SHARE = 0.5
 
 @dataclass(frozen=True)
 class MixPlan:
-    """A plan with a bound on how good it is."""
+    """How many sockets run each mix, with a bound on how few sockets any plan could use."""
 
     #: Number of sockets with each mix.
     sockets: dict[Signature, int]
@@ -69,7 +69,7 @@ def cover(
     premise: str = "",
     time_limit_s: float = 10.0,
 ) -> MixPlan:
-    """Serve a demand with as few columns (sockets with given mixes) as possible.
+    """Serve all requests (`demand` by class) with as few sockets as possible.
 
     `start` serves every class. Where `start` and `pricing` together consider every mix (`complete`), the bound is
     proven, for mixes as `premise` says. The time limit includes rounding but for its last step.

@@ -1,4 +1,4 @@
-"""Plan over several kinds of servers at once: mixes on each kind, at the lowest total cost.
+"""Plan over several kinds of servers at once, at the lowest total cost.
 
 Gilmore and Gomory's master problem (Operations Research 9, 1961) with a cost and a limited supply of each kind; a
 kind's mixes are priced with both. An integer program over all examined mixes gives whole numbers. The result does not
@@ -41,7 +41,7 @@ class SocketKind:
 
 @dataclass(frozen=True)
 class KindsPlan:
-    """Number of sockets of each kind with each mix, and the cost."""
+    """How many sockets of each kind run each mix, and the total cost."""
 
     sockets: tuple[Mapping[Signature, int], ...]
     cost: float
@@ -52,7 +52,7 @@ _Columns = dict[tuple[int, Signature], Column]
 
 
 def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s: float = 10.0) -> KindsPlan:
-    """Serve as much of a demand as possible, at the lowest cost.
+    """Serve as many requests as possible (`demand` by class) at the lowest cost.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
 def _program(
     classes: int, kinds: Sequence[SocketKind], columns: Mapping[tuple[int, Signature], Column]
 ) -> tuple[list[tuple[int, Signature]], Floats, Floats, Floats]:
-    """Return columns by kind, costs, coverage (classes x columns), use of supply (kinds x columns); unserved last."""
+    """Return the arrays of the linear program: columns, costs, requests served, sockets used."""
     listed = sorted(columns, key=lambda key: key[0])
     serves, uses = np.zeros((classes, len(listed))), np.zeros((len(kinds), len(listed)))
     for number, kind in enumerate(kinds):

@@ -1,4 +1,4 @@
-"""Pack a batch by counts: sockets with the same mix are filled together, so time grows with mixes, not instances.
+"""Pack a batch by filling all sockets with the same mix together; the time grows with mixes, not instances.
 
 Best fit with servers grouped by state: a hundred thousand instances are of few kinds, and so are the sockets they fill.
 """
@@ -17,7 +17,7 @@ def pack(
     order: Sequence[int],
     alternatives: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[Signature, int]:
-    """Best fit: put each piece on the fullest kind of socket where it fits, or else on an empty socket.
+    """Put each piece (unit of placement) on the fullest socket where all promises are kept, else on an empty one.
 
     `order` is that in which pieces are packed. `alternatives` are pieces that serve the same request, the preferred
     first; a socket in use goes before a new one. Pieces that fit on no empty socket are left out.
@@ -36,7 +36,7 @@ def pack(
 
 
 def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Sequence[int]) -> tuple[Signature, int]:
-    """Return the fullest mix in use to which one of the options can be added (the first that fits), or an empty socket.
+    """Return the fullest mix to which one of the options can be added, or an empty socket.
 
     Fullest means more cores in use, then less headroom.
     """
@@ -56,7 +56,7 @@ def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Se
 def _fill(
     oracle: Oracle, host: Host, sockets: Counter[Signature], step: tuple[Signature, int], amount: tuple[int, int]
 ) -> int:
-    """Fill sockets that have the same mix with copies of a piece, as many as fit; return how many were placed."""
+    """Add copies of a piece to sockets that have the same mix; return how many were placed."""
     (base, piece), (available, left) = step, amount
     depth, mix = 0, base
     while depth < left:

@@ -1,4 +1,4 @@
-"""Find promising mixes: by dynamic programming if the cache is partitioned, else by enumeration.
+"""Find valuable mixes for a plan: by dynamic programming if NFs own cache ways, else by listing all mixes.
 
 With exclusive ways, a piece uses cores and ways whatever its neighbours do: a knapsack of two dimensions. In a shared
 cache every mix must be predicted. Mixes grow piece by piece from feasible mixes, as more competitors never help.
@@ -22,7 +22,7 @@ _MOST_JUDGED = 60_000
 
 @dataclass(frozen=True)
 class Item:
-    """One way to serve a request of a class: number of the piece, cores and ways."""
+    """One way to serve a request of a class: a piece with its cores and ways."""
 
     piece: int
     klass: int
@@ -31,7 +31,7 @@ class Item:
 
 
 class Knapsack:
-    """Finds the most valuable mixes of pieces with exclusive cores and ways.
+    """Finds the most valuable mixes of pieces that own cores and ways (a knapsack problem).
 
     `items` are all ways to serve all classes.
 
@@ -63,7 +63,7 @@ class Knapsack:
         return columns, float(value[-1, -1])
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix of at most `left` requests of each class."""
+        """Return the most valuable mix with at most `left` requests of each class."""
         values = np.where(left > 0, prices, 0.0)
         useful = self._useful(values)
         if not useful:
@@ -83,7 +83,7 @@ class Knapsack:
         return list(cells.values())
 
     def _table(self, useful: Sequence[Item], prices: Floats) -> tuple[Floats, Counts]:
-        """Return the best value for every size of socket, and the item to add there (-1: none)."""
+        """Return the highest value for every size of socket, and the item to add there (-1: none)."""
         value = np.zeros((self.host.cores + 1, self.host.ways + 1))
         choice = np.full(value.shape, -1, dtype=np.int64)
         need_cores = np.array([item.cores for item in useful], dtype=np.int64)
@@ -101,7 +101,7 @@ class Knapsack:
         return value, choice
 
     def _bounded(self, prices: Floats, left: Counts) -> Column:
-        """Return the most valuable mix with at most `left` of each class, built in one step per request."""
+        """Return the most valuable mix with at most `left` requests of each class, built step by step."""
         value = np.zeros((self.host.cores + 1, self.host.ways + 1))
         steps: list[tuple[list[Item], NDArray[np.int8]]] = []
         for klass in np.flatnonzero(prices > 1e-12).tolist():
@@ -128,7 +128,7 @@ class Knapsack:
         return self._serving(mix_items)
 
     def _column(self, first: Sequence[Item], useful: Sequence[Item], choice: Counts) -> Column:
-        """Return the best mix that contains some items, from a table of choices."""
+        """Return the best mix that contains given items, from a table of choices."""
         taken = list(first)
         cores = self.host.cores - sum(item.cores for item in first)
         ways = self.host.ways - sum(item.ways for item in first)
@@ -144,7 +144,7 @@ class Knapsack:
 
 
 def enumerate_mixes(oracle: Oracle, host: Host, demand: Mapping[int, int]) -> tuple[list[Signature], bool]:
-    """Return the maximal feasible mixes, and whether all were found.
+    """Return the mixes to which nothing can be added without breaking a promise, and whether all were found.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fit sockets in use and new requests onto the fewest sockets with a limited number of moves.
+"""Put running and new requests on the fewest sockets that a limited number of moves allows.
 
 What a socket holds may stay there; every piece that comes to it counts. The master problem of Gilmore and Gomory
 (Operations Research 9, 1961) gets a limit on the sockets of each present content, and one on all pieces that come. Its
@@ -29,7 +29,7 @@ _GAP, _MOST_NODES, _MOST_PRICINGS = 1e-6, 1000, 10_000
 
 @dataclass(frozen=True)
 class Refilling:
-    """Planned change of each socket's content."""
+    """Planned change of what each socket runs."""
 
     #: Content before and after, and number of sockets; empty sockets come from `(0, ..., 0)`.
     changes: tuple[tuple[Content, Content, int], ...]
@@ -46,7 +46,7 @@ def refilled(
     *,
     cost_per_move: float = 0.0,
 ) -> Refilling | None:
-    """Plan new contents of sockets so that the fewest sockets serve a demand; None if no plan serves all.
+    """Plan what each socket shall run so that the fewest sockets serve all requests; None if none can.
 
     `present`: content -> sockets in use that hold it. `empty`: sockets that hold nothing. `demand`, shape (classes,):
     pieces of each class: those that run, and newcomers. `coming`: pieces that may come to a socket: newcomers and
@@ -98,7 +98,7 @@ def refilled(
 def _best(
     pricing: SharedPricing, content: Content, demand: Counts, worth: Floats, each: float
 ) -> list[tuple[float, Content]]:
-    """Return the most valuable mixes to which sockets of one content can change, with their values."""
+    """Return the most valuable mixes to which sockets with one mix can change, with their values."""
     prices, stay = np.concatenate([worth, worth - each]), np.array(content, dtype=np.int64)
     found = []
     for column in pricing.best(prices, np.concatenate([stay, demand - stay]), _MIXES_PER_ROUND):
@@ -110,7 +110,7 @@ def _best(
 def _program(
     contents: list[Content], changes: list[tuple[int, Content]], classes: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return costs, coverage (classes x changes) and use (contents and what comes, x changes); unserved last."""
+    """Return the arrays of the linear program: costs, requests served, sockets used."""
     owner = np.array([number for number, _ in changes])
     after = np.array([mix for _, mix in changes], dtype=np.float64)
     uses = np.zeros((len(contents) + 1, len(changes) + classes))
@@ -121,7 +121,7 @@ def _program(
 
 
 def _trimmed(changes: list[tuple[Content, Content, int]], demand: Counts) -> tuple[tuple[Content, Content, int], ...]:
-    """Remove requests that are served twice, new ones first; return one change per socket."""
+    """Remove requests that a plan serves twice, new ones first; return one change per socket."""
     sockets = [(before, np.array(after)) for before, after, count in changes for _ in range(count)]
     surplus = np.sum([after for _, after in sockets], axis=0) - demand
     for at in np.flatnonzero(surplus > 0).tolist():

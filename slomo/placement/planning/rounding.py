@@ -1,4 +1,4 @@
-"""Turn fractional plans into whole sockets: round down, fill the rest mix by mix, and improve it by an integer program.
+"""Turn a plan with fractions of sockets into one with whole sockets: round down, fill up, solve an integer program.
 
 Belov and Scheithauer's sequential value correction (INFORMS Journal on Computing 19, 2007): each socket takes the most
 valuable mix of the remaining demand; classes that end up in poorly filled sockets get a higher value in the next pass.
@@ -26,7 +26,7 @@ _MOST_CHOICES, _SOLVER_SHARE = 1500, 0.5
 
 
 class Listed:
-    """Prices the mixes of a given list.
+    """Finds valuable mixes in a given list.
 
     Examples
     --------
@@ -44,14 +44,14 @@ class Listed:
         return [self._columns[best]], float(values[best])
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the mix that serves most of the remaining demand; more than that has no value."""
+        """Return the listed mix that serves most of the requests that are left."""
         values = np.minimum(self._serves, left) @ prices
         best = int(np.argmax(values))
         return self._columns[best] if values[best] > 0.0 else None
 
 
 def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float) -> dict[Signature, int]:
-    """Return a number of sockets for each mix: whole numbers, near the fractional optimum `root`.
+    """Return how many sockets run each mix, in whole numbers near the fractional plan `root`.
 
     At least one plan is made before the deadline [s of `time.perf_counter`] counts, and a second is left to the
     solver.
@@ -77,7 +77,7 @@ def whole_plan(demand: Counts, root: Relaxed, pricing: Pricing, deadline: float)
 
 @dataclass
 class Filled:
-    """Best plan over all passes, and every column used."""
+    """The best plan over all passes, and every mix used."""
 
     #: Number of sockets with each mix.
     best: Counter[Signature]
@@ -94,7 +94,7 @@ def fill_by_value(
     target: int = 0,
     deadline: float = math.inf,
 ) -> Filled:
-    """Fill sockets one by one with the most valuable mix for the remaining demand; correct values after each pass.
+    """Fill socket after socket with the most valuable mix; correct the values after each pass.
 
     `prices` are what a request of each class is worth to begin with, as a share of a socket. It ends after some
     passes, at `target` sockets, or with the pass in which the deadline [s of `time.perf_counter`] falls.
@@ -122,7 +122,7 @@ def fill_by_value(
 def _pass(
     demand: Counts, price: Floats, pricing: Pricing, seen: dict[Signature, Column], generator: np.random.Generator
 ) -> tuple[Counter[Signature], Floats]:
-    """Serve a whole demand once; return the plan, and corrected values."""
+    """Fill sockets until all requests are served; return the plan, and corrected values."""
     left, price, plan = demand.copy(), price.copy(), Counter[Signature]()
     while left.any():
         column = pricing.fill(price, left)
@@ -140,7 +140,7 @@ def _pass(
 
 
 def _integer(rest: Counts, columns: Sequence[Column], prices: Floats, time_limit_s: float) -> Counter[Signature] | None:
-    """Return the best plan for a remainder from given columns; None if the solver finds none in time."""
+    """Return the best plan for the remaining requests from given mixes; None if none is found in time."""
     serves = served(columns)
     choice = np.argsort(1.0 - np.minimum(serves, rest) @ prices, kind="stable")[:_MOST_CHOICES]
     chosen = serves[choice].T.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Find valuable mixes that share a cache: a mix decides rates, and rates decide how many instances a promise needs.
+"""Find valuable mixes that share a cache; there the mix decides throughputs, and these decide the instances needed.
 
 Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here sizes are not fixed: beside others, a
 request needs as many instances as keep its promise. All useful mixes are tabulated
@@ -26,7 +26,7 @@ _MOST_FOUND = 40
 
 @dataclass(frozen=True)
 class Demanded:
-    """One class of requests for one network function."""
+    """One class of requests, all for one network function."""
 
     #: Number of the class.
     klass: int
@@ -41,7 +41,7 @@ class Demanded:
 def classes_of(
     pieces: Pieces, splits: Mapping[int, Mapping[int, int]], demand: Mapping[int, int]
 ) -> list[Demanded] | None:
-    """Return a demand as classes; None if it has chains, or network functions without a promise.
+    """Return requests as classes; None if there are chains or network functions without a promise.
 
     `splits`: piece -> instances on one socket -> the piece that holds them.
     """
@@ -57,7 +57,7 @@ def classes_of(
 
 
 class SharedPricing:
-    """Finds the most valuable mixes in a shared cache at given prices.
+    """Finds the most valuable mixes in a shared cache at given prices of requests.
 
     Attributes
     ----------
@@ -97,13 +97,13 @@ class SharedPricing:
         return [self._column(row) for row in rows if values[row] > 1.0 + 1e-7], float(values.max(initial=0.0))
 
     def fill(self, prices: Floats, left: Counts) -> Column | None:
-        """Return the most valuable mix within the remaining demand."""
+        """Return the most valuable mix of the requests that are left."""
         values = self._values(prices, left)
         row = int(np.argmax(values)) if len(values) else -1
         return self._column(row) if row >= 0 and values[row] > 0.0 else None
 
     def best(self, prices: Floats, left: Counts, most: int) -> list[Column]:
-        """Return the most valuable mixes within the remaining demand, best first."""
+        """Return the most valuable mixes of the requests that are left, best first."""
         values = self._values(prices, left)
         rows = np.argsort(-values, kind="stable")[:most].tolist()
         return [self._column(row) for row in rows if values[row] > 0.0]
@@ -115,7 +115,7 @@ class SharedPricing:
         return total
 
     def _column(self, row: int) -> Column:
-        """Return the mix of a row as last priced."""
+        """Return the mix in a row of the last result."""
         pieces: list[int] = []
         serves = [0] * self.classes
         for number, kind in enumerate(self._kinds):
@@ -126,7 +126,7 @@ class SharedPricing:
 
 
 class _Kind:
-    """Requests for one network function: which classes to serve with a given number of tenants at a given rate.
+    """Requests for one network function: which of them some tenants at a given throughput serve best.
 
     A level is the number of thresholds (an instance's need, over all classes and splits) that a rate reaches.
     """
@@ -149,14 +149,14 @@ class _Kind:
         self._order: list[list[int]] = []
 
     def levels(self, low_mpps: Floats) -> Counts:
-        """Return the level of each rate, with the same comparison as verdicts; NaN reaches none."""
+        """Return which promises each throughput can keep, as levels; NaN keeps none."""
         level = np.zeros(len(low_mpps), dtype=np.int64)
         for need in self.thresholds:
             level += low_mpps / need - 1.0 >= 0.0
         return level
 
     def solve(self, prices: Floats, left: Counts) -> Floats:
-        """Return the best value for every level and number of tenants, none idle; serve at most `left`."""
+        """Return the highest value for every level and number of tenants."""
         mine, there = prices[self._classes], left[self._classes]
         problem_key = (mine.tobytes(), there.tobytes())
         if problem_key != self._last:
@@ -179,7 +179,7 @@ class _Kind:
         return value
 
     def _several(self, prices: Floats, left: Counts) -> Floats:
-        """Find the most valuable requests where one may need several tenants: one knapsack per level of the rates."""
+        """Find the most valuable requests if one may need several tenants: a knapsack for each level."""
         value = np.full((len(self.takes), self.cores + 1), -np.inf)
         value[:, 0] = 0.0
         self._choice = []
@@ -191,7 +191,7 @@ class _Kind:
         return value
 
     def taken(self, cell: int) -> list[tuple[int, int]]:
-        """Return class and piece of every request served in a cell, as last solved."""
+        """Return class and piece of every request that a cell of the last result serves."""
         level, tenants = divmod(cell, self.cores + 1)
         if self._whole:
             chosen = [self.demanded[number] for number in self._order[level][:tenants]]

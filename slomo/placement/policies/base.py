@@ -1,4 +1,6 @@
-"""The interface of policies: how to split requests into pieces, choose a socket for a piece, and plan a batch.
+"""The interface of policies: split requests into pieces, choose a socket for a piece, plan a batch.
+
+A *piece* is what is placed as a unit: instances of one network function, or a chain, together on cores of one socket.
 
 Everything else (state, verdicts, undo, decisions) is shared, so policies differ only where the papers do.
 """
@@ -26,7 +28,7 @@ Seats = dict[str, list[tuple[int, Piece]]]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request and the capacity that it requires [Mpps]."""
+    """A request and the throughput that its instances must reach [Mpps]."""
 
     request: Request
     needed_mpps: float
@@ -34,7 +36,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class SocketChoice:
-    """A socket that is feasible for a piece and allowed by all constraints of the piece's request."""
+    """A socket on which a piece (unit of placement) keeps all promises and constraints."""
 
     #: Whose.
     server: Server
@@ -50,7 +52,7 @@ class SocketChoice:
 
 @dataclass
 class Cutting:
-    """Ways to split requests into pieces for one kind of socket."""
+    """Ways to split requests into pieces (units of placement) for one kind of server."""
 
     #: Piece -> pieces that serve the same request at another cost, among which a plan may choose.
     alternatives: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class Cutting:
 
 
 class Policy:
-    """A policy that ignores contention: one core per network function, first fit.
+    """Base class of policies; as it is, it ignores contention and takes the first socket with free cores.
 
     Parameters
     ----------
@@ -114,11 +116,11 @@ class Policy:
         self._cutting: dict[Host, Cutting] = {}
 
     def cutting(self, host: Host) -> "Cutting":
-        """Return the ways to split requests for one kind of socket; other kinds may prefer other pieces."""
+        """Return the ways to split requests into pieces for one kind of server."""
         return self._cutting.setdefault(host, Cutting())
 
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield the splits of :meth:`cuts`; for on-demand SLOs, one instance in the shared ways (ResQ section 5.2)."""
+        """Yield the ways of :meth:`cuts` to split a request; for one on demand, one instance in the shared ways."""
         if request.slo.kind == "on-demand":
             yield (Piece(self.estimates.keys(host.machine, request)),)
         else:
@@ -147,7 +149,7 @@ class Policy:
         return min(choices, key=lambda each: (-each.liked, -each.cores_used, each.headroom, each.server.name))
 
     def weight(self, host: Host, piece: int) -> float:
-        """Return how demanding a piece is: the share of a socket that one of many copies uses."""
+        """Return how demanding a piece is: the share of a socket that it would use among copies of itself."""
         signature: Signature = ()
         while self.oracle.verdict(host, self.pieces.grown(signature, piece)).ok:
             signature = self.pieces.grown(signature, piece)
@@ -156,17 +158,17 @@ class Policy:
         return 1.0 / max(len(signature), 1)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Return the number of sockets with each mix to serve a batch; None to place one by one."""
+        """Return how many sockets shall run each mix to serve a batch; None to place requests one by one."""
         del host, demand
         return None
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return feasible mixes of one kind of socket and their pricing, for a plan over several kinds; or None."""
+        """Return mixes for one kind of server and their pricing, for a plan over several kinds; or None."""
         del host, demand
         return None
 
     def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
-        """Return the pricing of mixes of pieces that stay and of pieces that come, each class twice; or None."""
+        """Return the pricing of mixes for a plan that also moves what runs; or None."""
         del host, demand
         return None
 
@@ -177,7 +179,7 @@ class Policy:
 
 
 def in_order(policy: Policy, host: Host, demand: Demand) -> Sequence[int]:
-    """Return the pieces of a demand, the most demanding first; equally demanding ones by number.
+    """Return the pieces of a batch, the most demanding first.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Published policies and those of current schedulers, each in a few lines.
+"""Policies of published papers and of today's schedulers, each in a few lines.
 
 ResQ (NSDI'18) sections 6.1 and 6.2 compares with all of them.
 """
@@ -32,7 +32,7 @@ class EqualPartition(Policy):
     name = "equal-partition"
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield `first-fit`'s splits, with ways; if a server has more cores than ways, the excess stays idle."""
+        """Yield `first-fit`'s ways to split a request, with cache ways for each core."""
         share = max(host.ways // host.cores, 1)
         for pieces in super().cuts(request, host, needed_mpps):
             yield tuple(Piece(piece.workloads, piece.needed_mpps, (share,) * len(piece.workloads)) for piece in pieces)
@@ -52,7 +52,7 @@ class DynamicScaling(Policy):
 
 
 class DobrescuFirstFit(Policy):
-    """Put each piece on the first socket where no SLO breaks, predicted from solo cache access rates.
+    """Put each piece on the first socket where no SLO breaks, as predicted from solo cache access rates.
 
     First fit with Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 describes it.
 

@@ -1,4 +1,4 @@
-"""Policy `predicted`: best fit by predictions; it fills a socket until the first SLO would break.
+"""Policy `predicted`: put each piece (unit of placement) on the fullest socket on which all SLOs are kept.
 
 SLOMO (SIGCOMM'20) section 2 proposes this use: predict every tenant's loss before placing. A socket's mix is judged as
 a whole, each tenant by its own model beside all others, at the requested confidence. A request with replicas may be
@@ -30,7 +30,7 @@ _FEW_CLASSES = 60
 
 
 class PredictedBestFit(Policy):
-    """Put each piece on the fullest socket where every SLO is kept; among equal ones, on that with least headroom."""
+    """Puts each piece on the fullest socket on which every SLO is kept."""
 
     name = "predicted"
     picks = "best"
@@ -38,14 +38,14 @@ class PredictedBestFit(Policy):
     sorts = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces of 1, 2, ... instances, smallest share of a socket first; then one piece per instance."""
+        """Yield ways to split a request, smallest share of a socket first; then one piece per instance."""
         apart = request.most_together == 1
         options = [] if apart and request.replicas > 1 else self.together(request, host, needed_mpps)
         yield from ((self.pieces[number],) for number in options)
         yield from (pieces for pieces in super().cuts(request, host, needed_mpps) if not options or len(pieces) > 1)
 
     def together(self, request: Request, host: Host, needed_mpps: float) -> tuple[int, ...]:
-        """Return the worthwhile pieces of all instances on one socket, smallest share first."""
+        """Return pieces with all instances on one socket, smallest share of a socket first."""
         workloads = self.estimates.keys(host.machine, request)
         most = min(request.most_together, host.cores // len(workloads))
         needs = {count: self.each(request, host, needed_mpps, count) for count in range(1, most + 1)}
@@ -73,7 +73,7 @@ class PredictedBestFit(Policy):
         return options
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Pack the batch by counts and, unless it has chains, also socket by socket with the best mix of the rest."""
+        """Plan a batch in two ways (kind by kind; socket by socket) and return the better plan."""
         pricing = self.pricing(host, demand, _MIXES_PER_REQUEST * sum(demand.values()))
         if pricing is None:
             return self.packed(host, demand)
@@ -87,7 +87,7 @@ class PredictedBestFit(Policy):
         return filled if sum(filled.values()) < sum(packed.values()) else packed
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return best fit's mixes and every piece alone; pricing finds more among all feasible mixes."""
+        """Return the mixes of a first plan and every piece alone; pricing finds more mixes."""
         start = self.starting_columns(host, demand, self.packed(host, demand))
         return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
 
@@ -96,7 +96,7 @@ class PredictedBestFit(Policy):
         return [self.column(host, mix, demand) for mix in (*packed, *((piece,) for piece in demand))]
 
     def column(self, host: Host, mix: Signature, demand: Demand) -> Column:
-        """Return a mix with the number of requests it serves per class; splits of a request count for its class."""
+        """Return a mix with the number of requests of each class that it serves."""
         primary = self.cutting(host).primary
         served = Counter(primary.get(piece, piece) for piece in mix)
         return Column(mix, tuple(served[piece] for piece in demand))
@@ -106,7 +106,7 @@ class PredictedBestFit(Policy):
         return self._priced(host, classes_of(self.pieces, self.cutting(host).splits, demand), most)
 
     def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
-        """Return the pricing of mixes of pieces that stay and of pieces that come, each class twice."""
+        """Return the pricing of mixes of pieces that stay and pieces that come."""
         stay = classes_of(self.pieces, {}, demand) or []
         come = [replace(each, klass=each.klass + len(stay)) for each in stay]
         return self._priced(host, [*stay, *come], _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
@@ -121,7 +121,7 @@ class PredictedBestFit(Policy):
         return SharedPricing(host, self.oracle.table(host, floors, most), classes)
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
-        """Return the best of several packings: most demanding pieces first or last, splits small or large."""
+        """Return the best of several plans: most demanding pieces first or last, splits small or large."""
         order = in_order(self, host, demand)
         small = self.cutting(host).alternatives
         large = {piece: options[::-1] for piece, options in small.items()}

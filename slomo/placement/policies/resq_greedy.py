@@ -1,4 +1,4 @@
-"""Policy `resq-greedy`: admit by profiles of throughput over cache ways; each instance is isolated.
+"""Policy `resq-greedy`: give each instance own cache ways, as many as its profile of throughput over ways requires.
 
 ResQ (NSDI'18) section 5.3.1: 1. Take as many instances as the target needs at a fair share of the cache; 2. add ways to
 one instance after the other until their throughput meets the target; 3. first fit decreasing.
@@ -15,7 +15,7 @@ from slomo.placement.problem.request import Request
 
 
 class ResqGreedy(Policy):
-    """Gives every instance exclusive ways; first fit, largest pieces first."""
+    """Gives every instance own cache ways; first socket with room, largest pieces first."""
 
     name = "resq-greedy"
     sorts = True
@@ -59,7 +59,7 @@ def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> l
 def _grown(
     profiles: list[PartitionResponse], ways: list[list[int]], needed_mpps: float, host: Host
 ) -> list[tuple[float, tuple[int, ...]]] | None:
-    """Add ways to instances in turn until every stage meets its target; return rate and ways per instance, or None."""
+    """Give ways to instances in turn until every stage meets its target; return throughput and ways, or None."""
     for profile, steps in zip(profiles, ways, strict=True):
         turn = 0
         while sum(profile.promise_mpps(step) for step in steps) < needed_mpps * (1 - 1e-9):
@@ -75,7 +75,7 @@ def _grown(
 
 
 def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> Seats:
-    """Return the greedy schedule of a batch on empty sockets: largest first, each on the first socket where it fits."""
+    """Return ResQ's greedy plan of a batch on empty sockets: largest first, each on the first that has room."""
     pieces = [
         (item.request.id, piece)
         for item in batch

@@ -40,7 +40,7 @@ class Term:
 
 
 class ResqMilp(ResqGreedy):
-    """Plans batches by the program; admits single requests as `resq-greedy` does."""
+    """Plans batches by ResQ's integer program; admits single requests as `resq-greedy` does."""
 
     name = "resq-milp"
     #: Smallest number of SLOs solved together if time requires cuts.
@@ -75,7 +75,7 @@ class ResqMilp(ResqGreedy):
         return best
 
     def _decomposed(self, host: Host, batch: Sequence[Asked]) -> Seats:
-        """Return the schedule by columns, each the mix of one server; empty if a request needs several servers."""
+        """Return a plan made of mixes of single servers; empty if a request needs several servers."""
         search = MixSearch(self.estimates, self.pieces)
         search.time_limit_s, search.shares = min(self.time_limit_s, search.time_limit_s), False
         queues: dict[int, list[str]] = {}
@@ -96,7 +96,7 @@ class ResqMilp(ResqGreedy):
         return {} if any(queues.values()) else seats
 
     def _in_sets(self, host: Host, terms: Sequence[Term], size: int) -> tuple[Seats | None, float, bool]:
-        """Solve a batch in sets of equal size; return the schedule, a bound for one set, and whether it is optimal."""
+        """Solve a batch in sets of equal size; return the plan, a bound for one set, and whether it is optimal."""
         count = -(-len(terms) // size)
         seats: Seats = {}
         offset, bound, proven = 0, 0.0, count == 1
@@ -132,7 +132,7 @@ def _servers(seats: Seats) -> int:
 
 @dataclass(frozen=True)
 class SolvedProgram:
-    """Best schedule found in time (or None), a lower bound on servers, and whether the schedule meets that bound."""
+    """Best plan found in time (or None), a lower bound on servers, and whether the plan meets the bound."""
 
     seats: Seats | None
     bound: float
@@ -149,7 +149,7 @@ def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) ->
 
 
 def _topped_up(host: Host, terms: Sequence[Term], seats: Seats) -> Seats | None:
-    """Add free ways where a profile's concave hull promised more than the profile; None if too few are free."""
+    """Add free ways if linear interpolation promised more than the profile itself; None if too few are free."""
     used: dict[int, int] = {}
     for spots in seats.values():
         for place, piece in spots:
@@ -226,7 +226,10 @@ def _packed(host: Host, terms: Sequence[Term]) -> int:
 
 
 class _Program:
-    """The program; variables: active servers; per instance and server x, then ways w; per instance its rate t."""
+    """ResQ's integer program.
+
+    Variables: active servers; per instance and server x, then ways w; per instance its rate t.
+    """
 
     def __init__(self, host: Host, terms: Sequence[Term], servers: int) -> None:
         self.host, self.servers = host, servers

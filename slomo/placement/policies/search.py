@@ -49,7 +49,7 @@ class MixSearch(PredictedBestFit):
     last: MixPlan | None = None
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces that share the cache, or pieces with exclusive ways if all profiles are known."""
+        """Yield pieces that share the cache, or pieces that own ways if all profiles over ways are known."""
         profiles = [self.estimates.profile(host.machine, workload.key) for workload in request.chain]
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
@@ -78,7 +78,7 @@ class MixSearch(PredictedBestFit):
             cutting.primary |= dict.fromkeys(cutting.splits[shared].values(), owned)
 
     def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
-        """Return pieces of 1, 2, ... instances with exclusive ways on one socket; each next one uses fewer ways.
+        """Return pieces of 1, 2, ... instances that own ways on one socket; each next one uses fewer ways.
 
         `needs` gives each instance's need by number of instances [Mpps], None for numbers that do not suffice.
         """

@@ -1,1 +1,1 @@
-"""Input and output of placement: clusters, requests, chains and decisions, as immutable values and as documents."""
+"""Clusters, requests, chains and decisions, as immutable values and as documents."""

@@ -1,4 +1,4 @@
-"""Checks shared by all documents of the placement problem."""
+"""Checks that all documents about placement share."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def check_unique(what: str, names: Iterable[str]) -> None:
 
 
 def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
-    """Return amounts of resources in order of name.
+    """Return amounts of resources in order of their names; raises an error for an invalid amount.
 
     Raises UnknownNameError for an unknown resource; InvalidValueError for an amount that is negative or no number.
     """

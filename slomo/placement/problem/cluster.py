@@ -28,7 +28,7 @@ from slomo.vocabulary.numbers import whole_number
 
 
 class ServerTraits(TypedDict, total=False):
-    """Properties in which servers of one machine type differ, by name."""
+    """Properties in which servers of one machine type may differ, as keyword arguments."""
 
     cost: float
     labels: Mapping[str, str] | Pairs
@@ -288,7 +288,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         port_gbps: float | None = None,
         reserved: Reserved | Mapping[str, Any] | None = None,
     ) -> "Cluster":
-        """Return a cluster of `count` equal servers; the other parameters are those of :class:`Server`.
+        """Return a cluster of `count` equal servers.
 
         Examples
         --------

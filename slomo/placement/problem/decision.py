@@ -22,7 +22,7 @@ _UNLIKELY = 1e3
 
 @dataclass(frozen=True)
 class Assignment(Stored):
-    """One network function on one core."""
+    """Where one network function runs: server, socket, core, cache ways."""
 
     #: Its place; the core counts from 0 within the socket.
     server: Name

@@ -27,7 +27,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def parse_cluster(text: str, name: str = "cluster") -> Cluster:
-    """Convert a document to a cluster.
+    """Convert the text of a YAML or JSON document to a cluster.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def read_requests(path: str | Path) -> tuple[Request, ...]:
 
 
 def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
-    """Convert a document to requests.
+    """Convert the text of a YAML or JSON document to requests.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
 
 
 def parse_rated_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
-    """Convert a document to chains with their rates.
+    """Convert the text of a YAML or JSON document to chains with their rates.
 
     Examples
     --------

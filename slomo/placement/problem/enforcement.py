@@ -1,4 +1,4 @@
-"""Convert decisions to a plan that enforcement backends carry out on a server.
+"""Convert decisions to a plan of settings (cores, cache ways, ...) that can be applied to a server.
 
 A decision names sockets and cores within them, a plan the CPUs of the machine; ways that overlap no others are
 guaranteed.
@@ -15,7 +15,7 @@ from slomo.vocabulary.machine import Machine
 
 
 def plan_from_decision(decisions: Decision | Iterable[Decision], server: str, machine: Machine) -> EnforcementPlan:
-    """Convert decisions to the plan of one server; ways that no other tenant shares are guaranteed.
+    """Convert decisions to the plan of settings for one server.
 
     Raises ConfigurationError, with both fingerprints, for decisions made for another machine of the same name.
 

@@ -1,4 +1,4 @@
-"""Requests and servers as documents contain them: the same types for files, HTTP and JSON Schemas."""
+"""Types of requests and servers in documents: the same for files, HTTP and JSON Schemas."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ _GBPS = "offered rate per interval, for chains on NUMA nodes"
 
 
 class PromiseEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An SLO."""
+    """An SLO in a document."""
 
     min_mpps: (
         Annotated[float, Meta(gt=0.0, description="least throughput of all replicas together, in Mpps")] | None
@@ -47,7 +47,7 @@ class SpreadEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class NeighboursEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Requests by their labels, within the same value of a server label."""
+    """Requests, selected by labels, on servers with the same value of a server label."""
 
     labels: Annotated[Labels, Meta(min_length=1)]
     within: Annotated[str, Meta(min_length=1, description="whose value counts as near; the same server by default")] = (
@@ -57,7 +57,7 @@ class NeighboursEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PreferenceEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Servers that are taken first."""
+    """Servers that a request prefers."""
 
     selector: Labels
     weight: Positive = 1.0
@@ -112,7 +112,7 @@ class ReservedEntry(Struct, forbid_unknown_fields=True):
 
 
 class HostEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A server."""
+    """A server in a document."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     machine: Annotated[str, Meta(min_length=1, description="of `slomo machine list`, or a YAML file")]

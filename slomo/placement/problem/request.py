@@ -32,7 +32,7 @@ Wanted = str | Neighbours
 
 
 class Whereabouts(TypedDict, total=False):
-    """Constraints on where a request may be placed, by name."""
+    """Constraints on where a request may be placed, as keyword arguments."""
 
     selector: Mapping[str, str] | Pairs
     tolerations: str | Sequence[str]
@@ -365,7 +365,7 @@ def requests_to_dict(requests: Iterable[Request]) -> dict[str, Any]:
 
 
 def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
-    """Rebuild requests; an entry with ``count`` is repeated that often, with numbered ids.
+    """Return the requests in a document; an entry with ``count`` gives that many, with numbered ids.
 
     Raises InvalidValueError for two requests of one id, and for rates over time, which only chains have.
 

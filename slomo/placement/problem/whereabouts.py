@@ -1,4 +1,4 @@
-"""Values for placement constraints: taints with effects, spread with a skew, neighbours by label, preferences.
+"""Values of placement constraints: taints, spread, neighbours chosen by labels, preferences.
 
 Terms and text forms are those of Kubernetes' scheduler (taints and tolerations, topology spread constraints, pod
 affinity), so a manifest can be copied. A *domain* is a value of a label of servers, a rack for instance; each server is
@@ -105,7 +105,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Requests, selected by labels, that another request wants near or away."""
+    """Requests, selected by labels, near or away from which another request wants to be."""
 
     #: All of which they carry.
     labels: Pairs
@@ -126,7 +126,7 @@ class Neighbours:
         return ", ".join(f"{name}={value}" for name, value in self.labels)
 
     def names(self, labels: Pairs) -> bool:
-        """Return whether these labels select a request with the given labels."""
+        """Return whether a request with the given labels is selected."""
         return set(self.labels) <= set(labels)
 
 

@@ -1,1 +1,1 @@
-"""Commands that act on a machine, shared by the command line and Python."""
+"""Functions that act on a machine or predict such acts; the command line and Python both call them."""

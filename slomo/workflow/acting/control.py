@@ -68,7 +68,7 @@ _Count = Annotated[int, Meta(ge=0, lt=10**9)]
 
 
 class TenantEntry(Struct, forbid_unknown_fields=True):
-    """One tenant, its promised share of solo throughput, and for ``pools`` the resources it asks for."""
+    """One tenant of the file, its promised share of solo throughput, and the resources it asks ``pools`` for."""
 
     workload: Annotated[str, Meta(description="{workload: lpm, slo: 0.9}")]
     name: str | None = None
@@ -79,7 +79,7 @@ class TenantEntry(Struct, forbid_unknown_fields=True):
 
 
 class ControlFile(Struct, forbid_unknown_fields=True):
-    """A control configuration, with the fields of its file."""
+    """The fields of a control loop's configuration file."""
 
     machine: str = "e5-2620v4"
     controller: str | None = None
@@ -98,7 +98,7 @@ class ControlFile(Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ControlConfiguration:
-    """A control loop: its file, and the values that the file names."""
+    """A control loop's configuration: the file's fields, and what the file names (machine, functions, RMD's files)."""
 
     file: ControlFile
     #: Name of the loop in `slomo control status`.
@@ -116,7 +116,7 @@ class ControlConfiguration:
 
     @property
     def settings(self) -> Patience:
-        """How patient the loop is."""
+        """How long the loop waits: after a change, and after a change that it undid."""
         return Patience(self.file.period_s, self.file.dwell_s, self.file.cool_down_s)
 
 
@@ -132,7 +132,7 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
 def control_from(
     data: Any, path: str | Path, lines: Callable[[], Mapping[Position, int]] = dict
 ) -> ControlConfiguration:
-    """Return the configuration in a mapping shaped as the file; errors name `path`, and the loop is named by its stem.
+    """Return the configuration in a mapping that has the file's fields; errors name `path`.
 
     Raises ConfigurationError for an invalid configuration; UnknownNameError for an unknown controller or machine.
     """
@@ -166,7 +166,7 @@ def _there(told: Struct, *names: str) -> dict[str, Any]:
 
 
 def _check_pools(path: str | Path, told: ControlFile, controller: str) -> None:
-    """Refuse RMD's files and requests for other controllers than ``pools``, which needs the files."""
+    """Raise an error if RMD's files are missing for ``pools``, or given for another controller."""
     if controller != "pools":
         for name in [
             *_there(told, "pools", "policies"),
@@ -181,7 +181,7 @@ def _check_pools(path: str | Path, told: ControlFile, controller: str) -> None:
 
 
 def _described(path: str | Path, told: ControlFile, controller: str) -> Machine | None:
-    """Return the description of this host that the guard controller uses."""
+    """Return the description of this host's machine, which the controller ``guard`` needs."""
     stated = _there(told, "partitions", "described")
     if controller != "guard":
         if stated:
@@ -243,7 +243,9 @@ def run_control(
 def control_loop(
     configuration: ControlConfiguration, receipts: Path | None = None
 ) -> Iterator[tuple[ControlLoop, Mapping[str, float]]]:
-    """Yield the loop that a configuration describes, and its targets; this host's NFs run only inside the context.
+    """Yield the loop that a configuration describes, and the promised throughputs.
+
+    This host's network functions run only inside the context.
 
     Raises SlomoError if the machine does not allow it.
     """
@@ -325,7 +327,7 @@ def host_controller(
 def pool_controller(
     configuration: ControlConfiguration, ways: int, members: Mapping[str, Mapping[str, Any]], backend: Backend | None
 ) -> PoolController:
-    """Divide a cache of `ways` ways into RMD's pools, assign every tenant to a pool, and return the controller.
+    """Divide `ways` cache ways into RMD's pools, assign every tenant to a pool, and return the controller.
 
     Raises ConfigurationError for invalid RMD files; TestbedError if a pool is full; InvalidValueError for a request
     that no pool serves.
@@ -382,7 +384,7 @@ def _write_status(configuration: ControlConfiguration, steps: Sequence[Step], lo
 
 
 def control_status() -> dict[str, Any]:
-    """Return the loops that run or were killed, and the receipts (records of changes) that are not undone."""
+    """Return the loops that run or were killed, and the receipts (records of changes) not yet undone."""
     loops = []
     for path in sorted((cache_directory() / "control").glob("*.json")):
         with contextlib.suppress(SlomoError):
@@ -391,7 +393,10 @@ def control_status() -> dict[str, Any]:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Return a loop's last written status, and whether its process lives; ConfigurationError for a damaged file."""
+    """Return the status that a loop last wrote, and whether its process still lives.
+
+    Raises ConfigurationError for a damaged file.
+    """
     status = parse(read_text(path), str(path)).table()
     process = convert(status.get("process"), ProcessId, str(path))
     return {**status, "alive": Path(f"/proc/{process}").is_dir()}

@@ -1,4 +1,4 @@
-"""Apply and undo enforcement plans read from files on this machine, for the command line and Python."""
+"""Apply plans of settings, read from files, to this machine, and undo them; for the command line and Python."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ class UndoReport:
 
 
 def read_plan(path: str | Path, *, server: str | None = None, machine: str | None = None) -> EnforcementPlan:
-    """Read a plan, or derive one from the decisions that `slomo place --json` prints.
+    """Read a plan of settings, or make one from the decisions that `slomo place --json` printed.
 
     `path`: YAML or JSON: a plan, a decision, or a list of decisions. `server`, `machine`: the server whose decisions
     become the plan, and its machine type. Raises ConfigurationError if the file is neither, or if decisions come
@@ -71,7 +71,7 @@ def find_receipt(name: str, folder: Path | None = None) -> Receipt:
 
 
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
-    """Undo one receipt, or all open ones, newest first; failures are reported and the rest is still undone.
+    """Undo one receipt, or all that were not undone, newest first; failures are reported, the rest still undone.
 
     Raises the SlomoError of `slomo.enforce.undo` if one receipt is named.
 
@@ -98,7 +98,7 @@ def _undone(receipt: Receipt, backend: Backend | None) -> UndoReport:
 
 
 def ended_with_its_machine(backend: str, place: str, *, alive: bool) -> str:
-    """Return why the changes of a receipt no longer exist (a reboot, for instance); None if they may still be in force.
+    """Return why a receipt's changes no longer exist (a reboot, for instance); None if they may.
 
     Examples
     --------

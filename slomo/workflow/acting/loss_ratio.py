@@ -1,4 +1,4 @@
-"""Find the throughput at a loss ratio: the highest load at which at most this share of the packets is lost.
+"""Search the highest load at which at most a given share of the packets is lost (the loss ratio).
 
 RFC 2544 section 26.1 searches for the highest load without loss. MLRsearch (RFC 9971) accepts any loss ratio and needs
 fewer and shorter trials; the controller of its PyPI package chooses the trials.
@@ -22,7 +22,7 @@ def search_throughput(
     most_pps: float,
     trial_s: float = 1.0,
 ) -> tuple[float, float]:
-    """Return the highest load found with at most this loss, and the lowest load found with more [packets/s], 1 % apart.
+    """Return the highest load with at most this loss, and the lowest with more [packets/s], 1 % apart.
 
     Raises TestbedError if MLRsearch is not installed, or more is lost at the least load already.
 

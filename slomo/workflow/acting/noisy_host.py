@@ -1,4 +1,4 @@
-"""Run the noisy-neighbour test on this machine: a victim and its noise as processes, with and without a policy.
+"""Run the noisy-neighbour test on this machine: a victim and noisy neighbours as processes, with and without a policy.
 
 Windows without noise, with noise, and with noise under each policy alternate, so that other load on the machine affects
 all of them alike. The victim's rate is packets per second of its CPU time. The mean loss is reported with its standard
@@ -43,7 +43,7 @@ class _HostNoise(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class HostNoiseTest(Struct, forbid_unknown_fields=True, frozen=True):
-    """A noisy-neighbour test on this machine, with the fields of its file."""
+    """A noisy-neighbour test on this machine; the fields are those of its file."""
 
     machine: Literal["host"]
     #: The measured victim.
@@ -60,7 +60,7 @@ class HostNoiseTest(Struct, forbid_unknown_fields=True, frozen=True):
 
 @dataclass(frozen=True)
 class HostNoiseRow:
-    """How much throughput the victim loses to noise under one policy."""
+    """How much throughput the victim loses to noisy neighbours under one policy."""
 
     #: Noisy neighbours.
     noise: int
@@ -123,7 +123,7 @@ def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
 
 
 def _rows(test: HostNoiseTest, victim: HostTenant, noise: list[HostTenant], backend: Backend) -> list[HostNoiseRow]:
-    """Run all kinds of windows in turn; compare each with the quiet window of the same round."""
+    """Measure windows of every kind in turn; compare each with the window without noise of the same round."""
     quiet: list[float] = []
     rates: dict[str, list[float]] = {policy: [] for policy in test.policies}
     for _ in range(test.repetitions):
@@ -158,7 +158,7 @@ def _plan(test: HostNoiseTest, noise: Sequence[HostTenant]) -> EnforcementPlan:
 
 
 def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) -> HostNoiseRow:
-    """Return the mean loss with its standard error.
+    """Return the victim's mean loss at one level of noise under one policy, with its standard error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The noisy-neighbour test: search the no-loss rate of a path of tenants beside noise, under each policy.
+"""The noisy-neighbour test: search the highest rate without loss of a path of tenants beside noise, under each policy.
 
 The test follows VSPERF (OPNFV) and ETSI TST009: MLRsearch (RFC 9971, with the controller of its PyPI package) finds the
 throughput at a loss ratio, and latency is measured at that throughput. A packet passes every stage of the path, some
@@ -37,7 +37,7 @@ POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
 
 @dataclass(frozen=True)
 class PathStage:
-    """A tenant on the packets' path."""
+    """A tenant that the test's packets pass."""
 
     #: Of the tenant.
     name: Name
@@ -53,7 +53,7 @@ class _Noise(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class NoisyNeighbourFile(Struct, forbid_unknown_fields=True, frozen=True):
-    """The file of a noisy-neighbour test."""
+    """The fields of a noisy-neighbour test's file."""
 
     #: Simulated machine.
     machine: Name
@@ -78,7 +78,7 @@ class NoisyNeighbourFile(Struct, forbid_unknown_fields=True, frozen=True):
 
 @dataclass(frozen=True)
 class NoisyNeighbourTest:
-    """A noisy-neighbour test with its machine and functions, as its file names them."""
+    """A noisy-neighbour test, with the machine and the functions that its file names."""
 
     settings: NoisyNeighbourFile
     machine: Machine
@@ -88,7 +88,7 @@ class NoisyNeighbourTest:
 
     @property
     def pools(self) -> dict[str, int]:
-        """The settings' pools, with the usual ways of those not stated."""
+        """The sizes of the test's cache pools; pools that the file does not state have their usual ways."""
         return {"victim": 2, "infrastructure": 11, "noise": 3, **self.settings.pools}
 
 
@@ -243,7 +243,7 @@ def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
 
 
 def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
-    """Ask for advice that keeps 95 % of each stage's solo throughput, or the highest share that advice can keep."""
+    """Ask for settings that keep 95 % of each stage's solo throughput, or the highest share that any keep."""
     machine, settings = test.machine, test.settings
     testbed = SimulatedTestbed(machine, test.functions, scale=settings.scale, accesses=settings.accesses)
     names = [*(stage.nf for stage in settings.path), settings.noise.nf]
@@ -262,7 +262,7 @@ def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
 
 
 def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
-    """Return one mapping per row: the loss relative to no noise, and the part of it that the policy recovers."""
+    """Return one mapping per row: the loss relative to no noise, and the part of it that the policy avoids."""
     quiet = next((row.throughput_mpps for row in rows if not row.noise), None)
     bare = {row.noise: row.throughput_mpps for row in rows if row.policy == "none"}
     table = []
@@ -275,7 +275,7 @@ def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
 
 
 def to_json(rows: Sequence[NoisyNeighbourRow], test: NoisyNeighbourTest) -> str:
-    """Return configuration, rows and software versions as JSON."""
+    """Return the test's configuration, results and software versions as JSON."""
     document = {
         "machine": test.machine.name,
         "loss_ratio": test.settings.loss_ratio,
@@ -286,7 +286,7 @@ def to_json(rows: Sequence[NoisyNeighbourRow], test: NoisyNeighbourTest) -> str:
 
 
 def to_csv(rows: Sequence[NoisyNeighbourRow]) -> str:
-    """Return the rows as CSV."""
+    """Return the test's results as CSV."""
     table = [{key: value for key, value in row.items() if not isinstance(value, Mapping)} for row in summary(rows)]
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(table[0]) if table else [])

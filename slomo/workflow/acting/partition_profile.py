@@ -1,4 +1,4 @@
-"""Profile NFs over partitions of a server: cache ways, memory latency under noise, bandwidth throttles.
+"""Profile NFs with different numbers of cache ways, memory latencies (under noise) and memory throttles.
 
 The runs are ordinary co-locations with isolation, so any testbed that can partition a server measures them.
 """
@@ -38,7 +38,7 @@ _STREAM = Workload(
 def profile_partitions(
     testbed: Testbed, machine: Machine, workloads: Iterable[Workload], *, seed: int = 0
 ) -> PartitionProfile:
-    """Measure workloads over parts of a machine, and fit their responses.
+    """Measure workloads with different ways and throttles, and fit a model of each one's throughput.
 
     Raises MissingMetricError if the testbed reports no memory traffic or latency.
 
@@ -71,7 +71,7 @@ def profile_partitions(
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
-    """Return the runs that profile one workload: ways x noise, throttles at few and at many ways, shared ways.
+    """Return the runs that profile one workload: each number of ways under noise, throttles, shared ways.
 
     In the shared-way runs a stream fills the workload's one or two ways: they tell how it does with less than one way.
     """
@@ -123,7 +123,7 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
 
 
 def _ways(record: RunRecord, machine: Machine) -> float:
-    """Return the number of ways that the target used: its own or, in shared ways, its measured occupancy."""
+    """Return the number of ways that the target used: its own ones or, in shared ways, its measured occupancy."""
     assert record.beside is not None
     own, *others = record.colocation.isolation or (Isolation(),)
     if any(other.llc_way_mask == own.llc_way_mask for other in others):
@@ -151,7 +151,7 @@ def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
 def learn_partitions(
     testbed: Testbed, machine: Machine, workloads: Sequence[Workload], *, seed: int = 0
 ) -> PartitionProfile:
-    """Profile workloads over partitions of a machine, and calibrate intervals on random partitions of random mixes.
+    """Profile workloads with different ways and throttles; calibrate intervals on random settings of random mixes.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def learn_partitions(
 
 
 def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
-    """Return a random mix in which each tenant has exclusive ways and half are throttled."""
+    """Return a random mix in which each tenant owns its cache ways and half of them are throttled."""
     count = draw.randint(2, min(6, machine.cores_per_socket))
     mix = [draw.choice(workloads) for _ in range(count)]
     cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), count - 1)), machine.llc_ways]
@@ -187,7 +187,7 @@ def random_partition(machine: Machine, workloads: Sequence[Workload], draw: rand
 
 
 def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
-    """Return a random mix divided as advice does: up to two tenants with exclusive ways, the rest share."""
+    """Return a random mix with ways as `--advise` assigns them: up to two tenants own ways, the rest share."""
     most = min(7, machine.cores_per_socket)
     count = draw.randint(min(3, most), most)
     mix = [draw.choice(workloads) for _ in range(count)]
@@ -201,7 +201,7 @@ def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.R
 
 
 def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
-    """Return the predicted throughput of every tenant of a partitioned co-location [Mpps]."""
+    """Return the predicted throughput of every tenant of a co-location with divided cache [Mpps]."""
     full = max(i.llc_way_mask or 1 for i in colocation.isolation or (Isolation(),))
     parts = [
         Part(

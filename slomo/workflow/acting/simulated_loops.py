@@ -1,4 +1,4 @@
-"""Build a control loop on simulated time: a plant, a controller and targets."""
+"""Build a control loop on simulated time: a simulated server, a controller and promised throughputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,7 +33,7 @@ def simulated_loop(
     tenants: Sequence[Promised] | ChainSystem,
     seed: int = 0,
 ) -> tuple[Plant, Controller, Mapping[str, float]]:
-    """Return plant, controller, and the targets of tenants with a promise [Mpps].
+    """Return simulated server, controller, and the promised throughputs [Mpps].
 
     Raises SlomoError for more tenants than cores, or tenants that the controller does not support.
 

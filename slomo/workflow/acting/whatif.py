@@ -1,4 +1,4 @@
-"""Predict a server under a setting, and find the smallest change that keeps all SLOs.
+"""Predict a server under given settings (ways, throttles, cores, ...); find the smallest change that keeps all SLOs.
 
 `slomo.prediction.question` makes the predictions. Profiles over partitions are measured once and stored with the
 models, together with the prediction errors on partitions that were not profiled.
@@ -32,7 +32,7 @@ ADVICE_COVERAGE = 0.98
 
 @dataclass(frozen=True)
 class PartitionAnswer(Result):
-    """Predicted throughput of every tenant under a setting, and an advised setting."""
+    """Predicted throughput of every tenant under the given settings, and the advised settings."""
 
     #: Every tenant as asked about.
     predicted: ServerPrediction
@@ -57,7 +57,7 @@ class PartitionAnswer(Result):
         return tenant.throughput_mpps >= min(self.promised_mpps[place], tenant.solo_mpps)
 
     def rows(self, *, advised: bool = False) -> list[dict[str, Any]]:
-        """Return one mapping per tenant, for the setting asked about or the advised one."""
+        """Return one mapping per tenant, under the given settings or the advised ones."""
         server, outlook = (self.advised, self.advice) if advised else (self.predicted, self.outlook)
         if server is None:
             return []
@@ -81,7 +81,7 @@ class PartitionAnswer(Result):
         return table
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """Return one entry per tenant for the setting asked about, then one per tenant for the advised setting."""
+        """Return one entry per tenant under the given settings, then one per tenant under the advised ones."""
         rows = [{"advised": advised, **row} for advised in (False, True) for row in self.rows(advised=advised)]
         return {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
 
@@ -128,7 +128,7 @@ def what_if(
     with_advice: bool = False,
     **how: Unpack[OptionFields],
 ) -> PartitionAnswer:
-    """Predict every tenant of a mix under a partition.
+    """Predict every tenant of a mix under the given settings.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def what_if(
 
 
 def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> None:
-    """Raise InvalidValueError, naming the field, for a setting impossible on the machine or for so many tenants."""
+    """Raise InvalidValueError, naming the field, for a setting that this machine cannot have."""
     checked = setting.checked(tenants)
     for mask in checked.ways or ():
         if mask > machine.full_way_mask:
@@ -200,7 +200,7 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
 def _situation(
     server: TenantModels, loads: Loads, promised: Mapping[int, float], machine: Machine
 ) -> tuple[Situation, Situation, float]:
-    """Return a socket's tenants at their loads over partitions, for prediction and for advice with its margin."""
+    """Return a socket's tenants with their loads and promises, for predictions and for advice."""
     models = allocation_models(server)
     setting = server.setting
     names = [f"{place}:{tenant.workload.nf}" for place, tenant in enumerate(server.tenants)]

@@ -1,1 +1,1 @@
-"""Verbs for service chains: simulate, run on this host, place on NUMA nodes and check, tabulate resource needs."""
+"""Functions behind the commands for service chains: simulate, run on this host, place on NUMA nodes, check."""

@@ -1,4 +1,4 @@
-"""Simulate, packet by packet, which share of its throughput a chain keeps when its packets cross NUMA nodes.
+"""Simulate which share of its throughput a chain keeps when its packets cross between NUMA nodes.
 
 NUMASFP (COMSNETS'22) measured 22 % less for a remote chain and 52 % less if stages alternate between nodes. Here the
 cache lines of packets and rings cross the simulated link (`slomo.simulator.sharing.link`); the simulation uses no

@@ -41,7 +41,7 @@ def judge_chains(
     queue_capacity: int = DEFAULT_CAPACITY,
     seed: int = 0,
 ) -> Judgement:
-    """Run every server in every interval on the simulator.
+    """Simulate every server in every interval, and return which share of its load each chain serves.
 
     Raises UnsupportedPredictionError for stages with accelerators, and machines with an L2 prefetcher or hyper-threads.
 

@@ -15,7 +15,7 @@ from slomo.workflow.chains.handover import lone_chain
 
 @lru_cache(maxsize=4096)
 def mover_of(machine: Machine, workload: Workload, own: tuple[NetworkFunction, ...] = ()) -> Mover:
-    """Return the memory and cache that a move transfers, from saturated solo runs with local and with remote memory.
+    """Return how much memory and cache moves with a function, from simulated runs with local and remote memory.
 
     On a machine with one socket no data are remote.
     """
@@ -37,7 +37,7 @@ def _stage(
 
 
 def moving_costs(machine: Machine, cost: MoveCost, own: Sequence[NetworkFunction] = ()) -> Moving:
-    """Return the share of an interval's service that each chain loses when its stages move between nodes."""
+    """Return the share of an interval in which each chain is not served because its stages move between nodes."""
     functions = tuple(own)
 
     def lost(chain: RatedChain, before: Sequence[int], after: Sequence[int]) -> float:

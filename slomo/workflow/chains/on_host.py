@@ -79,7 +79,7 @@ def run_chains_on_host(
 
 
 def _runnable(file: str) -> ChainSystem:
-    """Return the chains of a file. Raises ConfigurationError, with file and field, for what this machine cannot run."""
+    """Return the chains of a file. Raises ConfigurationError for something that this machine cannot run."""
     system = load_chains(file)
     try:
         require_runnable(system)
@@ -89,7 +89,7 @@ def _runnable(file: str) -> ChainSystem:
 
 
 def shares_loop(system: ChainSystem) -> Callable[[ChainLook, GroupWeights | None], None]:
-    """Return NFVnice's controller, which turns observations into weights.
+    """Return NFVnice's controller, which computes CPU weights from measured loads and costs.
 
     The cost is CPU time over packets, not NFVnice's median of samples: a sample inside a burst misses the wake-up (65
     ns per packet for a function of 50 cycles) and the cache lines that other functions evicted.

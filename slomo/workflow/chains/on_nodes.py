@@ -136,7 +136,7 @@ def place_chains(
 
 
 def _asked(cluster: "Cluster", chains: Sequence[RatedChain]) -> list[tuple[str, str]]:
-    """Return machine type and workload key of every function of every chain."""
+    """Return machine type and workload key of every function in the chains."""
     keys = sorted({workload.saturated.key for item in chains for workload in item.request.chain})
     return [(machine, key) for machine in cluster.machines for key in keys]
 
@@ -186,7 +186,7 @@ def core_numbers(
 def isolations(
     chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], parts: Parts, most: int
 ) -> dict[str, tuple[Isolation, ...]]:
-    """Return the isolation of each stage of each chain on a server with `most` cache ways."""
+    """Return the cache ways and throttle of each stage of each chain on a server with `most` ways."""
     masks = _way_masks(chains, seats, parts.ways, most)
     isolated = {}
     for item in chains:

@@ -36,7 +36,7 @@ PREDICTED_POLICIES = ("cfs", "nfvnice")
 
 @dataclass(frozen=True)
 class CoreReadings:
-    """What was measured of all functions of a core by stage, and the properties of the packet source."""
+    """Measurements of all functions that share a core, and of the source of their packets."""
 
     functions: Mapping[str, RingUser]
     rules: TurnRules
@@ -53,7 +53,7 @@ def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
 
 
 def require_one_core(system: ChainSystem) -> int:
-    """Return the core that all stages share.
+    """Return the core that all stages share. Raises an error if they run on several.
 
     Raises InvalidValueError for stages on several cores, or a chain of several stages: waiting between stages is not
     simulated.
@@ -70,7 +70,7 @@ def require_one_core(system: ChainSystem) -> int:
 
 
 def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
-    """Measure each function of a core alone, and beside the reporter (probe program).
+    """Measure each function of a core alone, and beside a reporter, a program that fills the core's cache.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
 
 
 def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
-    """Return the runs needed, in any order: each function alone, each beside the reporter, and the reporter alone.
+    """Return the runs to make, in any order: each function alone and beside the reporter; the reporter alone.
 
     Raises InvalidValueError under the conditions of `require_one_core`.
     """
@@ -98,7 +98,7 @@ def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
 
 
 def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> CoreReadings:
-    """Convert the runs of `reading_systems` to readings. Raises TestbedError if a function served nothing."""
+    """Convert the results of these runs to readings. Raises TestbedError if a function served nothing."""
     like = results["like"]
     full_us = sum(refill_of(stage).extra_us for stage in like.stages) / len(like.stages)
     functions = {}
@@ -215,7 +215,7 @@ def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
 
 
 def checked_policy(policy: str) -> str:
-    """Return the policy. Raises UnknownNameError if it has no prediction.
+    """Return the policy. Raises UnknownNameError if slomo cannot predict functions under it.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def _weighted(system: ChainSystem, users: Sequence[RingUser], costs_ns: Sequence
 
 
 def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
-    """Return the packet source's timing as observed in the runs, and the time slices of this machine's scheduler.
+    """Return the packet source's timing in these runs, and the time slices of this machine's scheduler.
 
     The manager's polling interval grows with the packets it moves: a line is fitted through the runs.
     """

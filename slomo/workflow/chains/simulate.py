@@ -140,7 +140,7 @@ def unmarked_chains(system: ChainSystem, policy: str, without: Sequence[str] = (
 
 
 def nice_shares(system: ChainSystem) -> Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]:
-    """Return NFVnice's controller with its windows, which turns observations of stages into CPU shares."""
+    """Return NFVnice's controller, which computes CPU shares from observed loads and costs of stages."""
     windows = {stage.name: CostWindow() for stage in system.stages}
     priorities = {stage.name: stage.priority for stage in system.stages}
     arrived = dict.fromkeys(windows, 0)

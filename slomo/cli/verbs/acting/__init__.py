@@ -1,1 +1,1 @@
-"""Commands that act on machines, or predict the effect."""
+"""Commands that change settings of machines, or predict what such a change would do."""

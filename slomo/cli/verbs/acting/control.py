@@ -1,4 +1,4 @@
-"""`slomo control`: run a control loop, and show its state."""
+"""`slomo control`: run a control loop that keeps tenants' promises, and show its state."""
 
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Keep promises while loads change: observe, decide, apply, and give the machine back at the end."""
+    """Keep promises of throughput while loads change: observe, decide, apply; restore the machine at the end."""
 
 
 @command.command("run")
 @click.argument("configuration", metavar="CONFIG")
 @json_option
 def run_loop(configuration: str, as_json: bool) -> int:
-    """Run the loop that CONFIG describes: a simulated machine on simulated time, or this host (`machine: host`).
+    """Run the control loop that CONFIG describes, on a simulated machine or on this host (`machine: host`).
 
     SIGTERM and Ctrl-C end it; the machine is given back. A loop that was killed leaves a receipt: `slomo enforce undo
     --all`. Exit code 1 where a promise was broken in the last round.
@@ -50,7 +50,7 @@ def run_loop(configuration: str, as_json: bool) -> int:
 @command.command("status")
 @json_option
 def show_status(as_json: bool) -> None:
-    """Show the loops of this user, and receipts that were not undone."""
+    """Show this user's control loops, and the receipts (records of changes) that were not undone."""
     from slomo.workflow.acting.control import control_status
 
     status = control_status()

@@ -1,4 +1,4 @@
-"""`slomo enforce`: apply a plan to this machine, show, compare, and undo it."""
+"""`slomo enforce`: apply a plan of settings to this machine; show settings, compare them with a plan, undo changes."""
 
 import functools
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def _plan_options(command: _Command) -> _Command:
 
 @click.group()
 def command() -> None:
-    """Act on this machine: cache ways, memory bandwidth, CPUs, memory node, weights, schedulers, buffers.
+    """Set cache ways, memory bandwidth, CPUs, memory node, weights, schedulers or packet buffers on this machine.
 
     Every change is written down before it is made; `undo` takes it back to the byte, also after kill -9.
     """
@@ -55,7 +55,7 @@ def command() -> None:
 @_receipts_option
 @json_option
 def apply_plan(plan: "EnforcementPlan", backend: str, receipts: Path | None, as_json: bool) -> None:
-    """Apply PLAN: a plan, or the decisions that `slomo place --json` prints; read it back; print the receipt.
+    """Apply PLAN (a plan, or decisions that `slomo place --json` printed), check it, print the record of changes.
 
     Example: slomo enforce apply plan.yaml
     """
@@ -79,7 +79,7 @@ def apply_plan(plan: "EnforcementPlan", backend: str, receipts: Path | None, as_
 @_backend_option
 @json_option
 def diff_plan(plan: "EnforcementPlan", backend: str, as_json: bool) -> int:
-    """Print the changes that `apply` would make. Exit code 1 where that is anything."""
+    """Print the changes that `apply` would make. Exit code 1 if there are any."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import diff
 
@@ -96,7 +96,7 @@ def diff_plan(plan: "EnforcementPlan", backend: str, as_json: bool) -> int:
 @_receipts_option
 @json_option
 def show_machine(backend: str, receipts: Path | None, as_json: bool) -> None:
-    """Show what this machine has in force, and the receipts there are."""
+    """Show the settings in force on this machine, and its receipts (records of changes)."""
     from slomo.enforce.backends.registry import load_backend
     from slomo.enforce.executor import show
     from slomo.workflow.acting.enforce import describe_receipts
@@ -117,7 +117,7 @@ def show_machine(backend: str, receipts: Path | None, as_json: bool) -> None:
 @_receipts_option
 @json_option
 def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, as_json: bool) -> int:
-    """Restore the values that RECEIPT changed, or with --all those of every open one. Exit code 3 if any is left."""
+    """Undo the changes that RECEIPT records, or with --all every recorded change. Exit code 3 if one remains."""
     from slomo.errors import UsageError
     from slomo.workflow.acting.enforce import undo_receipts
 

@@ -1,4 +1,4 @@
-"""`slomo noisy-neighbour`: throughput of a path beside noise, under policies, by loss-rate search."""
+"""`slomo noisy-neighbour`: search the highest throughput at a loss ratio beside a noisy program, under policies."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`slomo whatif`: throughput of every tenant under a partition, and the smallest change that keeps all SLOs."""
+"""`slomo whatif`: predict all tenants of a server under given settings; find the smallest change that keeps SLOs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -176,7 +176,7 @@ def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
 
 
 def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Workload]") -> "ModelLibrary":
-    """Return trained models; tenants that were not profiled over partitions are profiled first, and stored."""
+    """Return trained models; first profile tenants without profiles over cache ways and throttles, and store these."""
     missing = []
     for tenant in dict.fromkeys(tenant.saturated for tenant in tenants):
         model = library.get((machine.name, tenant.key))

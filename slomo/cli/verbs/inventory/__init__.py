@@ -1,1 +1,1 @@
-"""Commands that list, show and convert what there is: machines, network functions, datasets, plug-ins, this host."""
+"""Commands that list, show and convert machines, network functions, datasets, models, plug-ins and schemas."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Import, show, list, export and merge datasets, and rank the metrics they were measured by."""
+    """Import, show, list, export and merge datasets; rank the metrics of their competitors."""
 
 
 @command.command("import")
@@ -89,7 +89,7 @@ def _import_probes(folders: tuple[str, ...], mapping: str, out: str, as_json: bo
 @click.argument("dataset", type=click.Path())
 @json_option
 def show_dataset(dataset: str, as_json: bool) -> None:
-    """Show what a dataset holds: targets, rows, ranges, environment."""
+    """Show the targets, the number of rows, the ranges of metrics and the environment of a dataset."""
     from slomo.records.catalog import find_dataset
     from slomo.records.provenance import holds_shares
 
@@ -110,7 +110,7 @@ def show_dataset(dataset: str, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_datasets(as_json: bool) -> None:
-    """List the datasets slomo ships."""
+    """List the datasets that slomo contains."""
     from slomo.records.catalog import catalog
 
     datasets = catalog()
@@ -123,7 +123,7 @@ def list_datasets(as_json: bool) -> None:
 @click.option("--target", "targets", multiple=True, metavar="NF", help="Of this network function only, repeatable.")
 @json_option
 def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
-    """Rank the metrics of the competition: the error with each alone, and the gain from adding it.
+    """Rank the competitors' metrics: the model's error with each metric alone, and its gain from adding each.
 
     Mean error of throughput over solo, of competitor settings left out, all network functions alike, in the order in
     which forward selection takes the metrics.
@@ -147,7 +147,7 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
 @click.argument("dataset", type=click.Path())
 @json_option
 def screen_dataset(dataset: str, as_json: bool) -> None:
-    """Say of every function, from some ten runs beside the synthetic competitor, whether it is worth sixty.
+    """Say of every function, from about ten runs beside the synthetic competitor, whether 60 runs are worth it.
 
     A network function that loses less than 3.5 % on average over design `sources` needs no more runs: slomo profile NF
     --plan pressure --runs 10 --out few.parquet; slomo dataset screen few.parquet.
@@ -184,7 +184,7 @@ def export_dataset(dataset: str, out: str, as_json: bool) -> None:
 )
 @json_option
 def merge_datasets(dataset: tuple[str, ...], out: str, as_json: bool) -> None:
-    """Join datasets; what must not be merged is refused with a diff."""
+    """Join datasets into one. If they must not be merged, print how they differ."""
     from slomo.records.catalog import find_dataset
     from slomo.records.storage import save_dataset
 

@@ -1,4 +1,4 @@
-"""`slomo machine`: the machines there are, and what their cores share."""
+"""`slomo machine`: list and show machines, and which caches their cores share."""
 
 import click
 
@@ -14,7 +14,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_machines(as_json: bool) -> None:
-    """List the machines slomo ships."""
+    """List the machines that slomo contains."""
     from slomo.vocabulary.machine import load_machine, machine_names
 
     machines = [load_machine(name) for name in machine_names()]

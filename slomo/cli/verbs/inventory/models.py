@@ -1,4 +1,4 @@
-"""`slomo models`: a library shared by many, in a folder or an object store."""
+"""`slomo models`: share trained models through a folder or an object store."""
 
 import time
 from itertools import count
@@ -26,7 +26,7 @@ _signers = click.option(
 
 @click.group()
 def command() -> None:
-    """Share models in a folder or an object store.
+    """Share trained models through a folder or an object store.
 
     STORE is a folder or what fsspec opens, such as s3://BUCKET/models. Readers see the library as it was before a push
     or as it is after, whatever happens to the push.
@@ -47,7 +47,7 @@ def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
 @click.option("--as", "signer", metavar="NAME", default="", help="Who signs, as the file of allowed signers has it.")
 @json_option
 def push(directory: str, store: str, dataset: str | None, key: str | None, signer: str, as_json: bool) -> None:
-    """Publish the models in DIR; those of other network functions and machines stay."""
+    """Copy the models in DIR to STORE; models of other network functions and machines in STORE stay."""
     new = _opened(store).push(directory, dataset=dataset, key=key, signer=signer)
     tell({"new": new, "store": store}, f"{new} models published in {store}", as_json=as_json)
 
@@ -59,7 +59,7 @@ def push(directory: str, store: str, dataset: str | None, key: str | None, signe
 @click.option("--every", metavar="S", type=SECONDS, help="Do it again and again, so often [s]; a service follows DIR.")
 @json_option
 def pull(store: str, directory: str, allowed_signers: str | None, every: float | None, as_json: bool) -> None:
-    """Bring the models in DIR to what STORE holds; `slomo serve` takes them up by itself."""
+    """Copy the models of STORE to DIR; a running `slomo serve --models DIR` loads them by itself."""
     for number in count():
         try:
             new = _opened(store, allowed_signers).pull(directory)
@@ -79,7 +79,7 @@ def pull(store: str, directory: str, allowed_signers: str | None, every: float |
 @_signers
 @json_option
 def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
-    """Show what STORE holds, and what each model was made from."""
+    """Show the models in STORE, and the dataset from which each was trained."""
     models, rows = _opened(store, allowed_signers).models, []
     for model in models:
         chosen, versions = model.lineage.get("default") or {}, model.lineage.get("versions") or {}

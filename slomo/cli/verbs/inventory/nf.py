@@ -1,4 +1,4 @@
-"""`slomo nf`: list network functions, and show their simulation."""
+"""`slomo nf`: list and show network functions, and fit simulated ones (twins) to measurements."""
 
 import json
 from pathlib import Path
@@ -13,13 +13,13 @@ from slomo.files.durable import write_durably
 
 @click.group()
 def command() -> None:
-    """List and show network functions, and fit twins to measured ones."""
+    """List and show network functions; fit a simulated one (a twin) to measurements of a real one."""
 
 
 @command.command("list")
 @json_option
 def list_network_functions(as_json: bool) -> None:
-    """List the network functions slomo ships."""
+    """List the network functions that slomo contains."""
     from slomo.vocabulary.network_function import load_network_function, network_function_names
 
     rows = [(name, load_network_function(name).description) for name in network_function_names()]
@@ -57,7 +57,7 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
 def fit_network_function(
     dataset: str, nf: str, machine: str | None, runs: int, fit_machine: str | None, out: str | None, as_json: bool
 ) -> None:
-    """Fit a simulated twin to measured runs of DATASET, and write it as a network function of its own.
+    """Fit a simulated twin to measured runs of DATASET, and write it as a network function's file.
 
     The file can be used like any file of `--nf`: simulated profiles, `place --check`, what-ifs.
     """

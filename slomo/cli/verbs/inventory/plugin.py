@@ -1,4 +1,4 @@
-"""`slomo plugin`: plug-ins of other packages, by name."""
+"""`slomo plugin`: list the plug-ins of installed packages."""
 
 import click
 
