@@ -115,7 +115,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     table = parse_toml(read_text(path, _FILE_LIMIT_B, hint), str(path), hint)
     unknown = [name for name in table if name not in SETTINGS]
     if unknown:
-        raise UnknownNameError(f"setting in '{path}'", unknown[0], SETTINGS)
+        raise UnknownNameError("setting", unknown[0], SETTINGS, where=f"in '{path}'")
     return {name: _converted(name, value, f"'{name}' in '{path}'") for name, value in table.items()}
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slomo.cli.output import note, output_path
 from slomo.cli.types import COUNT, SEED, SHARE
 from slomo.config import Settings, load_settings
 from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
@@ -24,7 +25,6 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
 
     Raises ConfigurationError if a file does not exist or is no network function.
     """
-    from slomo.cli.output import note
     from slomo.errors import ConfigurationError
     from slomo.vocabulary.network_function import load_network_function, network_function_names
 
@@ -102,6 +102,13 @@ scheduler_option = click.option(
     "--scheduler",
     metavar="ADDRESS",
     help="Address of a Dask scheduler whose workers compute, instead of this machine; they must see the same files.",
+)
+report_option = click.option(
+    "--report",
+    metavar="HTML",
+    type=click.Path(),
+    callback=lambda _context, _option, name: name and str(output_path(name, "report")),
+    help="Write a self-contained page with tables and figures.",
 )
 own_nf_option = click.option(
     "--nf",

@@ -4,6 +4,7 @@ uv's rule: data on stdout, everything else on stderr, readable without colour.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,24 @@ from slomo.files.stored import stored
 from slomo.vocabulary.display import cell
 
 
-def output_path(name: str, what: str, suffixes: Sequence[str]) -> Path:
+def output_path(name: str, what: str, suffixes: Sequence[str] = ()) -> Path:
     """Return the path of the file that a command will write; check it before anything is computed.
 
-    Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, or a folder that is missing.
+    Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, or a folder that is missing or
+    read-only.
     """
     path = Path(name)
-    if path.suffix not in suffixes:
+    if suffixes and path.suffix not in suffixes:
         raise ConfigurationError(
             f"no {what} is stored as '{path.suffix}'", hint=f"needed: {', '.join(filter(None, suffixes))}"
         )
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(
             f"cannot write '{name}': there is no folder '{path.parent}'", hint=f"mkdir -p {path.parent}"
+        )
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise ConfigurationError(
+            f"cannot write '{name}': folder '{path.parent}' is read-only", hint="choose a place you may write to"
         )
     return path
 

@@ -89,6 +89,25 @@ def own_functions(own: "Iterable[NetworkFunction] | NetworkFunction") -> "tuple[
     return functions
 
 
+def target_named(target: Workload | str) -> Workload | str:
+    """Read one target as people write it. Raises InvalidValueError for a count, which a target has not.
+
+    Examples
+    --------
+    >>> target_named("stats:2")
+    Traceback (most recent call last):
+    slomo.errors.InvalidValueError: target 'stats:2' is 2 instances, needed one
+    hint: ask about one and name the others among its competitors
+    """
+    instances = named([target])
+    if len(instances) > 1:
+        raise InvalidValueError(
+            f"target '{target}' is {len(instances)} instances, needed one",
+            hint="ask about one and name the others among its competitors",
+        )
+    return instances[0]
+
+
 def workloads_of(workloads: Sequence[Workload | str] | Workload | str) -> tuple[Workload, ...]:
     """Return one workload or several, given as values or as text, without duplicates."""
     items = sequence_of(workloads)

@@ -13,7 +13,7 @@ from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Met
 from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import modelled, named, sequence_of
+from slomo.workflow.names import modelled, named, sequence_of, target_named
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -105,7 +105,7 @@ def predict(
     if setting is not None and not isinstance(setting, ServerSetting):
         raise InvalidValueError(f"setting is {setting!r}, needed a ServerSetting", hint="ServerSetting(ways=(3, 12))")
     partners, others = named(shares_core_with), named(competitors)
-    mix = (named([target])[0], *partners, *others)
+    mix = (target_named(target), *partners, *others)
     if partners or port_gbps is not None:
         setting = setting or ServerSetting()
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
@@ -186,4 +186,4 @@ def predict_vector(
 
     models = opened(library)
     predictor = Predictor(models, modelled(models, machine), model)
-    return predictor.predict_vector(named([target])[0], vector, traffic, coverage, strict=strict, explain=explain)
+    return predictor.predict_vector(target_named(target), vector, traffic, coverage, strict=strict, explain=explain)

@@ -14,6 +14,7 @@ from slomo.cli.options import (
     models_option,
     own_network_functions,
     own_nf_option,
+    report_option,
     scheduler_option,
     seed_option,
     settings,
@@ -52,9 +53,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Keep every finished run here; the same command again goes on from there.",
 )
-@click.option(
-    "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
-)
+@report_option
 @click.option(
     "--budgets",
     metavar="N,N,...",

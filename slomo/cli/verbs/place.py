@@ -19,6 +19,7 @@ from slomo.cli.options import (
     model_option,
     models_option,
     own_nf_option,
+    report_option,
     scheduler_option,
     seed_option,
     settings,
@@ -270,9 +271,7 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @method_option
 @confidence_option
 @profiles_option
-@click.option(
-    "--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with tables and figures."
-)
+@report_option
 @handover_option
 @own_nf_option
 @seed_option

@@ -11,6 +11,7 @@ from slomo.cli.options import (
     model_option,
     models_option,
     own_nf_option,
+    report_option,
     seed_option,
     settings,
 )
@@ -177,7 +178,7 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @confidence_option
 @profiles_option
 @click.option("--check", is_flag=True, help="Run what is placed now and then, and count broken SLOs.")
-@click.option("--report", metavar="HTML", type=click.Path(), help="Write a self-contained page with the figure.")
+@report_option
 @own_nf_option
 @seed_option
 @json_option

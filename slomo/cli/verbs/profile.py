@@ -1,7 +1,6 @@
 """`slomo profile`: measure network functions alone, beside the synthetic competitor and in mixes."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -307,7 +306,7 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
     from slomo.workflow.progress import ProgressBar
 
     arguments = _arguments(**options)
-    _check_place(out)
+    output_path(out, "dataset", ("", ".parquet", ".csv"))
     announce_compilation()
     outcomes: list[AdaptiveOutcome] = []
     with ProgressBar("measuring") as bar:
@@ -378,18 +377,3 @@ def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
         emit_table(head, table)
     if out is not None and not as_json:
         note(f"{len(responses)} profiles in {out}")
-
-
-def _check_place(out: str) -> None:
-    """Refuse an unwritable output path before, not after, hours of measuring."""
-    import os
-
-    from slomo.errors import ConfigurationError
-
-    place = Path(out)
-    folder = next(parent for parent in (place.absolute().parent, *place.absolute().parents) if parent.exists())
-    if not os.access(folder, os.W_OK):
-        raise ConfigurationError(
-            f"cannot write '{out}': folder '{folder}' is read-only", hint="choose a place you may write to"
-        )
-    output_path(out, "dataset", ("", ".parquet", ".csv"))

@@ -78,8 +78,9 @@ def command(
     rows_given = None if dataset is None else find_dataset(dataset)
     spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
     spread |= {"start": start, "machine": machine}
+    held = _kept(Path(chosen.models))  # a place that holds something else is refused before hours of training
     library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed, **spread)
-    replaced = sorted(_kept(Path(chosen.models)) & library.keys())
+    replaced = sorted(held & library.keys())
     library.save(chosen.models)
     if as_json:
         emit_json({"models": chosen.models, "network_functions": _entries(library), "replaced": replaced})
@@ -129,9 +130,12 @@ def _kept(place: Path) -> set[tuple[str, str]]:
 
     Training replaces only those of the same network functions.
     """
+    from slomo.errors import ConfigurationError
     from slomo.models.library import ModelLibrary
     from slomo.models.storage import INDEX, entries_in
 
+    if place.is_file():
+        raise ConfigurationError(f"models cannot be saved in '{place}', which is a file", hint="name a folder")
     entries = set(entries_in(place))
     if not entries and place.is_dir() and any(place.iterdir()) and not (place / INDEX).exists():
         ModelLibrary.load(place)  # says why it is none
