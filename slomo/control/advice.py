@@ -1,4 +1,4 @@
-"""Find settings of a socket that keep all promises (SLOs) and cost best-effort tenants the least throughput.
+"""Find settings of a socket that keep all promises and cost tenants without a promise (best effort) least.
 
 Candidates range from one change to one tenant (throttle one without a promise; give a victim exclusive ways, local
 memory or more weight) to exclusive ways for every tenant with a promise. Promises rank first, then the throughput of
@@ -32,7 +32,7 @@ _MOST_TRIED = 400
 
 
 def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
-    """Return the settings that keep every promise at least cost to best effort; None if none were found.
+    """Return the settings that keep every promise and leave best effort most throughput; None if there are none.
 
     Promises are exceeded by `margin`, for the errors of predictions.
 
@@ -62,7 +62,7 @@ def best_effort(
     avoid: Sequence[Mapping[str, Setting]] = (),
     usual: Situation | None = None,
 ) -> Outlook:
-    """Return the settings of `advise`; if none keep every promise, those that break the fewest promises by the least.
+    """Return what `advise` returns or, if nothing keeps every promise, the settings that break fewest.
 
     If they are hardly better than the present settings (`now`), return the present ones; never settings in `avoid`. If
     promises are kept for other loads than the `usual` ones, best effort's throughput is compared at the usual ones.
@@ -84,7 +84,7 @@ def best_effort(
 def least_cost(
     situation: Situation, now: Outlook, margin: float, limit: int, avoid: Sequence[Mapping[str, Setting]] = ()
 ) -> Outlook:
-    """Return the settings that cost least, in risk to promises and lost best effort, when a promise is at risk.
+    """Return the settings with the least cost: risk to promises plus throughput that best effort loses.
 
     A promise with `margin` of headroom is kept; with less, each percent of risk above that costs `PRICE` percent of
     best effort. Settings that are hardly cheaper than the present ones (`now`) are not worth a change.
@@ -101,7 +101,7 @@ def least_cost(
 
 
 def broken_odds(room: float, margin: float) -> float:
-    """Return the probability that a promise breaks at a predicted headroom; by definition it is 2 % at `margin`.
+    """Return the probability that a promise breaks if it is predicted to be kept with this much room.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def broken_odds(room: float, margin: float) -> float:
 
 
 def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
-    """Return the settings that leave best effort most throughput; among equal ones, the fewest changed tenants win."""
+    """Return the settings that leave best effort most throughput; of equal ones, those that change fewest tenants."""
 
     def rank(outlook: Outlook) -> tuple[float, int, float]:
         changed = sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
@@ -123,7 +123,7 @@ def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
 
 
 def welfare(situation: Situation, outlook: Outlook) -> float:
-    """Return the mean share of solo throughput (or load) of tenants without a promise; 1 if there are none."""
+    """Return the mean share of solo throughput (or of their load) that tenants without a promise reach."""
     shares = [
         min(1.0, mpps / possible)
         for name, mpps in outlook.throughput_mpps.items()
@@ -134,7 +134,7 @@ def welfare(situation: Situation, outlook: Outlook) -> float:
 
 
 def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting]]:
-    """Yield settings to try, small changes first."""
+    """Yield settings to try, small changes of the present ones first."""
     current = dict(situation.settings)
     noisy = _by_traffic(situation, now)
     for percent in THROTTLES:
@@ -165,7 +165,7 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:
-    """Give some tenants exclusive cache ways, from the lowest way up; all other tenants share the remaining ways."""
+    """Return settings in which some tenants own cache ways and all others share the rest."""
     settings: dict[str, Setting] = {}
     first = 0
     for name, count in ways.items():

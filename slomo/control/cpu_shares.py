@@ -1,4 +1,4 @@
-"""NFVnice's CPU-share controller: compute weights of NFs on shared cores from observed loads and costs.
+"""NFVnice's controller: compute CPU weights of NFs that share cores from their loads and costs.
 
 NFVnice (SIGCOMM'17): an NF's share of its core is proportional to arrival rate x cost per packet, times its priority.
 The cost is the median of a window of observations (single packets in the simulator, CPU time over packets on a real
@@ -26,7 +26,7 @@ STEADY, WINDOW_ROUNDS = 0.1, 5
 
 @dataclass(frozen=True)
 class NFObservation:
-    """Observations of one NF since the controller's last decision.
+    """What was observed of one NF since the controller's last decision.
 
     Raises InvalidValueError for a negative load or cost, or a priority that is not above 0.
     """
@@ -68,7 +68,7 @@ class CostWindow:
     samples: tuple[tuple[float, float], ...] = ()
 
     def plus(self, time_ms: float, cycles: float) -> "CostWindow":
-        """Return a window with one more sample and without samples that are too old."""
+        """Return the window with one more sample and without samples older than 100 ms."""
         recent = tuple(item for item in self.samples if item[0] > time_ms - WINDOW_MS)
         return CostWindow((*recent, (time_ms, cycles)))
 
@@ -131,14 +131,14 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SharesMemory:
-    """State of the controller: costs observed in the latest rounds, and the weights in force."""
+    """What the controller remembers: costs in recent rounds, and the weights in force."""
 
     costs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class SharesController:
-    """Sets CPU weights of NFs on shared cores according to their loads, in a control loop (`slomo.control.loop`).
+    """Sets CPU weights of NFs on shared cores by their loads, in a control loop (`slomo.control.loop`).
 
     `seats`: NF -> the core that it shares, and its priority.
 

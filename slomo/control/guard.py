@@ -1,4 +1,4 @@
-"""The guard controller: keeps promised throughput by the change that is predicted to cost best effort least.
+"""The controller `guard`: keeps promises by the change that is predicted to cost other tenants least.
 
 Loads change faster than a loop reacts. A promise is therefore kept for the worst loads: all promised throughput
 offered, and best effort saturated. That holds before the first reading too, as sensors may be silent from the start.
@@ -31,7 +31,7 @@ REMEMBERED = 8
 
 @dataclass(frozen=True)
 class GuardMemory:
-    """State that the guard keeps between rounds."""
+    """What the guard remembers between rounds."""
 
     #: What is in force.
     settings: Mapping[str, Setting]
@@ -50,7 +50,7 @@ class GuardMemory:
 
 
 class GuardController:
-    """Keeps promises by setting cache ways, throttles and CPU weights.
+    """Keeps promises by changing cache ways, throttles and CPU weights, chosen by predictions.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class GuardController:
         self._first = dict(initial.settings) or initial.open_settings
 
     def start(self) -> ControlDecision:
-        """Return the settings that keep promises even under the worst loads; see `Foresighted`."""
+        """Return settings that keep promises under the worst loads, before the first reading."""
         promised = {n: mpps for n, mpps in self.initial.promised_mpps.items() if n in self.initial.responses}
         known = replace(self.initial, settings=self._first, promised_mpps=promised, offered_mpps=promised)
         best = foresee(known, margin=self.margin)
@@ -102,7 +102,7 @@ class GuardController:
     def _in_vain(
         self, observation: MachineReading, situation: Situation, state: GuardMemory, before: Mapping[str, Setting]
     ) -> bool:
-        """Return whether the last change did not help: a promise is missed as much as predicted without the change.
+        """Return whether the last change did not help: promises are missed as if it had not been made.
 
         Observations before the change correct that prediction in full, without the limit that otherwise applies.
         """
@@ -148,7 +148,7 @@ class GuardController:
         return ControlDecision(situation.plan(self.server, situation.settings), state)
 
     def _weaker(self, situation: Situation) -> list[Mapping[str, Setting]]:
-        """Return less restrictive settings to try: the initial ones, no throttle, throttles half as strong."""
+        """Return looser settings to try: the initial ones, no throttle, throttles half as strong."""
         first = {name: self._first[name] for name in situation.responses}
         free = {name: replace(s, bandwidth_percent=100.0) for name, s in situation.settings.items()}
         halved = {
@@ -158,7 +158,7 @@ class GuardController:
         return [each for each in (first, free, halved) if each != situation.settings]
 
     def _situation(self, observation: MachineReading, state: GuardMemory) -> Situation:
-        """Return the situation with the present settings and observed loads."""
+        """Return tenants and promises with the present settings and observed loads."""
         seen = {name: reading for name, reading in observation.tenants.items() if name in self.initial.responses}
         return replace(
             self.initial,
@@ -170,7 +170,7 @@ class GuardController:
 
 
 def whatever_comes(situation: Situation) -> Situation:
-    """Return the situation at the worst loads: tenants offer all promised throughput, best effort saturates its cores.
+    """Return the situation at the worst loads: promised throughput in full, best effort at full speed.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def whatever_comes(situation: Situation) -> Situation:
 
 
 def halfway(situation: Situation) -> Situation:
-    """Return a situation with loads halfway between the observed and the worst ones, as bursts may soon reach.
+    """Return the situation with loads halfway between the observed and the worst ones.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str
 
 
 def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrection) -> OnlineCorrection:
-    """Update the correction of predictions from tenants not limited by their load, since only their rates can differ.
+    """Correct predictions by the rates of tenants that their load does not limit.
 
     A tenant with too long packet latency has a queue: its served rate is about its possible rate.
     """
@@ -219,7 +219,7 @@ def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrec
 
 
 def _shortfall(observation: MachineReading) -> float:
-    """Return the largest relative shortfall among all promises."""
+    """Return by how much, relative to its promise, the worst tenant misses it."""
     missing = [
         1.0 - reading.throughput_mpps / reading.needed_mpps
         for reading in observation.tenants.values()

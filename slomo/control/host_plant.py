@@ -1,4 +1,4 @@
-"""A real machine under control: NFs that run, are measured in windows, and are isolated by control groups.
+"""Control a real machine: run NFs, measure them in windows, and limit them by control groups.
 
 A promise concerns the effect of neighbours through caches and memory. Other programs may take CPU time from an NF, so
 its rates are computed per CPU time that it had (`slomo.testbed.host.tenant.Window`).
@@ -22,7 +22,7 @@ _LEAST_SHARE = 0.02
 
 
 class OnProcesses:
-    """A controller wrapper that adds the processes of the host's tenants to the plans."""
+    """Wraps a controller and adds the processes of this host's tenants to its plans."""
 
     def __init__(self, controller: Controller, settings: Mapping[str, TenantSetting]) -> None:
         self.name, self._controller, self._settings = controller.name, controller, dict(settings)
@@ -32,7 +32,7 @@ class OnProcesses:
         return self._of_processes(self._controller.decide(observation, memory))
 
     def start(self) -> ControlDecision:
-        """Return the wrapped controller's decision before the first reading; None if it needs readings to decide."""
+        """Return the wrapped controller's decision before the first reading; None if it must wait for one."""
         if isinstance(self._controller, Foresighted):
             return self._of_processes(self._controller.start())
         return ControlDecision()
@@ -47,7 +47,7 @@ class OnProcesses:
 
 
 class HostPlant:
-    """NFs of a run (`slomo.testbed.host.run.Run`) with throughput targets, as a machine under control.
+    """The NFs that run on this host, with promised throughputs, as the machine that a loop controls.
 
     Raises InvalidValueError for a window not above 0, or a target of an unknown tenant.
 
@@ -95,7 +95,7 @@ class HostPlant:
             paused(others, False)
 
     def settings(self) -> dict[str, TenantSetting]:
-        """Return each tenant's setting with the tenant's process, for plans."""
+        """Return a setting for each tenant that names the tenant's process."""
         return {name: TenantSetting(name, process_ids=(t.process.pid,)) for name, t in self.tenants.items()}
 
     def now_s(self) -> float:

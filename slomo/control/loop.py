@@ -1,4 +1,4 @@
-"""The control loop: observe, decide, apply, record; keep settings during sensor faults; restore the machine at the end.
+"""The control loop: observe, decide, apply, record; keep settings if sensors fail; restore the machine at the end.
 
 Changes are at least one dwell time apart. The loop survives faults: if readings are implausible, or the controller or
 the machine fails, protective settings stay in force, an alarm is raised, and the loop continues until it is told to
@@ -24,11 +24,11 @@ from slomo.host.notify import notify
 
 
 class Plant(Protocol):
-    """A machine under control, in real or simulated time (a plant in the terms of control theory)."""
+    """The machine under control, real or simulated (a plant in the terms of control theory)."""
 
     @property
     def backend(self) -> Backend:
-        """Backend that sets the machine's knobs."""
+        """Backend by which the machine's settings are changed."""
         ...
 
     def observe(self) -> MachineReading:
@@ -36,7 +36,7 @@ class Plant(Protocol):
         ...
 
     def probe(self) -> MachineReading:
-        """Measure all tenants more exactly at higher cost, with `probed` set. Raises SlomoError if that fails."""
+        """Measure all tenants longer and more exactly. Raises SlomoError if that fails."""
         ...
 
     def now_s(self) -> float:
@@ -50,7 +50,7 @@ class Plant(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """Result of one round of the loop."""
+    """What happened in one round of the loop."""
 
     #: Readings; None where observing failed.
     observation: MachineReading | None
@@ -159,7 +159,7 @@ class ControlLoop:
         return len(self.receipt.made)
 
     def _failed(self, problem: Exception) -> Step:
-        """Keep the settings after a failed round; after several, raise an alarm and undo an unconfirmed loosening."""
+        """Keep the settings after a failed round; after several, raise an alarm and undo an unconfirmed change."""
         reason = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
         self._faults += 1
         self.blind_rounds += 1

@@ -1,4 +1,4 @@
-"""ResQ's local scheduler for on-demand SLOs: find a max-min fair division of cache ways by observation.
+"""ResQ's local scheduler: divide cache ways max-min fairly among tenants with targets, by observation.
 
 ResQ (NSDI'18, section 5.3): all tenants start in one class. A tenant that violates its target and misses much gets
 about its fair share exclusively; tenants that comply, or hardly miss, share a class of their present size. Remaining
@@ -22,7 +22,7 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class MaxMinMemory:
-    """State that the controller keeps between rounds."""
+    """What the controller remembers between rounds."""
 
     #: What is in force.
     division: Division
@@ -35,7 +35,7 @@ class MaxMinMemory:
 
 
 class MaxMinController:
-    """Divides cache ways max-min fairly: no tenant has more ways than another tenant that misses its target.
+    """Divides cache ways so that no tenant has more than another one that misses its target.
 
     Examples
     --------
@@ -84,11 +84,11 @@ class MaxMinController:
         return misses is None or misses >= LOW_MISSES_M_S
 
     def _hopeless(self, observation: MachineReading) -> tuple[str, ...]:
-        """Return the tenants that miss their target with hardly any cache misses: more cache would not help them."""
+        """Return tenants that miss their target without cache misses, so that more cache cannot help."""
         return tuple(name for name in observation.broken if not self._misses(observation, name))
 
     def _held_ways(self, observation: MachineReading, pooled: list[str]) -> float | None:
-        """Return how many ways compliant tenants occupy: all ways if occupancy is unknown, None if none complies."""
+        """Return how many ways tenants that reach their target occupy; all ways if that is unknown."""
         held = [kib for name in pooled if (kib := observation.tenants[name].occupancy_kib) is not None]
         everything = sum(held) / self.way_kib if len(held) == len(pooled) else float(self.ways)
         return everything if pooled else None

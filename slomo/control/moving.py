@@ -1,4 +1,4 @@
-"""Model what moving a simulated server's tenants to other nodes costs: a pause, then remote memory until pages follow.
+"""What moving tenants between nodes of a simulated server costs: a pause, then remote memory until pages follow.
 
 Windows of the simulator are milliseconds, those of a loop seconds. The pause is a stated time without service, spread
 over its window; the time with remote memory is simulated, and counts for its share of the window.
@@ -13,7 +13,7 @@ from slomo.simulator.result import SimulationResult
 
 
 class PaidMoves:
-    """Detects tenants that changed nodes between two observations, and charges the cost of their moves.
+    """Notices tenants that changed nodes between two observations, and lowers their throughput for a while.
 
     Tenants without a mover move at no cost.
     """
@@ -25,7 +25,7 @@ class PaidMoves:
         self._behind: dict[str, tuple[int, float]] = {}
 
     def kept(self, time_s: float, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share of its final throughput that each moved tenant reached since the last observation.
+        """Return the share of its later throughput that each moved tenant reached since the last observation.
 
         `time_s`: end of this observation [s]; moves count as made right after the previous one. `beside`: memory
         traffic of all tenants if their data were local. `seed`: of the simulation with memory where it still is.
@@ -45,7 +45,7 @@ class PaidMoves:
         return kept
 
     def _departed(self) -> dict[str, float]:
-        """Return how long each tenant whose node changed was paused [s], and record the node of its pages."""
+        """Return how long each tenant that changed nodes was paused [s]."""
         before, self._sockets = self._sockets, self._seats()
         pauses = {}
         for name, socket in self._sockets.items():

@@ -1,4 +1,4 @@
-"""NUMA controller: move tenants with their memory between the nodes of a server as loads change.
+"""The controller `numa`: moves tenants with their memory between the nodes of a server as loads change.
 
 NUMASFP (COMSNETS'22) places anew in every interval by present rates and migrates by cpuset. Here the loop asks for the
 nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves tenants only if the gain over
@@ -32,7 +32,7 @@ HORIZON_S = INTERVAL_S
 
 @dataclass(frozen=True)
 class NumaTenant:
-    """Properties of a tenant that the NUMA controller uses."""
+    """What the controller knows about a tenant."""
 
     #: What it runs.
     workload: Workload
@@ -48,7 +48,7 @@ class NumaTenant:
 
 @dataclass(frozen=True)
 class NumaMemory:
-    """State of the controller: each tenant's core, and the loads at the last decision."""
+    """What the controller remembers: each tenant's core, and the loads at its last decision."""
 
     cores: Mapping[str, int]
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class NumaController:
         return min(self.tenants[chain.request.id].move_s / self.horizon_s, 1.0) if before != after else 0.0
 
     def _rates(self, mixes: Sequence[Mix]) -> list[tuple[float, ...]]:
-        """Predict the throughput of tenants that share a node with all ways open; predictions are cached."""
+        """Predict tenants that share a node and all its cache ways; predictions are remembered."""
         fresh = [mix for mix in dict.fromkeys(mixes) if mix not in self._solved]
         responses = {tenant.workload.key: tenant.response for tenant in self.tenants.values()}
         for size in {len(stages) for _, stages in fresh}:

@@ -1,4 +1,4 @@
-"""Input and output of a controller: readings of a machine, and decisions."""
+"""What a controller reads (measurements of a machine) and what it returns (decisions)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class TenantReading:
-    """Measurements of one tenant since the last round."""
+    """What was measured of one tenant since the last round."""
 
     #: What it did.
     throughput_mpps: float
@@ -43,7 +43,7 @@ class TenantReading:
 
     @property
     def needed_mpps(self) -> float | None:
-        """Throughput that the tenant must have now: its target, or its load if that is less."""
+        """Throughput that the tenant must reach now: its promise, or its load if that is less."""
         if self.target_mpps is None:
             return None
         return self.target_mpps if self.offered_mpps is None else min(self.target_mpps, self.offered_mpps)
@@ -55,7 +55,7 @@ class TenantReading:
 
     @property
     def broken(self) -> bool:
-        """Whether the tenant misses its target; an implausible reading counts as missed.
+        """Whether the tenant misses its promise; an impossible reading counts as a miss.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class TenantReading:
 
 @dataclass(frozen=True)
 class MachineReading:
-    """Readings of all tenants of a machine at one time."""
+    """What was measured of all tenants of a machine at one time."""
 
     #: When.
     time_s: float
@@ -84,13 +84,13 @@ class MachineReading:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Tenants that miss their target."""
+        """Tenants that miss their promise."""
         return tuple(name for name, reading in self.tenants.items() if reading.broken)
 
 
 @dataclass(frozen=True)
 class ControlDecision:
-    """A controller's decision: a plan, with reasons."""
+    """A controller's decision: a plan of settings, with reasons."""
 
     #: Plan for the machine; None changes nothing.
     plan: EnforcementPlan | None = None
@@ -109,18 +109,18 @@ class ControlDecision:
 
 
 class Controller(Protocol):
-    """A controller without side effects: equal observations and memory give equal decisions."""
+    """A controller has no side effects: equal readings and memory give equal decisions."""
 
     name: str
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the decision; `memory` is None in the first round."""
+        """Return the decision for one round; `memory` is None in the first one."""
         ...
 
 
 @runtime_checkable
 class Foresighted(Protocol):
-    """A controller that can also decide before the first reading, since sensors may be silent from the start."""
+    """A controller that can also decide before the first reading."""
 
     def start(self) -> ControlDecision:
         """Return the decision before the first reading."""
@@ -129,7 +129,7 @@ class Foresighted(Protocol):
 
 @dataclass(frozen=True)
 class Patience:
-    """Waiting times and fault limit of the control loop.
+    """How long the loop waits after changes, and how many failed rounds it accepts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Simulated machines under control: a server, and shared cores, both in simulated time."""
+"""Simulated machines for control loops, in simulated time: a server, and chains on shared cores."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +28,7 @@ class SimulatedTime:
 
 
 class SimulatedPlant(SimulatedTime):
-    """A simulated server whose tenants have throughput targets and loads that may vary over time.
+    """A simulated server whose tenants have promised throughputs and loads that may vary over time.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ LATE_PERIODS, LATE_S = 3.0, 3.0
 
 @dataclass
 class SensorHealth:
-    """Stores the last readings and checks new ones against them.
+    """Keeps the last readings and checks new ones against them.
 
     Examples
     --------

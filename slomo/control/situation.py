@@ -1,4 +1,4 @@
-"""A socket with tenants and promises, and predictions of throughput under given settings.
+"""A socket with its tenants and their promises, and predictions of throughput under given settings.
 
 A promise holds if the tenant's possible throughput beside the others suffices. Its served throughput says nothing about
 headroom while its load is below the promise.
@@ -28,7 +28,7 @@ LEVERS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Cache ways, bandwidth, memory node and CPU weight of one tenant."""
+    """Cache ways, memory throttle, memory node and CPU weight of one tenant."""
 
     #: Cache ways it may fill.
     mask: int
@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Situation:
-    """A socket, its tenants, and the promises made to them.
+    """A socket, its tenants, and the promises to them.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Situation:
     server: TenantModels | None = None
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
-        """Return the server with these settings; None if they divide its cache or bandwidth, or it has no models."""
+        """Return the server for the tenants' models if these settings divide neither cache nor bandwidth."""
         if self.server is None:
             return None
         server = self.set_on(self.server, settings)
@@ -108,7 +108,7 @@ class Situation:
         return dict.fromkeys(self.responses, Setting((1 << self.ways) - 1))
 
     def parts(self, settings: Sequence[Mapping[str, Setting]]) -> list[list[Part]]:
-        """Return the tenants under each of many settings, as arguments of the solver."""
+        """Return the tenants under each of many settings, in the form that the solver takes."""
         made = {
             (name, setting): self._part(name, setting)
             for name in self.responses
@@ -132,7 +132,7 @@ class Situation:
         return min(self.promised_mpps[name], self.offered_mpps.get(name, float("inf")))
 
     def plan(self, server: str, settings: Mapping[str, Setting]) -> EnforcementPlan:
-        """Return settings as an enforcement plan."""
+        """Return settings as a plan that can be applied."""
         return EnforcementPlan(server, tuple(self._enforced(name, setting) for name, setting in settings.items()))
 
     def _enforced(self, name: str, setting: Setting) -> TenantSetting:
@@ -147,7 +147,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Predicted throughput and headroom of every tenant under some settings."""
+    """Predicted throughput of every tenant under some settings, and the room above its promise."""
 
     #: Which.
     settings: Mapping[str, Setting]
@@ -172,12 +172,12 @@ class Outlook:
 
     @property
     def spare(self) -> float:
-        """Smallest headroom of any promise; infinite if there are no promises."""
+        """Smallest room above any promise; infinite if there are no promises."""
         return min(self.room.values(), default=float("inf"))
 
 
 def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
-    """Predict every tenant under some settings; a promise counts as kept if its headroom is at least `margin`.
+    """Predict every tenant under some settings; a promise is kept if throughput exceeds it by `margin`.
 
     Raises InvalidValueError for a tenant without a setting.
     """
@@ -195,7 +195,7 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
 
 
 def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:
-    """Predict throughput by the tenants' models if nothing is divided; the occupied ways are then unknown."""
+    """Predict by the tenants' ordinary models if nothing is divided."""
     server = situation.undivided(chosen)
     if server is None:
         return parted
@@ -205,7 +205,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
 
 
 def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:
-    """Compare a predicted solution with the promises, after correcting known biases."""
+    """Compare predicted throughputs with the promises, after correcting known biases."""
     mpps, room = {}, {}
     for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True):
         corrected = possible * situation.bias.get(name, 1.0)
@@ -224,7 +224,7 @@ def shares_ways(settings: Mapping[str, Setting], name: str) -> bool:
 
 
 def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:
-    """Return a tenant's bottleneck, its losses by cause, and a remedy.
+    """Return why a tenant loses throughput, how much by each cause, and a remedy.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Throttle controller: keeps promises, without models, by limiting the CPU time of tenants without a promise.
+"""The controller `throttle`: keeps promises, without models, by limiting the CPU time of tenants without a promise.
 
 If a promise breaks, their quotas are halved. While promises hold with headroom, quotas grow by a tenth of a core per
 step, but for some time not to the value at which a promise broke (additive increase, multiplicative decrease: Chiu and
@@ -21,7 +21,7 @@ ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 
 @dataclass(frozen=True)
 class ThrottleMemory:
-    """State that the controller keeps between rounds."""
+    """What the controller remembers between rounds."""
 
     #: Quota of every tenant without a promise [cores].
     quota: float = FULL
@@ -97,6 +97,6 @@ class ThrottleController:
 
 
 def _room(observation: MachineReading) -> float:
-    """Return the smallest headroom of any promise."""
+    """Return the smallest room above any promise."""
     room = [r.throughput_mpps / r.needed_mpps - 1.0 for r in observation.tenants.values() if r.needed_mpps]
     return min(room, default=float("inf"))

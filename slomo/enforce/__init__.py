@@ -1,4 +1,4 @@
-"""Apply plans to a machine: change it, verify and record the changes, and undo them in any order."""
+"""Change a machine's settings (cache ways, weights, ...) by a plan; record and check changes, undo them any time."""
 
 from slomo.enforce.executor import apply, diff, show, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting

@@ -1,4 +1,4 @@
-"""The interface of backends: each is a driver of knobs that also translates a plan to values of them."""
+"""The interface of backends: each translates a plan to values of a machine's settings (knobs), and sets them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -8,14 +8,14 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Backend(Knobs, Protocol):
-    """A way to set a machine's knobs; `slomo.testing.enforcer_contract` tests its obligations."""
+    """A way to read and write a machine's settings; `slomo.testing.enforcer_contract` tests its obligations."""
 
     def available(self) -> tuple[bool, str]:
         """Return whether the backend works on this machine, and the reason if not."""
         ...
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return the knob values that a plan requires of this backend, in order of execution.
+        """Return the values that a plan requires this backend to write, in order.
 
         `plan`: the requested settings. `own`: knobs that the same receipt holds; those no longer required are
         restored. The values include side effects of other knobs, under any receipt (moving a core removes it from
@@ -24,5 +24,5 @@ class Backend(Knobs, Protocol):
         ...
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of the knobs that can be shown."""
+        """Return the names of the settings that can be shown."""
         ...

@@ -1,4 +1,4 @@
-"""Detect conflicts of a plan before the first write: one knob set twice, or resources that others use.
+"""Find conflicts of a plan before the first write: one setting given twice, or resources that others use.
 
 One knob has one value in a plan. Process 1, kernel threads and programs that keep the machine reachable are never
 tenants. Ways that another receipt guarantees stay that tenant's. Drivers for the same resource exclude each other:
@@ -28,7 +28,7 @@ _SAME_THING = ({"resctrl", "pqos"},)
 def require_free(
     plan: EnforcementPlan, wishes: Sequence[Wish], backend: Backend, journal: Journal, receipt: Receipt | None
 ) -> None:
-    """Raise an error if a plan conflicts with itself, with other receipts, or with processes that must not be touched.
+    """Raise an error if a plan conflicts with itself, with recorded changes, or with protected processes.
 
     Raises InvalidValueError naming both sides; TestbedError if another driver controls the same resource.
     """
@@ -117,7 +117,7 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
 
 
 def _cpus_of(knobs: "Sequence[str] | Iterator[str]") -> Iterator[tuple[str, str]]:
-    """Yield the processes whose CPUs some knobs set, each with the kind of knob."""
+    """Yield the processes whose CPUs these knobs (settings) decide, with the kind of knob."""
     for knob in knobs:
         words = knob.rpartition("|")[2].split(":")
         if words[0] == "cpus":

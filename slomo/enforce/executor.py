@@ -1,4 +1,4 @@
-"""Carry out a plan: refuse conflicts, record and make the changes, verify them; and undo them in any order."""
+"""Carry out a plan: refuse conflicts; record, make and verify each change; undo changes in any order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ __all__ = ["Undone", "apply", "diff", "show", "undo"]
 
 
 def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
-    """Return the changes that `apply` would make; empty if the machine already matches the plan.
+    """Return the changes that `apply` would make; empty if the machine already has the plan's settings.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
 
 
 def show(backend: Backend) -> Mapping[str, str | None]:
-    """Return the present value of every knob.
+    """Return the present value of every setting that a backend knows.
 
     Raises TestbedError if the machine does not say.
     """
@@ -41,7 +41,7 @@ def show(backend: Backend) -> Mapping[str, str | None]:
 def apply(
     plan: EnforcementPlan, backend: Backend, *, receipts: Path | None = None, receipt: Receipt | None = None
 ) -> Receipt:
-    """Change a machine's settings to those of a plan, and return the receipt by which they can be undone.
+    """Change a machine's settings to those of a plan; return the receipt (record) by which the changes can be undone.
 
     Parameters
     ----------

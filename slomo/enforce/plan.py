@@ -1,4 +1,4 @@
-"""An enforcement plan: the resources of each tenant of a machine, independent of the backend.
+"""A plan of settings: which resources each tenant of a machine gets, whatever backend sets them.
 
 Cores, memory node, cache ways and buffers are those of a `Decision` (ResQ, NSDI'18, section 5.2), memory bandwidth as
 NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCOMM'17) sets them.
@@ -51,7 +51,7 @@ class MemoryBandwidth:
 
 @dataclass(frozen=True)
 class TenantSetting:
-    """Setting of one tenant; a field that is None is not changed.
+    """Settings for one tenant; a field that is None stays as it is.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class TenantSetting:
 
 
 def _prepared(data: Any) -> Any:
-    """Return a setting whose masks are numbers and whose bandwidths are values with a unit."""
+    """Return a setting's fields with masks as numbers and bandwidths as values with a unit."""
     if not isinstance(data, Mapping):
         return data
     values = {name: value for name, value in data.items() if value is not None}
@@ -149,7 +149,7 @@ def _mask(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class EnforcementPlan:
-    """Settings of all tenants of one server.
+    """Settings for all tenants of one server.
 
     Attributes
     ----------
@@ -192,7 +192,9 @@ class EnforcementPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "enforcement plan") -> "EnforcementPlan":
-        """Rebuild a plan from :meth:`to_dict`'s mapping; ConfigurationError for another version or an invalid plan.
+        """Return the plan that :meth:`to_dict` described.
+
+        Raises ConfigurationError for another version or an invalid plan.
 
         `name`: of the file, for errors.
         """

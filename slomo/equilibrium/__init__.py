@@ -1,1 +1,1 @@
-"""All NFs of a server solved together: pressures, rates, and the fixed point between them."""
+"""Predict all NFs of a server together: find pressures and throughputs that agree with each other (the equilibrium)."""

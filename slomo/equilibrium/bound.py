@@ -1,4 +1,4 @@
-"""Prove that a fixed point lies near the end of the iteration, and that no other one is near.
+"""Prove how near an equilibrium is to where the iteration ended, and that no other one is near.
 
 Krawczyk's operator (Computing 4, 1969; Neumaier, Interval Methods for Systems of Equations, 1990, section 5.1): let x
 be one Newton step from there, J the slopes of the joint map F, C the inverse of 1 - J, and q the largest |C| |J' - J|
@@ -28,7 +28,7 @@ _AGE_STEPS, _AGE_ROUNDING = 8, 1e-9
 
 
 class _Slopes(NamedTuple):
-    """Bounds on the slopes and values of every NF's answers.
+    """Bounds on the values and derivatives of every NF's functions.
 
     The slopes of the answers to the pressure on the NF have shape (servers, places, pressures, answers).
     """
@@ -40,7 +40,7 @@ class _Slopes(NamedTuple):
 
 
 class _Enclosed(NamedTuple):
-    """Values known to lie within `radius` of `centre`."""
+    """Numbers known to lie within `radius` of `centre` (interval arithmetic)."""
 
     centre: Floats
     radius: Floats
@@ -51,14 +51,14 @@ def _between(low: Floats, high: Floats) -> _Enclosed:
 
 
 def _product(factor: _Enclosed, value: _Enclosed, times: Callable[[Floats, Floats], Floats] = np.matmul) -> _Enclosed:
-    """Enclose the products of all enclosed factors and values."""
+    """Return bounds on the products of enclosed factors and values."""
     largest = np.abs(value.centre) + value.radius
     radius = times(np.abs(factor.centre), value.radius) + times(factor.radius, largest)
     return _Enclosed(times(factor.centre, value.centre), radius)
 
 
 def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
-    """Return a bound on the distance to the fixed point, as a share of `Servers.reference`; infinite if unproven.
+    """Return how far the equilibrium is from `vector` at most, as a share of `Servers.reference`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
 
 
 def _left(servers: Servers, vector: Floats, age: Floats, reference: Floats, inverse: Floats) -> tuple[Floats, Floats]:
-    """Return C (F(x) - x), the Newton step from `vector`, in units of `reference`, and the ages there.
+    """Return the Newton step from `vector`, in units of `reference`, and the cache ages there.
 
     C, F and x are those of the module's docstring.
     """
@@ -109,7 +109,7 @@ def _left(servers: Servers, vector: Floats, age: Floats, reference: Floats, inve
 
 
 def _derivatives(servers: Servers, vector: Floats, age: Floats, reference: Floats, radius: Floats) -> _Enclosed:
-    """Enclose J, the slopes of the joint map, over a box around `vector`.
+    """Return bounds on the derivatives of one round's map over a box around `vector`.
 
     The unknowns are pairs (place, pressure), in units of `reference`.
     """
@@ -119,7 +119,7 @@ def _derivatives(servers: Servers, vector: Floats, age: Floats, reference: Float
     apart = (1.0 - np.eye(places))[None, :, None, :, None]
 
     def over_all(slope: Floats) -> Floats:
-        """Arrange slopes (place, pressure, answer) as a matrix (place, answer) x (other place, pressure)."""
+        """Arrange derivatives as a matrix: (place, answer) x (other place, pressure)."""
         turned = (slope * units).transpose(0, 1, 3, 2)[:, :, :, None, :]
         whole: Floats = (turned * apart).reshape(count, -1, places * pressures)
         return whole
@@ -144,7 +144,7 @@ def _derivatives(servers: Servers, vector: Floats, age: Floats, reference: Float
 def _by_age(
     servers: Servers, at: tuple[_Slopes, _Slopes, Floats], asked: _Enclosed, by_unknowns: _Enclosed, unit: Floats
 ) -> _Enclosed:
-    """Enclose the slopes of occupancies where the cache is divided by age.
+    """Return bounds on the derivatives of occupancies where a full cache is divided by age.
 
     Occupancy i is O_i(T s_i), s the speeds and T the age at which all together are F, what is held. With e_i the slope
     of O_i by log T and e the sum of these, dO_i = e_i dlog(s_i) + e_i / e (dF - sum_j e_j dlog(s_j)).
@@ -170,7 +170,7 @@ def _by_age(
 def _slopes_by_age(
     servers: Servers, speeds: _Slopes, age: Floats, held: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return bounds on each occupancy's slope by log age, shape (servers, places), and for which servers they hold.
+    """Return bounds on each occupancy's derivative by the logarithm of age, and where they hold.
 
     The ages of the box are enclosed by guess, twice as far as speeds and what is `held` move them to first order; the
     bounds hold where the occupancies at both ends confirm the guess.
@@ -180,7 +180,7 @@ def _slopes_by_age(
     always, weight, half = weight[:, :, 0].sum(axis=1), weight[:, :, 1:], packets_of_age(weight.shape[2])
 
     def shares(packets: Floats) -> Floats:
-        """Return the share of each term that is in the cache at an age [packets]."""
+        """Return which share of each term is still in the cache at an age [packets]."""
         share: Floats = packets[:, :, None] / (packets[:, :, None] + half)
         return share
 
@@ -202,7 +202,7 @@ def _slopes_by_age(
 
 
 def _divided_slopes(flattest: Floats, steepest: Floats) -> tuple[_Enclosed, _Enclosed]:
-    """Enclose the slopes of occupancies by log speeds while their total stays, and by their total (`_by_age`).
+    """Return bounds on the derivatives of occupancies by the NFs' speeds, while their total stays.
 
     These are e_i (e - e_i) / e for the NF's own speed, -e_i e_j / e for another's, and e_i / e, with every e_i between
     `flattest` and `steepest`.
@@ -224,7 +224,7 @@ def _divided_slopes(flattest: Floats, steepest: Floats) -> tuple[_Enclosed, _Enc
 
 
 def _shares(servers: Servers, slopes: _Slopes, column: int) -> _Enclosed:
-    """Enclose the slopes of `within_capacities`, shape (servers, places, places), over the box.
+    """Return bounds on the derivatives of `within_capacities` over the box.
 
     The part of a full cache (or channel) of size w with demands x is w x / X, X the sum of x; its slopes are w / X (1 -
     x / X). If the cache is full in only a part of the box, the radius is `_HOPELESS`.
@@ -263,7 +263,7 @@ def _bilinear(weight: Floats) -> Floats:
 
 
 def _slopes(servers: Servers, vector: Floats, reach: Floats) -> tuple[_Slopes, _Slopes]:
-    """Enclose the derivatives, and those of log speeds, over vectors at most `reach` away.
+    """Return bounds on the derivatives of each NF's functions over pressures at most `reach` away.
 
     Clipped answers have slope 0.
     """
@@ -296,7 +296,7 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> tuple[_Slopes, _
 
 
 def _of_rates(servers: Servers, packet: _Slopes) -> tuple[_Slopes, _Slopes]:
-    """Return slopes and answers of rates, and of log speed; speed is the last of `packet`'s answers.
+    """Return derivatives and values of rates, and of the logarithm of speed.
 
     Rates are per-packet amounts times speed.
     """

@@ -1,4 +1,4 @@
-"""Compute the vector that a sensitivity model reads from a mix's competitors; training and prediction share this code.
+"""Combine the counters of a mix's competitors into the inputs of a sensitivity model, for training and prediction.
 
 SLOMO (SIGCOMM'20) section 6 composes contentiousness measured per number of competitors. Here each competitor's vector
 is its contentiousness under the pressure of the *other* competitors, solved for all of them by a damped fixed point.
@@ -44,7 +44,7 @@ def mix_features(
     compat: str | None = None,
     traffic: Mapping[str, float] | None = None,
 ) -> Floats:
-    """Return the composed features of many mixes.
+    """Return the model's inputs for many mixes.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def features_for(
     members: NDArray[np.integer],
     compat: str | None = None,
 ) -> Floats:
-    """Return the inputs that a model family of `subject` reads for many mixes, computed by :func:`mix_features`."""
+    """Return the inputs that a model family of `subject` reads, for many mixes."""
     return mix_features(
         models,
         members,
@@ -117,7 +117,7 @@ def features_of_one(
     compat: str | None = None,
     traffic: Mapping[str, float] | None = None,
 ) -> tuple[list[float], Floats]:
-    """Return the features of one mix, equal to :func:`mix_features`, and the vectors that they are composed of.
+    """Return the inputs for one mix, and the competitors' counters from which they were computed.
 
     Competitors are in the order of their keys. The competitors' own vectors have shape ``(competitors, metrics)``; the
     first columns are the metrics among `names`.
@@ -143,7 +143,7 @@ def features_of_one(
 def _compiled(
     competitors: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[list[float], Floats] | None:
-    """Compose one mix by compiled code; return the composed metrics and the competitors' vectors.
+    """Combine the counters of one mix by compiled code.
 
     Returns None if a metric is a ratio, if nothing is to be composed, or if :func:`loop_for` has no compiled code.
     """
@@ -180,7 +180,7 @@ def competitor_vectors(
     composition: CompositionKind = "pressure",
     compat: str | None = None,
 ) -> Floats:
-    """Return each competitor's core-level vector, shape ``(mixes, places, len(names))``; NaN if not reported.
+    """Return the counters of each competitor's core, shape ``(mixes, places, len(names))``.
 
     Parameters are those of :func:`mix_features`; `members` indexes `models`, None for a single mix of all of them.
     Empty places come last and hold 0.
@@ -199,7 +199,7 @@ def competitor_vectors(
 
 
 def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str | None) -> Floats:
-    """Return a model's solo vector (row 0) and published medians beside 1 to `places` competitors."""
+    """Return a model's counters alone (row 0) and its published medians beside 1 to `places` competitors."""
     rows = [model.solo_vector.to_array(names)]
     if compat is not None:
         rows += [model.contentiousness.at_count(count).to_array(names) for count in range(1, places + 1)]
@@ -223,7 +223,7 @@ def _at_equilibrium(
     names: tuple[str, ...],
     capacities: Capacities | None,
 ) -> Floats:
-    """Solve the competitors of each mix, and return the metrics `names` of each under the pressure of the others."""
+    """Return the counters `names` of each competitor under the pressure of the others."""
     table, reading = _laid_out(models, names, capacities)
     count = table.pressures
     start, scale, limit = (table.rows[:, at * count : (at + 1) * count] for at in range(3))
@@ -251,7 +251,7 @@ def _at_equilibrium(
 
 
 def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
-    """Run the fixed number of rounds :data:`ROUNDS` on a socket without capacity limits.
+    """Run a fixed number of rounds (:data:`ROUNDS`) on a socket without capacity limits.
 
     The limits are left out because V is measured without the target.
     """
@@ -265,7 +265,7 @@ def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
 def _laid_out(
     models: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[Tables, Floats]:
-    """Return the tables for the rounds, and :func:`_reading` of every model.
+    """Return the tables for the rounds, and the weights of every model's counters.
 
     The latter has shape (models, 2 + terms, metrics).
     """
@@ -286,7 +286,7 @@ def _unlimited(pressures: int) -> SharedSocket:
 
 @functools.lru_cache(maxsize=4096)
 def _reading(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> Floats:
-    """Return low, high and weights of the metrics `names` as rows, padded to a multiple of :data:`_WIDTH` columns.
+    """Return limits and weights of the counters `names` as rows, padded to :data:`_WIDTH` columns.
 
     Metrics are adjacent in memory: in which order terms are added depends on it.
     """

@@ -1,4 +1,4 @@
-"""Verdict on an NF at a server's fixed point: does its profile cover the pressure and its neighbours' traffic.
+"""The verdict on a prediction by the equilibrium: whether the NF's profile covers the pressure found.
 
 Neighbours that write more to memory, or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
 competitor of the profile, make the answer an extrapolation whatever the pressure. If a memory channel is full, each
@@ -32,12 +32,12 @@ _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
 
 def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
-    """Return the amounts :data:`MOVED` of every NF, shape ``(servers, places, amounts)``; unknown ones are 0."""
+    """Return how much data of each kind in :data:`MOVED` every NF moves; unknown amounts are 0."""
     return moved_in(_NAMES, joint_vectors(models, members, at_rest, _NAMES))
 
 
 def moved_beside(each: Floats, place: int) -> Floats:
-    """Return the amounts moved by all NFs except the one at `place`, shape ``(servers, amounts)``.
+    """Return how much data all NFs move except the one at `place`.
 
     The result does not depend on the order of the NFs.
     """
@@ -47,7 +47,7 @@ def moved_beside(each: Floats, place: int) -> Floats:
 
 
 def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
-    """Return the utilisation of each server's memory channel by its NFs, shape ``(servers,)``.
+    """Return which share of its memory channel's bandwidth each server uses, shape ``(servers,)``.
 
     The pressure on an NF is the traffic of the others, so the sum of all pressures counts each NF once per neighbour. 0
     for an NF alone, and if unknown.
@@ -65,7 +65,7 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_res
 def judged(
     response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0, error: float | None = None
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict on the prediction of one NF beside neighbours, with the reasons for this verdict.
+    """Return the verdict on the prediction of one NF beside neighbours, with its reasons.
 
     `response`: of the NF. `felt`, shape (pressures,): pressure on it. `moved`: what its neighbours move together, by
     :data:`MOVED`; empty where that cannot be more than was measured. `channel`: share of the memory channel that all
@@ -90,7 +90,7 @@ def judged(
 
 
 def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None:
-    """Return the mean held-out error at a saturated throughput, as a share of solo; None without held-out errors."""
+    """Return the mean known error at this throughput, as a share of solo; None if none is known."""
     if model.response is None or not model.response.calibration.count:
         return None
     return model.response.calibration.usual_error(max(1.0 - possible_mpps / model.solo_mpps, 0.0), kind)
@@ -98,7 +98,7 @@ def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None
 
 @lru_cache(maxsize=4096)
 def doubted(model: NFModel, coverage: float) -> str | None:
-    """Return why the error of an NF's prediction beside others is unknown; None if it is known.
+    """Return why an NF's error beside others is unknown; None if it is known.
 
     `slomo.models.evidence` gives the reasons.
     """
@@ -107,7 +107,7 @@ def doubted(model: NFModel, coverage: float) -> str | None:
 
 @dataclass(frozen=True)
 class _OfModels:
-    """Values of the models that do not depend on the neighbours, one row per model."""
+    """Values of the models that do not depend on neighbours, one row per model."""
 
     #: The most that one NF moves, and that its neighbours moved together in its profile.
     own_most: Floats
@@ -134,7 +134,7 @@ def _of_models(models: tuple[NFModel, ...], coverage: float) -> _OfModels:
 def codes_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
 ) -> NDArray[np.int8]:
-    """Return the index in `slomo.models.applicability.VERDICTS` of the verdict on the first NF of every server.
+    """Return the verdict on the first NF of every server, as index in `VERDICTS`.
 
     All of them are saturated. Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
     """
@@ -168,7 +168,7 @@ def codes_of_first(
 def reasons_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
 ) -> list[tuple[str, ...]]:
-    """Return the reasons against the answer about the first NF of every server, as :func:`judged` and :func:`doubted`.
+    """Return the reasons of the verdict on the first NF of every server.
 
     All of them are saturated.
     """

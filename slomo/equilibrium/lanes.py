@@ -1,4 +1,4 @@
-"""The rounds of `slomo.equilibrium.rounds`, compiled for many servers at once: one server per SIMD lane.
+"""The iteration of `slomo.equilibrium.rounds` as compiled code, for many servers at once.
 
 Every lane makes the same additions in the same order as the numpy code, without fast-math, so results are equal to the
 bit. The innermost loops run over lanes, which are adjacent in memory, and compile to vector instructions. A lane whose
@@ -40,7 +40,7 @@ class _Spent:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Solve in numpy in this thread until another thread has compiled the loop, so that nobody waits for a compiler."""
+    """Solve in numpy in this thread until another thread has compiled the code, so that nobody waits."""
     outside = getattr(_Spent.thread, "never_compiling", False)
     _Spent.thread.never_compiling = True
     try:
@@ -50,7 +50,7 @@ def never_compiling() -> Iterator[None]:
 
 
 def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
-    """Count so many servers more, and return compiled code or None.
+    """Count these servers as solved, and return the compiled code, or None while numpy is used.
 
     None if too few servers were counted to make up for the time of compiling, or if the code is not compiled yet and
     this thread never compiles. `function`: by default :func:`settle_side_by_side`.
@@ -73,12 +73,12 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
 
 
 def _is_early() -> bool:
-    """Return whether this process has solved so few servers in numpy that compiling would not save time."""
+    """Return whether too few servers were solved so far for compiling to save time."""
     return _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS)
 
 
 def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., Any]] | None:
-    """Return the compiled code of several functions; None if one of them is not compiled (:func:`loop_for`)."""
+    """Return the compiled code of several functions; None if one of them is not compiled."""
     if _is_early():
         return None
     code = _Spent.ready.get(functions)
@@ -93,7 +93,7 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
 
 
 def features_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
-    """Set the inputs of the throughput models of one server's NFs, without the final logarithm.
+    """Compute the inputs of the throughput models of one server's NFs, without the final logarithm.
 
     `units` are rows of `MonotoneSensitivity`; `pressure` and `felt`, now and before, have shape (NFs, pressures).
     Returned is whether any changed by more than `share` of it; `felt` is then set to `pressure`.
@@ -113,7 +113,7 @@ def features_of_one(units, members, pressure, felt, share, scaled):  # type: ign
 
 
 def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-untyped-def]
-    """Set each NF's throughput on one server, and the ratio of this throughput to the NF's smooth speed.
+    """Compute each NF's throughput on one server, and its ratio to the smooth approximation.
 
     As a share of solo, throughput is ``top`` less the contributions of all units (`MonotoneSensitivity`).
     """
@@ -124,7 +124,7 @@ def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-u
 
 
 def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-untyped-def]
-    """Set the weighted sum and the height of each unit of each NF's model.
+    """Compute the weighted sum and the height of each unit of each NF's network.
 
     Terms are added in the order of `slomo.models.functions.monotone`.
     """
@@ -141,7 +141,7 @@ def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-unt
 
 
 def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
-    """Compose one mix; results equal those of `slomo.equilibrium.competition` in numpy to the bit.
+    """Combine the counters of one mix; the bits equal those of `slomo.equilibrium.competition`.
 
     `rows` are those of :func:`settle_side_by_side`, one per competitor; `pressure` on each has shape (competitors,
     pressures). `reading`, shape (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose.
@@ -206,7 +206,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     age,
     speeds,
 ):
-    """Solve every server; `rows` as `slomo.equilibrium.tables.Tables`, `socket` and `ages` as in `settling`.
+    """Find the equilibrium of every server; arguments as in `settling`.
 
     Empty places come last. `reduced` means that some NF is offered less than it could serve. `vectors`, shape (2,
     servers, places, pressures), `waiting` and `age` hold the start, and afterwards the result and the pressure on each

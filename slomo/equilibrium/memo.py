@@ -1,4 +1,4 @@
-"""A cache of equilibria by mix: a cluster has few distinct mixes, so most questions repeat.
+"""Remember equilibria by mix, since a cluster has few distinct mixes.
 
 The signature of a server is its NFs and their offered loads in canonical order. The cached values are the arrays of
 `slomo.equilibrium.server.Joint`, so a batch takes one look-up per server and one gather per array.
@@ -19,7 +19,7 @@ from slomo.models.nf_model import NFModel
 
 
 class JointMemo:
-    """Solves many servers, each distinct one once.
+    """Finds the equilibria of many servers, each distinct mix only once.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class JointMemo:
         return sum(len(kept.at) for kept in self._kept.values())
 
     def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
-        """Return the result of `solve_joint`, equal to the bit; servers solved before are looked up in the cache.
+        """Return what `solve_joint` returns; servers solved before are looked up.
 
         Parameters
         ----------
@@ -88,18 +88,18 @@ class JointMemo:
 
 
 class _Kept:
-    """Cached servers with one number of places; the arrays grow by doubling."""
+    """Remembered servers with one number of places."""
 
     def __init__(self) -> None:
         self.at: dict[bytes, int] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
 
     def rows(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """Return the row of each key, -1 if not cached."""
+        """Return the row of each remembered server; -1 for an unknown one."""
         return np.fromiter(map(self.at.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
     def add(self, keys: Sequence[bytes], joint: Joint) -> None:
-        """Store servers, except those that another thread has stored meanwhile."""
+        """Remember servers, except those that another thread has added meanwhile."""
         missing = [row for row, key in enumerate(keys) if key not in self.at]
         if len(missing) < len(keys):
             keys = [keys[row] for row in missing]

@@ -1,4 +1,4 @@
-"""The fixed point of one server, computed lazily; results equal those of `slomo.equilibrium.server`.
+"""The equilibrium of one server; results equal those of `slomo.equilibrium.server`.
 
 Serves questions about a single server, most of which ask for one NF out of five: values per NF are plain numbers here,
 not arrays. Once the rounds are compiled, reading throughputs from the models takes as long as all rounds; throughputs
@@ -24,7 +24,7 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 
 
 class OneServer:
-    """The fixed point of one server.
+    """The equilibrium of one server, computed as far as it is asked for.
 
     `models`: one per NF, all with a `response`. `offered_mpps`: what arrives at each [Mpps]; None saturates it. Raises
     MissingMetricError, ConfigurationError as `slomo.equilibrium.server.solve_joint`.
@@ -53,12 +53,12 @@ class OneServer:
         self._mpps: list[float] | None = None
 
     def felt(self, place: int) -> Floats:
-        """Return the pressure of the other NFs on one NF, shape ``(pressures,)``."""
+        """Return the pressure that the other NFs put on one NF, shape ``(pressures,)``."""
         pressure: Floats = self.pressure[0, place]
         return pressure
 
     def may_move_more(self, place: int) -> bool:
-        """Return whether an NF's neighbours might move more data past the cache than during the NF's profile.
+        """Return whether an NF's neighbours might move more data past the cache than in its profile.
 
         Only then is :attr:`moved` computed, which takes half as long as the rounds.
         """
@@ -69,7 +69,7 @@ class OneServer:
         return any(sum(each) > limit for each, limit in zip(every, own.most_moved.limits, strict=True))
 
     def possible_mpps(self, place: int) -> float:
-        """Return the throughput that an NF would serve if saturated [Mpps]."""
+        """Return the throughput that an NF would reach if it were saturated [Mpps]."""
         if len(self.models) == 1:
             return self.models[0].solo_mpps
         if self._mpps is None:
@@ -79,7 +79,7 @@ class OneServer:
         return self._mpps[place]
 
     def load_of(self, place: int) -> float:
-        """Return an NF's utilisation: served throughput over possible throughput."""
+        """Return an NF's served throughput over the throughput that it could reach."""
         offered = self.offered[place]
         return 1.0 if offered is None else min(max(offered / max(self.possible_mpps(place), TINY), LEAST_LOAD), 1.0)
 
@@ -103,19 +103,19 @@ class OneServer:
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
-        """Return a bound on the distance to the fixed point, and whether it is proven (`slomo.equilibrium.bound`)."""
+        """Return how far the equilibrium may be, and whether that is proven (`slomo.equilibrium.bound`)."""
         bound, proven = bounds(self._nfs, self._group.members, self._group.offered, self.rest, prove=prove)
         return float(bound[0]), bool(proven[0])
 
     @cached_property
     def fixed_point(self) -> FixedPoints:
-        """Result of the server's rounds, in canonical order."""
+        """State of the server after the iteration, in canonical order."""
         load = np.array([[self.load_of(place) for place in range(len(self.models))]])
         return FixedPoints(self.pressure, load, self.rest.waiting)
 
     @cached_property
     def vectors(self) -> tuple[tuple[str, ...], Floats]:
-        """Vectors of all NFs at the fixed point in canonical order, and the names of their metrics."""
+        """Counters of all NFs in the equilibrium, in canonical order, and their names."""
         responses = self._nfs.responses
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
         vectors: Floats = joint_vectors(self._nfs.models, self._group.members, self.fixed_point, names)[0]
@@ -123,7 +123,7 @@ class OneServer:
 
     @cached_property
     def moved(self) -> Floats:
-        """Amounts that every NF moves past the cache in canonical order, shape ``(1, NFs, amounts)``."""
+        """How much data every NF moves past the cache, in canonical order."""
         return moved_by_each(self._nfs.models, self._group.members, self.fixed_point)
 
     @cached_property

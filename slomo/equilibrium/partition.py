@@ -1,4 +1,4 @@
-"""Find, for all tenants of a partitioned socket, their parts of shared ways and the memory latency they cause.
+"""Predict the tenants of a socket with divided cache: how they fill shared ways, and the memory latency they cause.
 
 The latency is where the tenants' demand equals the memory's traffic at that latency, for each memory node. It is found
 by bisection: demand falls with latency, traffic rises. Tenants with equal masks keep lines for the same age under LRU:
@@ -33,7 +33,7 @@ _SETTLED_WAYS = 0.05
 
 @dataclass(frozen=True)
 class Part:
-    """One tenant's partition of a socket."""
+    """What one tenant owns of a socket: ways, throttle, core, memory node."""
 
     #: Its response to ways, latency and throttle.
     response: PartitionResponse
@@ -52,7 +52,7 @@ class Part:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return the sort key for canonical order of tenants."""
+        """Return a key that sorts tenants in one canonical order."""
         core = -1 if self.core is None else self.core
         load = np.inf if self.offered_mpps is None else self.offered_mpps
         return self.response.workload, self.mask, self.bandwidth_percent, load, core, self.weight, self.remote_ns
@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parted:
-    """Throughputs of the tenants of a partitioned socket."""
+    """Throughputs of the tenants of a socket with divided cache."""
 
     #: By tenant.
     throughput_mpps: tuple[float, ...]
@@ -95,7 +95,7 @@ class Parted:
 
 
 def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
-    """Solve a partitioned socket.
+    """Predict the tenants of one socket with divided cache.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
 
 
 def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Solve many settings of equally many tenants; results do not depend on tenant order or on other settings."""
+    """Predict the tenants of a socket under many settings; the tenants' order does not matter."""
     if not settings or not settings[0]:
         return [Parted((), (), (), (), (), 0.0) for _ in settings]
     orders = [sorted(range(len(parts)), key=lambda i: parts[i].key) for parts in settings]
@@ -121,7 +121,7 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
 
 
 def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Solve settings in which the tenants are already in canonical order."""
+    """Predict the tenants under settings in which they are already in canonical order."""
     most = max(max(part.mask.bit_length(), round(part.response.ways[-1])) for parts in settings for part in parts)
     masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
     cache = _Cache.of(masks, most)
@@ -148,7 +148,7 @@ def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[P
 
 
 def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats, most_gb_s: float) -> "_Costs":
-    """Delay packets until no memory channel moves more than its limit.
+    """Slow packets down until no memory channel moves more than it can.
 
     This is needed if the measured latency curve ends before that limit is reached.
     """
@@ -174,7 +174,7 @@ def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats, sett
 
 
 class _Board:
-    """Constants while many settings are solved: tables, loads, cores, memory nodes."""
+    """What stays constant while settings are solved: tables, loads, cores, memory nodes."""
 
     def __init__(
         self, settings: Sequence[Sequence[Part]], tables: Floats, held: Floats, which: NDArray[np.int64]
@@ -187,7 +187,7 @@ class _Board:
         self.is_crowded = np.array([bool(groups) for groups in self.groups])
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
-        """Return every tenant's costs, interpolated in its table over cache ways at the ways it has.
+        """Return every tenant's time and traffic per packet with the ways that it fills.
 
         A tenant with a share of a core needs its time per packet divided by that share.
         """
@@ -199,7 +199,7 @@ class _Board:
         return _Costs(start / shares, values[..., 1] / shares, values[..., 2], self.offered)
 
     def ways_at(self, age: Floats) -> Floats:
-        """Return the ways that each tenant's lines fill up to an age (decimal logarithm), shape (settings, tenants)."""
+        """Return how many ways each tenant's lines fill if they stay cached up to an age."""
         points = self.held.shape[1]
         at = np.minimum(np.maximum((age - AGE_LOW) * AGE_STEPS, 0.0), points - 1.001)
         low = at.astype(np.int64)
@@ -208,7 +208,7 @@ class _Board:
         return np.asarray(below + (self.held.ravel().take(place + 1) - below) * (at - low))
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
-        """Divide shared cores as a fair scheduler does, given the share of a core that each tenant demands."""
+        """Return each tenant's share of its core, as a fair scheduler divides it."""
         if not self.is_crowded.any():
             return shares
         whole_us = shares / costs.capacity(latency_ns)
@@ -226,7 +226,7 @@ class _Board:
 
 
 def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
-    """Return, for each shared core, the places and weights of the tenants that run on it."""
+    """Return, for each shared core, which tenants run on it and their weights."""
     cores: dict[int, dict[int, float]] = {}
     for place, part in enumerate(parts):
         if part.core is not None:
@@ -236,7 +236,7 @@ def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
 
 @dataclass(frozen=True)
 class _Costs:
-    """Time per packet as start + slope x latency [us], traffic per packet [bytes], load; (settings, tenants)."""
+    """Time per packet over memory latency, traffic per packet and load of each tenant in each setting."""
 
     start: Floats
     slope: Floats
@@ -254,7 +254,7 @@ class _Costs:
 
 
 def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return the distinct tables of times and occupancies, and the table that each tenant of each setting uses."""
+    """Return the distinct tables of times and occupancies, and which one each tenant uses."""
     number: dict[tuple[int, float], int] = {}
     tables: list[Floats] = []
     held: list[Floats] = []
@@ -274,7 +274,7 @@ def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floa
 
 @dataclass(frozen=True)
 class _Cache:
-    """Ways of the cache that each tenant may fill.
+    """Which cache ways each tenant may fill.
 
     `inside` has shape (settings, tenants, ways); `together` (settings, tenants, tenants) says which masks are equal,
     `size` is the number of ways of each mask, `is_apart` marks settings whose masks are pairwise equal or disjoint.
@@ -300,7 +300,7 @@ class _Cache:
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
     ) -> tuple[Floats, Floats | None]:
-        """Return the number of ways that each tenant fills at given speeds, and the age of its oldest line."""
+        """Return how many ways each tenant fills at given speeds, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
         age = self._age(board, np.log10(rates), last) if self.is_apart.any() else None
         aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
@@ -310,7 +310,7 @@ class _Cache:
         return np.where(self.is_apart[:, None], aged, divided), age
 
     def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
-        """Find the age of the oldest line by bisection; it is the same for all tenants with equal masks.
+        """Find the age of the oldest line by bisection.
 
         It is infinite if all lines fit.
         """
@@ -348,7 +348,7 @@ def _latencies(
 
 
 def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
-    """Find the memory latency by bisection, starting from a bracket around the last latencies if these are given."""
+    """Find the memory latency by bisection, beginning near the last one."""
     count = costs.start.shape[0]
     low, high = np.full(count, curve[0][0]), np.full(count, curve[0][-1])
     if last is not None:
@@ -361,7 +361,7 @@ def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = 
 
 
 def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:
-    """Return a tenant's main cause of loss, and the shares of its time by cause.
+    """Return the main cause of a tenant's loss, and how its time per packet divides by cause.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Damped rounds that iterate many servers' NFs to their fixed points, in arrays.
+"""Find the equilibria of many servers by damped iteration, in arrays.
 
 Used by `slomo.equilibrium.server`, which explains why the fixed point exists. If demand exceeds the memory channel,
 network cards are held back first: their queues become short, and packets are sent before they leave the cache, so that
@@ -39,7 +39,7 @@ _PER_SERVER = ("status", "pace", "burden", "waiting", "age", "speed", "mpps")
 
 @dataclass(frozen=True, eq=False)
 class PartLoad:
-    """What was learned about NFs below saturation, one NF per place; the arrays are as in :class:`Servers`."""
+    """What was learned about NFs that are offered less than they can serve; arrays as in :class:`Servers`."""
 
     #: Whether the NF was profiled at part load, shape (servers, places, 1).
     known: NDArray[np.bool_]
@@ -53,7 +53,7 @@ class PartLoad:
 
 @dataclass(frozen=True, eq=False)
 class Servers:
-    """NFs of many servers, arranged by place; the answers of an empty place are 0."""
+    """The NFs of many servers as arrays, by server and place."""
 
     #: Solo values, half-saturations and largest pressures known, shape (servers, places, pressures).
     start: Floats
@@ -86,7 +86,7 @@ class Servers:
 
     @cached_property
     def aged(self) -> NDArray[np.bool_] | None:
-        """Mark the servers whose full cache is divided by the age of lines; None if there are none."""
+        """Which servers divide a full cache by the age of lines; None if there are none."""
         if self.socket.held is None or not self.start.shape[1]:
             return None
         weight = self.weight[:, :, :, self.start.shape[2] + 1]
@@ -104,7 +104,7 @@ class Servers:
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """Result of the rounds: vectors, pressures, convergence and throughputs."""
+    """State of the iteration: counters, pressures, throughputs, and whether it has converged."""
 
     #: Everybody's vector, and what each feels from the others, shape (2, servers, places, pressures).
     vectors: Floats
@@ -126,7 +126,7 @@ class Rest:
 
     @classmethod
     def beginning(cls, begin: Floats, pace: Floats | None = None) -> "Rest":
-        """Return the state before the first round, with the given initial vectors and space for results.
+        """Return the state before the first round.
 
         `begin` has shape (servers, places, pressures).
         """
@@ -149,18 +149,18 @@ class Rest:
         return Rest(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
 
     def restart(self, pace: Floats) -> None:
-        """Reset convergence and throughputs; rounds continue from the present vectors with another `pace`."""
+        """Reset convergence and throughputs, and continue from the present counters with another `pace`."""
         self.pace[:], self.status[:], self.mpps[:] = pace, _UNTOUCHED, np.nan
 
     def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
-        """Write the results `part` of some servers into the given rows."""
+        """Write the state `part` of some servers into the given rows."""
         self.vectors[:, rows] = part.vectors
         for name in _PER_SERVER:
             getattr(self, name)[rows] = getattr(part, name)
 
     @property
     def vector(self) -> Floats:
-        """Vectors of all NFs, shape (servers, places, pressures)."""
+        """Counters of all NFs, shape (servers, places, pressures)."""
         vector: Floats = self.vectors[0]
         return vector
 
@@ -188,7 +188,7 @@ class Rest:
 
     @property
     def step(self) -> Floats:
-        """Size of each server's last step."""
+        """Size of each server's last step (change of pressures)."""
         step: Floats = self.status[:, 3]
         return step
 
@@ -202,7 +202,7 @@ def laid_out(
     pace: Floats | None = None,
     burden: Floats | None = None,
 ) -> Servers:
-    """Arrange the servers `members`, shape (servers, places), -1 for an empty place.
+    """Arrange the servers `members`, shape (servers, places), as arrays; -1 is an empty place.
 
     `table`: of the distinct NFs. `offered`, shape (servers, places): offered load [Mpps]; infinite where saturated.
     `socket`: the socket that they share. `full_kib`, shape (servers,), or float: what the cache holds at the least when
@@ -248,7 +248,7 @@ def _part_load(table: Tables, members: NDArray[np.int64]) -> PartLoad:
 
 
 def in_order(values: Floats) -> Floats:
-    """Add along the places in order: ``(servers, places, n)`` -> ``(servers, 1, n)``.
+    """Add along the places, always in the same order: ``(servers, places, n)`` -> ``(servers, 1, n)``.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def in_order(values: Floats) -> Floats:
 def come_to_rest(
     servers: Servers, tries: Sequence[tuple[float, int]], rest: Rest | None = None, tolerance: float = TOLERANCE
 ) -> Rest:
-    """Run rounds on servers until they converge, one try after another.
+    """Iterate until all servers converge, with stronger damping at each try.
 
     Each try has a damping factor and a limit of rounds, and takes the servers that have not converged yet.
 
@@ -287,7 +287,7 @@ def come_to_rest(
 
 
 def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]) -> NDArray[np.int64]:
-    """Run one try on the servers `active`, write results into `rest`, and return the servers that did not converge."""
+    """Iterate with one damping, and return the servers that did not converge."""
     damping, rounds, tolerance = how
     part = servers if len(active) == len(servers.start) else servers.only(active)
     vector, step, waiting, age = rest.vector[active], rest.step[active], rest.waiting[active], rest.age[active]
@@ -321,7 +321,7 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
 def within_capacities(
     servers: Servers, vector: Floats, waiting: Floats | None = None, read_back: Floats | None = None
 ) -> Floats:
-    """Scale vectors in place so that their sums respect the capacities of cache and memory channel.
+    """Scale counters, in place, so that their sums fit into the cache and the memory channel.
 
     NFs hold and move no more than these capacities, and fill a full cache. Traffic that exceeds the channel is first
     taken from `read_back`, shape (servers, places): what cards read back from memory because their queues are long.
@@ -343,7 +343,7 @@ def within_capacities(
 
 
 def _hold_back(vector: Floats, channel: int, most: float, read_back: Floats) -> None:
-    """Shorten the cards' queues in place, all by the same share, as far as the traffic exceeds the channel."""
+    """Reduce what cards read back, in place and all by the same share, until the channel suffices."""
     traffic = vector[:, :, [channel]]
     excess = in_order(traffic)[:, 0, 0] - most
     share = np.minimum(np.maximum(excess, 0.0) / np.maximum(in_order(read_back[:, :, None])[:, 0, 0], TINY), 1.0)
@@ -351,7 +351,7 @@ def _hold_back(vector: Floats, channel: int, most: float, read_back: Floats) -> 
 
 
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:
-    """Return the pressure added for every NF by waiting for the memory channel, shape (servers, 1, pressures)."""
+    """Return the pressure that waiting for a full memory channel adds for every NF."""
     added = np.zeros((len(waiting), 1, len(socket.caps)))
     if socket.channel is not None:
         added[:, 0, socket.channel] = socket.caps[socket.channel] * (waiting - 1.0)
@@ -359,7 +359,7 @@ def waited(socket: SharedSocket, waiting: Floats) -> Floats:
 
 
 def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tuple[Floats, Floats, Floats | None]:
-    """Return every NF's vector under the pressure of the others, the next age of the cache, and what cards read back.
+    """Return every NF's counters under the pressure of the others, the next cache age, and what cards read back.
 
     Rates are amounts per packet times packets served. What cards read back has shape (servers, places); None if it is
     not known of any NF.
@@ -428,18 +428,18 @@ def _read_back(servers: Servers, answers: Floats, busy_mpps: Floats) -> Floats |
 
 
 def smooth_traffic(servers: Servers, pressure: Floats) -> Floats:
-    """Return the smooth estimate of the memory traffic of each NF's packets, shape (servers, places)."""
+    """Return the smooth approximation of the memory traffic per packet, shape (servers, places)."""
     traffic: Floats = _under(servers, pressure)[:, :, servers.socket.channel]
     return traffic
 
 
 def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
-    """Return throughput as a share of the NF's largest throughput, limited to the range `LEAST_LOAD` to 1."""
+    """Return throughput as a share of the NF's largest throughput, between `LEAST_LOAD` and 1."""
     return np.minimum(np.maximum(served_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)
 
 
 def busy_part(load: Floats) -> Floats:
-    """Return the weight of the saturated vector in an NF's vector: 0 to 1, rising with utilisation as queues do.
+    """Return by how much an NF behaves as at full load: 0 to 1, rising with load.
 
     Examples
     --------
@@ -450,7 +450,7 @@ def busy_part(load: Floats) -> Floats:
 
 
 def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
-    """Return offered load over possible throughput, limited to the range `LEAST_LOAD` to 1."""
+    """Return offered load over the throughput that the NF can reach, between `LEAST_LOAD` and 1."""
     return np.minimum(np.maximum(offered / np.maximum(possible_mpps, TINY), LEAST_LOAD), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Solve all NFs of a server together, for many servers in arrays: the fixed point of their mutual responses.
+"""Predict all NFs of a server together, for many servers in one call.
 
 Goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Each NF's vector is a
 continuous function of the others' summed vectors, clipped to the measured range. The joint map therefore maps a box
@@ -39,7 +39,7 @@ _PER_PLACE = ("pressure", "load", "throughput_mpps", "low_mpps", "high_mpps")
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Values of converged servers from which the vectors of their NFs are computed."""
+    """The equilibria of servers that converged, as needed to compute counters later."""
 
     #: Pressure of the others on each NF, shape (servers, places, pressures).
     pressure: Floats
@@ -52,7 +52,7 @@ class FixedPoints:
 
 @dataclass(frozen=True, eq=False)
 class Joint(FixedPoints):
-    """Fixed points of many servers; an empty place holds 0."""
+    """Predictions for many servers, as arrays; an empty place holds 0."""
 
     #: Served throughput, and the ends of its interval [Mpps], shape (servers, places).
     throughput_mpps: Floats
@@ -86,7 +86,7 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Converged servers with places in canonical order.
+    """Servers that converged, with places in canonical order.
 
     Loads are infinite if saturated; `read` marks the NFs whose throughput is read from the models.
     """
@@ -108,7 +108,7 @@ def solve_joint(
     prove: bool = False,
     first_only: bool = False,
 ) -> Joint:
-    """Solve many servers (sockets) at once.
+    """Find the equilibria of many servers (sockets) in one call.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def solve_joint(
 
 @lru_cache(maxsize=256)
 def ranks(models: tuple[NFModel, ...]) -> NDArray[np.int64]:
-    """Return the rank of each model in canonical order; the last entry is the rank of an empty place."""
+    """Return the rank of each model in the canonical order of tenants."""
     rank = np.empty(len(models) + 1, dtype=np.int64)
     rank[sorted(range(len(models)), key=lambda number: models[number].workload.key)] = np.arange(len(models))
     rank[-1] = len(models)
@@ -195,7 +195,7 @@ def _parted(offered: Floats) -> list[NDArray[np.int64]]:
 
 
 def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
-    """Refuse arrays whose shapes do not match, and invalid loads."""
+    """Raise an error for arrays whose shapes do not match, or invalid loads."""
     members = np.asarray(members)
     shape = members.shape
     wrong = not models or len(shape) != 2
@@ -214,7 +214,7 @@ def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offer
 def joint_vectors(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints, names: tuple[str, ...]
 ) -> Floats:
-    """Return every NF's core-level vector at its fixed point, shape ``(servers, places, len(names))``.
+    """Return the counters of every NF's core in the equilibrium, shape ``(servers, places, len(names))``.
 
     NaN for a metric that an NF did not report, and for instructions at less than full load, where polling adds to them.
     An NF without neighbours answers with its solo vector. The content of a cache depends on the order of accesses, not
@@ -266,7 +266,7 @@ def joint_vectors(
 
 
 def _own_and_all(others: Floats, here: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return each NF's amount and, with one column, that of all NFs; `others` is what the others have of it."""
+    """Return each NF's amount, and that of all NFs together."""
     others = others * here
     by_all = others.sum(axis=1, keepdims=True) / np.maximum(here.sum(axis=1, keepdims=True) - 1.0, 1.0)
     return np.maximum(by_all - others, 0.0), by_all
@@ -280,7 +280,7 @@ def _under(
     answers: Sequence[Floats],
     table: Tables | None = None,
 ) -> Floats:
-    """Read answers (weights, low, high) for packets that arrive at a share of the speed of the measurement.
+    """Return counters at the pressure found, for packets that arrive at a share of the measured speed.
 
     The pressure has two parts: the others' traffic, which then counts more, and the channel's waiting, which does not.
     """
@@ -292,7 +292,7 @@ def _under(
 
 
 def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
-    """Read every NF's throughput from its model, at the pressure that the rounds found."""
+    """Return every NF's throughput by its network, at the pressure found."""
     members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
     count = np.add.reduce(present, axis=1)
     unread = read & np.isnan(rest.mpps)
@@ -319,7 +319,7 @@ def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
 def bounds(
     nfs: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Bound the distance of each result to its fixed point: proven, or estimated from the last two steps."""
+    """Return how far each result may be from its equilibrium: proven, or estimated from the last two steps."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
     if not prove or np.isfinite(offered).any() or not members.size:
         return bound, np.zeros(len(bound), dtype=bool)
@@ -352,7 +352,7 @@ def _ends(
 
 @lru_cache(maxsize=256)
 def _scores(responses: tuple[ServerResponse, ...], coverage: float) -> Floats:
-    """Return the scores at both ends of intervals, shape (2, NFs, neighbourhoods)."""
+    """Return the known errors at both ends of intervals, shape (2, NFs, neighbourhoods)."""
     each = np.array([scores_between(response.calibration, coverage) for response in responses])
     return each.swapaxes(0, 1)
 
@@ -363,7 +363,7 @@ def _arrivals(
     offered: Floats,
     settings: _Asked,
 ) -> Floats:
-    """Return how far random arrivals may deviate from the offered load over one measurement [Mpps]."""
+    """Return how far one measurement may deviate from the offered load by random arrivals [Mpps]."""
     spread = np.zeros(members.shape)
     partial = np.isfinite(offered) & (members >= 0)
     for number in np.unique(members[partial]).tolist():
@@ -375,7 +375,7 @@ def _arrivals(
 
 
 def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
-    """Join solved parts in the order of the rows that they answer."""
+    """Join results that were computed in parts, in the order of the rows."""
     if len(parts) == 1:
         return parts[0][1]
     order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
@@ -384,7 +384,7 @@ def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
 
 
 def placed_back(joint: Joint, order: NDArray[np.int64]) -> Joint:
-    """Restore the original order of places of servers solved in canonical order."""
+    """Return results in the original order of places."""
     if (order == np.arange(order.shape[1])).all():
         return joint
     rows, back = np.arange(len(order))[:, None], np.argsort(order, axis=1)

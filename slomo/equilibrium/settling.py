@@ -1,4 +1,4 @@
-"""Solve servers to their fixed points, in compiled code if that saves time, else in numpy, with equal results.
+"""Find the equilibria of servers, by compiled code if that saves time, else by numpy; the results are equal.
 
 The constants of a set of NFs are computed once, and cached for the most recently used sets.
 """
@@ -61,7 +61,7 @@ _OF_ONE = (settle_side_by_side, features_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
-    """Servers that are solved together: their NFs, offered loads, and the occupancy of a full cache.
+    """Servers that are solved together: NFs, offered loads, and what fills the cache.
 
     Loads of None mean that all NFs are saturated.
     """
@@ -82,14 +82,14 @@ class ServerGroup:
         return ServerGroup(self.members[rows], self.offered[rows] if self.is_reduced else None, self.full_kib[rows])
 
     def read(self, responses: tuple[ServerResponse, ...], rest: Rest) -> None:
-        """Read the throughput of every NF from its model at the pressures in `rest`, and store it in `rest`."""
+        """Compute the throughput of every NF by its network at the pressures in `rest`."""
         if self._read is None:
             count = np.add.reduce(self.members >= 0, axis=1)
             self._read = reader(responses, self.members[self._here], np.repeat(count - 1.0, count))
         rest.mpps[self._here] = self._read(rest.pressure[self._here])
 
     def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
-        """Return the throughput read from the models over the smooth speed, shape (servers, places)."""
+        """Return the throughput by the networks over the smooth approximation, shape (servers, places)."""
         self.read(responses, rest)
         pace: Floats = rest.mpps / np.maximum(rest.speed, TINY)
         return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
@@ -102,7 +102,7 @@ def _is_full(members: NDArray[np.int64]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ResponseTable:
-    """Distinct NFs, with their responses arranged as arrays for the rounds."""
+    """The distinct NFs of some servers, with their trained functions as arrays."""
 
     #: One per NF.
     models: tuple[NFModel, ...]
@@ -130,7 +130,7 @@ class ResponseTable:
 
     @cached_property
     def begin(self) -> Floats:
-        """Solo values of each NF, at which the rounds begin; the last row is that of an empty place."""
+        """Counters of each NF alone, with which the iteration begins."""
         return np.vstack([self.table.start, np.zeros(self.table.pressures)])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
@@ -155,7 +155,7 @@ class ResponseTable:
 
     @cached_property
     def _same_kib(self) -> float | None:
-        """Total occupancy of a full cache [KiB] that all NFs observed; None if they observed different ones."""
+        """Total occupancy of a full cache [KiB] that all NFs saw; None if they saw different ones."""
         seen = self.responses[0].full_kib
         if any(response.full_kib != seen for response in self.responses):
             return None
@@ -175,7 +175,7 @@ class ResponseTable:
         return ServerGroup(members, offered, self.full_kib(members))
 
     def settle(self, group: ServerGroup, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
-        """Solve servers for their fixed points.
+        """Find the equilibria of servers.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
@@ -198,7 +198,7 @@ class ResponseTable:
         return self._on_loaded_channels(group, rest, tries)
 
     def _on_loaded_channels(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]) -> Rest:
-        """Correct the memory traffic per packet of servers whose memory channel is loaded.
+        """Correct the memory traffic per packet on servers with a loaded memory channel.
 
         Needs at least one NF whose traffic was learned from mixes.
         """
@@ -213,7 +213,7 @@ class ResponseTable:
 
     @cached_property
     def knows_age(self) -> NDArray[np.bool_]:
-        """Which NFs know what they hold by age."""
+        """Which NFs have learned how much of a full cache they hold at an age."""
         return np.array([len(response.holding) > 0 for response in self.responses], dtype=bool)
 
     @cached_property
@@ -222,13 +222,13 @@ class ResponseTable:
         return any(response.traffic is not None for response in self.responses)
 
     def loads(self, moved: Floats) -> NDArray[np.bool_]:
-        """Return for each server whether `moved`, its memory traffic, loads the memory channel."""
+        """Return on which servers the memory traffic `moved` loads the channel."""
         assert self.socket.channel is not None
         loaded: NDArray[np.bool_] = moved > LOADED * self.socket.caps[self.socket.channel]
         return loaded
 
     def _burden(self, group: ServerGroup, rest: Rest) -> Floats:
-        """Return each saturated NF's learned traffic per packet over its smooth estimate; 1 for all other NFs."""
+        """Return each NF's memory traffic per packet, as learned, over its smooth approximation."""
         members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
         servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
         smooth, burden = smooth_traffic(servers, rest.pressure), np.ones(members.shape)
@@ -243,7 +243,7 @@ class ResponseTable:
 
     @cached_property
     def _units(self) -> tuple[Floats, int] | None:
-        """Models as rows for the compiled code of one server, and their number of features.
+        """All networks as rows of numbers for compiled code, and their number of inputs.
 
         None if the models are of several kinds.
         """
@@ -252,7 +252,7 @@ class ResponseTable:
     def _settle_one(
         self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]
     ) -> bool:
-        """Solve one server twice, reading throughputs after each pass.
+        """Solve one server twice; read throughputs from the networks after each time.
 
         Returns whether the second pass moved a pressure by more than 3 %.
 
@@ -283,7 +283,7 @@ class ResponseTable:
         *,
         traffic: bool = False,
     ) -> None:
-        """Correct servers until the throughputs read from the models agree with those used in the rounds.
+        """Repeat the iteration until its throughputs agree with those of the networks.
 
         `left` are the rows of `rest` to correct; `traffic` corrects their memory traffic, too.
 
@@ -323,7 +323,7 @@ def settled(
     tries: Sequence[tuple[float, int]],
     tolerance: float,
 ) -> None:
-    """Run the rounds on the state `rest` until steps are below `tolerance`, and write the result into `rest`."""
+    """Iterate from the state `rest` until steps are below `tolerance`; write the result into `rest`."""
     members, offered, full_kib = group.members, group.offered, group.full_kib
     loop = loop_for(len(members))
     if loop is None or not members.size or (rest.burden != 1.0).any():
@@ -345,7 +345,7 @@ def _run(
     tries: Sequence[tuple[float, int]],
     tolerance: float,
 ) -> None:
-    """Run the compiled rounds as :func:`settled` does."""
+    """Iterate by compiled code, as :func:`settled` does."""
     tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
     how = tolerance, group.full_kib, _as_array(tuple(tries)), _ages(table.pressures)
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
@@ -353,14 +353,14 @@ def _run(
 
 @lru_cache(maxsize=256)
 def _numbers(socket: SharedSocket) -> Floats:
-    """Return the constants of the socket and of the rounds in the form that the compiled loop reads."""
+    """Return the constants of socket and iteration as the compiled code reads them."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
 
 
 @lru_cache(maxsize=16)
 def _ages(pressures: int) -> Floats:
-    """Return the limits of ages and of their steps, followed by the numbers of packets of the terms of holdings."""
+    """Return the limits of ages and their steps, as the compiled code reads them."""
     return np.array([LEAST_AGE, MOST_AGE, OLDER, *packets_of_age(basis_size(pressures))])
 
 
@@ -371,14 +371,14 @@ def _as_array(tries: tuple[tuple[float, int], ...]) -> Floats:
 
 @lru_cache(maxsize=1024)
 def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
-    """Arrange distinct NFs; raises MissingMetricError and ConfigurationError as :func:`responses_of`."""
+    """Arrange the trained functions of distinct NFs as arrays."""
     responses = responses_of(models)
     capacities = next((model.capacities for model in models if model.capacities is not None), None)
     return ResponseTable(models, responses, tables(responses), shared_socket(responses[0].pressure_names, capacities))
 
 
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
-    """Return the models' server responses.
+    """Return the models' functions of running neighbours (`ServerResponse`).
 
     Raises MissingMetricError if a model was trained without the competition beside it; ConfigurationError if models
     respond to different pressures.

@@ -1,4 +1,4 @@
-"""Server responses of several NFs as common arrays; each NF's part is computed once and cached.
+"""The trained functions of several NFs as common arrays; each NF's part is computed once and remembered.
 
 Used by `slomo.equilibrium.server`; the first axis of every table is the NF.
 """
@@ -29,7 +29,7 @@ _SHORT = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of many NFs' answers, one row per NF: the pressures that it exerts, followed by its speed."""
+    """Arrays of many NFs, one row per NF: functions for the counters that it causes, and for its speed."""
 
     #: Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
     #: answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next two columns, as many weights
@@ -41,7 +41,7 @@ class Tables:
 
     @property
     def answers(self) -> int:
-        """Number of columns of an answer."""
+        """Number of functions per NF: counters, and speed."""
         return width_of(self.pressures)
 
     def _part(self, begin: int, count: int) -> Floats:
@@ -49,23 +49,23 @@ class Tables:
 
     @cached_property
     def part_load(self) -> "Tables | None":
-        """The same tables at part load, without solo values; None if no NF was profiled at part load."""
+        """The same arrays for NFs below full load; None if no NF was profiled there."""
         begin = self.rows.shape[1] // 2
         return Tables(self.rows[:, begin:], self.pressures) if self.rows[:, begin].any() else None
 
     @cached_property
     def start(self) -> Floats:
-        """Solo values, shape (NFs, pressures)."""
+        """Counters of each NF alone, shape (NFs, pressures)."""
         return self._part(0, self.pressures)
 
     @cached_property
     def scale(self) -> Floats:
-        """Half-saturation of each pressure, shape (NFs, pressures)."""
+        """Pressure at which each effect reaches one half, shape (NFs, pressures)."""
         return self._part(self.pressures, self.pressures)
 
     @cached_property
     def reference(self) -> Floats:
-        """Reference of each pressure, with which the size of steps is compared, shape (NFs, pressures)."""
+        """Amount of each pressure with which steps are compared, shape (NFs, pressures)."""
         return np.maximum(self.start, COMPARED * self.scale)
 
     @cached_property
@@ -75,23 +75,23 @@ class Tables:
 
     @cached_property
     def low(self) -> Floats:
-        """Lower limit of each answer, shape (NFs, answers)."""
+        """Lower limit of each function, shape (NFs, functions)."""
         return self._part(3 * self.pressures, self.answers)
 
     @cached_property
     def high(self) -> Floats:
-        """Upper limit of each answer, shape (NFs, answers)."""
+        """Upper limit of each function, shape (NFs, functions)."""
         return self._part(3 * self.pressures + self.answers, self.answers)
 
     @cached_property
     def weight(self) -> Floats:
-        """Weights, shape (NFs, terms, answers)."""
+        """Weights of each function, shape (NFs, terms, functions)."""
         begin, terms = 3 * self.pressures + 2 * self.answers, basis_size(self.pressures)
         return self._part(begin, terms * self.answers).reshape(len(self.rows), terms, self.answers)
 
 
 def width_of(pressures: int) -> int:
-    """Return the columns of an answer.
+    """Return how many columns a function's terms take.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def width_of(pressures: int) -> int:
 
 
 def tables(responses: Sequence[ServerResponse]) -> Tables:
-    """Return the tables for the rounds of the fixed point."""
+    """Return the arrays that the iteration needs."""
     rows = np.concatenate([_row(response) for response in responses])
     return Tables(rows.reshape(len(responses), -1), len(responses[0].pressure_names))
 
@@ -120,7 +120,7 @@ def _row(response: ServerResponse) -> Floats:
 
 @lru_cache(maxsize=4096)
 def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...], socket: "SharedSocket") -> Floats:
-    """Return a row of :class:`Tables` for an NF of which only contentiousness is known: its speed is 0.
+    """Return a row of :class:`Tables` for an NF of which only its pressure on others is known.
 
     A pressure that it does not report is 0; a solo profile responds to none. None exceeds the machine's capacity.
     """
@@ -162,7 +162,7 @@ def _half(
 
 @lru_cache(maxsize=4096)
 def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:
-    """Return weights, low and high of the metrics `names`, over a basis of this many pressures; NaN if not reported."""
+    """Return weights and limits of the counters `names`; NaN for one that was not reported."""
     table = np.zeros((basis_size(pressures) + 2, len(profile.metric_names) + 1))
     table[: len(profile.weights), :-1], table[:, -1] = profile.weights, np.nan
     table[-2, :-1], table[-1, :-1] = profile.low, profile.high
@@ -172,7 +172,7 @@ def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: 
 
 @dataclass(frozen=True, eq=False)
 class SharedSocket:
-    """Shared resources of NFs that the rounds need."""
+    """What NFs on one socket share: cache, DDIO ways, memory channel, with their capacities."""
 
     #: Capacity of the machine for each, shape (pressures,).
     caps: Floats
@@ -199,7 +199,7 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
 def vector_tables(
     responses: tuple[ServerResponse, ...], names: tuple[str, ...], *, part_load: bool = False
 ) -> tuple[Floats, ...]:
-    """Return solo values, weights, low and high of the metrics `names`; NaN if an NF does not report one.
+    """Return counters alone, weights and limits of the counters `names`, for every NF.
 
     For an NF without part-load profile, its full-load values are used at part load.
     """
@@ -213,7 +213,7 @@ def vector_tables(
 
 @lru_cache(maxsize=256)
 def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which metrics scale with served packets, and to which polling adds.
+    """Return which counters grow with served packets, and to which polling adds.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray
 def reader(
     responses: tuple[ServerResponse, ...], who: NDArray[np.int64], neighbours: Floats
 ) -> Callable[[Floats], Floats]:
-    """Return a function that reads throughputs [Mpps] from the NFs' models.
+    """Return a function that computes throughputs [Mpps] by the NFs' networks.
 
     The i-th is that of NF `who[i]` under `pressure[i]` beside `neighbours[i]` others.
     """
@@ -260,7 +260,7 @@ def reader(
 
 @lru_cache(maxsize=256)
 def _side_by_side(responses: tuple[ServerResponse, ...]) -> SideBySide | None:
-    """Return the monotone models of all NFs as one object; None if any model is of another kind."""
+    """Return the networks of all NFs as one object; None if one model is of another kind."""
     functions = [response.sensitivity for response in responses]
     every = [each for each in functions if isinstance(each, MonotoneSensitivity)]
     return SideBySide.of(every) if len(every) == len(functions) else None

@@ -1,1 +1,1 @@
-"""Fitted models of NFs; import its files."""
+"""Trained models of network functions (NFs); import the files of this package."""

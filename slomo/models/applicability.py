@@ -1,4 +1,4 @@
-"""Verdict on a prediction: supported, extrapolated, unsupported or unknown, with reasons.
+"""The verdict on a prediction: whether measurements support it, with reasons.
 
 SLOMO (SIGCOMM'20) sections 4.1 and 7: a sensitivity model is valid for the pressures it was trained on. The range of
 each metric detects the simple cases, the Mahalanobis distance unusual combinations of usual values.
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a prediction with this verdict raises an error if the question is strict."""
+        """Whether a prediction with this verdict raises an error if the caller asked for `strict`."""
         return self in (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
 
 
@@ -57,7 +57,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Applicability(Stored):
-    """The pressures an NF was profiled under.
+    """The range of pressures (counters of competitors) under which an NF was profiled.
 
     Examples
     --------
@@ -83,14 +83,14 @@ class Applicability(Stored):
     reach: float
 
     def codes(self, vectors: Floats) -> NDArray[np.int8]:
-        """Return 0, 1 or 2 (supported, extrapolated, unsupported) per row; fast, for large batches."""
+        """Return 0, 1 or 2 per row: supported, extrapolated, unsupported."""
         outside, distance = self._outside(vectors), self._distance(vectors)
         worst = outside.max(axis=1, initial=0.0)
         codes = ((worst > SLACK) | (distance > self.reach * (1.0 + FAR))).astype(np.int8)
         return np.where((worst > FAR) | np.isnan(vectors).any(axis=1), 2, codes).astype(np.int8)
 
     def covers(self, row: Sequence[float]) -> bool:
-        """Return whether one row without gaps is supported, as :meth:`codes` does, for single questions."""
+        """Return whether one row without missing values is supported, as :meth:`codes` does for many."""
         low, high, centre, precision, farthest = self._inside
         for value, least, most in zip(row, low, high, strict=True):
             if value < least or value > most:
@@ -104,7 +104,7 @@ class Applicability(Stored):
 
     @cached_property
     def _inside(self) -> tuple[list[float], list[float], list[float], list[list[float]], float]:
-        """Range with slack, centre and precision in the metrics' own units, and the squared reach."""
+        """The range with a margin, its centre and scatter, and the squared distance that still counts as inside."""
         span = self._span
         low, high, centre = self.low - SLACK * span, self.high + SLACK * span, self.low + span * self.centre
         precision = (self.precision / span[:, np.newaxis] / span).tolist()
@@ -117,7 +117,7 @@ class Applicability(Stored):
         return [VERDICTS[code] for code in codes], reasons
 
     def distance_share(self, row: Floats) -> float:
-        """Return a row's distance from the centre relative to the farthest measurement; NaN for a row with gaps."""
+        """Return a row's distance from the centre over that of the farthest measured row."""
         distance = float(self._distance(row[np.newaxis])[0]) / max(self.reach, 1e-12)
         return float("nan") if np.isnan(row).any() else distance
 
@@ -169,7 +169,7 @@ class Applicability(Stored):
 
 
 def applicability(names: Sequence[str], vectors: Floats) -> Applicability:
-    """Return the range covered by the measured pressures `vectors`, shape ``(n, len(names))``.
+    """Return the range that the measured pressures `vectors` span, shape ``(n, len(names))``.
 
     Examples
     --------

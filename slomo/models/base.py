@@ -1,4 +1,4 @@
-"""Interface of a sensitivity model: a function from a competition's vector to the target's throughput.
+"""Interface of sensitivity models: from the counters of the competition to the target's throughput.
 
 SLOMO (SIGCOMM'20) section 4.1: the sensitivity of an NF is a model M with P = M(V). A *family* fits such models to
 measured rows; a fitted model is a value that is stored as data and evaluated with numpy alone.
@@ -22,7 +22,7 @@ TRAFFIC_PREFIX = "traffic."
 
 @runtime_checkable
 class SensitivityModel(Protocol):
-    """A fitted model of one NF on one machine.
+    """A trained function from the competition's counters to the throughput of one NF on one machine.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class SensitivityModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the family."""
+        """Name of the model family."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class SensitivityModel(Protocol):
 
     @property
     def composition(self) -> CompositionKind:
-        """Kind of the composed input."""
+        """By which rule the counters of several competitors are combined."""
         ...
 
     def predict_mpps(self, vectors: Floats) -> Floats:
@@ -63,7 +63,7 @@ class SensitivityModel(Protocol):
 
 
 class ModelFamily(Protocol):
-    """A method of fitting sensitivity models; the registry resolves a name to one.
+    """A method of training sensitivity models; the registry finds it by name.
 
     Attributes
     ----------
@@ -75,16 +75,16 @@ class ModelFamily(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the family."""
+        """Name of the model family."""
         ...
 
     @property
     def composition(self) -> CompositionKind:
-        """Kind of its models' composed input."""
+        """By which rule the counters of several competitors are combined."""
         ...
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Choose the input columns among the measured ones.
+        """Choose the input columns of the model among the measured ones.
 
         Raises MissingMetricError if a required column was not measured.
         """
@@ -93,5 +93,5 @@ class ModelFamily(Protocol):
     def fit(
         self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int
     ) -> SensitivityModel:
-        """Fit one NF: `vectors` of shape ``(n, len(names))`` without NaN, `mpps` of shape ``(n,)`` [Mpps]."""
+        """Train on `vectors`, shape ``(n, len(names))`` without NaN, and throughputs `mpps`, shape ``(n,)``."""
         ...

@@ -1,4 +1,4 @@
-"""Contentiousness of an NF as a function of the pressure on it.
+"""The pressure that an NF puts on others (its contentiousness), as a function of the pressure on the NF itself.
 
 SLOMO (SIGCOMM'20) section 4.1: contentiousness is measured while the NF runs against each synthetic setting, because a
 solo run overstates the pressure of an NF that is slowed down itself. The published medians per number of competitors
@@ -26,7 +26,7 @@ _SAMPLES = 128
 
 @dataclass(frozen=True, eq=False)
 class ContentiousnessProfile(Stored):
-    """Core-level vector of an NF: solo, by number of competitors, and under any pressure."""
+    """Counters of an NF's core: alone, by number of competitors, and under any pressure."""
 
     #: Metrics that were measured for the NF.
     metric_names: tuple[str, ...]
@@ -46,7 +46,7 @@ class ContentiousnessProfile(Stored):
     high: Floats
 
     def at_count(self, count: int) -> MetricVector:
-        """Return the published median vector beside `count` competitors, or beside the nearest measured count.
+        """Return the median counters beside `count` competitors (as published), or the nearest measured count.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class ContentiousnessProfile(Stored):
         ]
 
     def under(self, pressure: Floats) -> Floats:
-        """Return vectors of shape ``(n, len(metric_names))`` under pressures of shape ``(n, len(pressure_names))``.
+        """Return counters, shape ``(n, len(metric_names))``, under pressures of shape ``(n, len(pressure_names))``.
 
         Examples
         --------
@@ -71,7 +71,7 @@ class ContentiousnessProfile(Stored):
         return np.clip(pressure_basis(pressure, self.scale, self.limit) @ self.weights, self.low, self.high)
 
     def blended_with(self, other: "ContentiousnessProfile", share: float) -> "ContentiousnessProfile":
-        """Return a blend of this profile with another one, fitted onto a common basis, as their bases differ.
+        """Return a mixture of this profile and another one.
 
         If the two have different metrics, return the nearer one.
         """
@@ -113,7 +113,7 @@ class ContentiousnessProfile(Stored):
 
 
 def basis_size(pressures: int) -> int:
-    """Return the number of basis functions over `pressures` metrics.
+    """Return the number of basis functions for this many pressures.
 
     Examples
     --------
@@ -150,13 +150,13 @@ def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def pressures_up_to(limit: Floats) -> Floats:
-    """Return pressures spread over the measured range, including none and the largest."""
+    """Return pressures spread over the range from none to `limit`."""
     inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
     return np.vstack([np.zeros(len(limit)), np.ones(len(limit)), inside]) * limit
 
 
 def constant_profile(solo: MetricVector) -> ContentiousnessProfile:
-    """Return a profile with the solo vector under any pressure, for NFs measured only solo.
+    """Return a profile with the same counters under any pressure, for NFs that were measured only alone.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class ErrorShape(Stored):
     size: Floats
 
     def at_one(self, loss: float) -> tuple[float, float]:
-        """Return bias and size of errors at one predicted loss, equal to :func:`shapes_at` to the bit."""
+        """Return bias and size of errors at one predicted loss; the bits equal those of :func:`shapes_at`."""
         inner, pieces = self.segments
         start, middle, middle_slope, size, size_slope = pieces[bisect_right(inner, loss)]
         away = loss - start
@@ -53,13 +53,13 @@ class ErrorShape(Stored):
 
     @cached_property
     def segments(self) -> tuple[list[float], list[list[float]]]:
-        """Inner knots; start of each piece, and start value and slope of bias and size on it."""
+        """Inner knots; where each line segment begins; and start value and slope of bias and size on it."""
         width = np.diff(self.loss)
         lines = [side for y in (self.middle, self.size) for side in (y[:-1], np.diff(y) / width)]
         return self.loss[1:-1].tolist(), np.column_stack([self.loss[:-1], *lines]).tolist()
 
     def wider(self, factor: float) -> "ErrorShape":
-        """Return the shape with the size of errors multiplied by `factor`."""
+        """Return the same shape with errors larger by `factor`."""
         return ErrorShape(self.loss, self.middle, self.size * factor)
 
     @classmethod
@@ -84,7 +84,7 @@ class ErrorShape(Stored):
 
 
 def proportional(floor: float) -> ErrorShape:
-    """Return a shape without bias whose size is proportional to a floor plus the predicted loss.
+    """Return a shape without bias whose errors are proportional to `floor` plus the predicted loss.
 
     It serves NFs with few calibration errors.
 

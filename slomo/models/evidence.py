@@ -1,4 +1,4 @@
-"""Evidence behind an answer, and when it is too little for a verdict.
+"""The measurements behind a prediction, and when they are too few for a verdict.
 
 Distribution-free bounds are valid for questions like those of the calibration errors (Vovk et al., Algorithmic Learning
 in a Random World, 2005). Without such errors, with a constant instead of a model, or if measured mixes contradict the
@@ -34,7 +34,7 @@ USUAL, NEGLIGIBLE = 1.25, 0.005
 
 @dataclass(frozen=True)
 class Evidence(Stored):
-    """The evidence behind one answer.
+    """How many known errors support one prediction, how large they are, and how far it is from measurements.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Evidence(Stored):
 
     @property
     def text(self) -> str:
-        """The evidence in one line."""
+        """The evidence as one line of text."""
         if self.source == "measured":
             return f"{self.model}: measured"
         parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} with such neighbours"
@@ -74,7 +74,7 @@ def evidence_of(
     loss: float,
     covered: tuple[Applicability, Floats] | None = None,
 ) -> Evidence:
-    """Return the evidence behind an answer.
+    """Return the evidence behind one prediction.
 
     `model`: what answered. `calibration`: its held-out errors. `kind`: kind of neighbourhood asked about. `loss`:
     predicted loss, as a share of solo throughput. `covered`, shape (features,): what was measured, and the pressure of
@@ -92,7 +92,7 @@ def evidence_of(
 
 
 def caution(calibration: ConformalCalibration, error: float | None = None) -> str | None:
-    """Return why an answer is at most extrapolated; None if it may be supported.
+    """Return why a prediction's verdict is at most `extrapolated`; None if it may be `supported`.
 
     Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
     And where held-out errors are large, measurements support an answer less than elsewhere, however near they are.
@@ -111,7 +111,7 @@ def caution(calibration: ConformalCalibration, error: float | None = None) -> st
 
 
 def trusted(calibration: ConformalCalibration) -> float:
-    """Return the largest usual error of a supported answer, as a share of solo; infinite if no average is known.
+    """Return the largest usual error of a `supported` prediction, as a share of solo throughput.
 
     It is at most solo throughput itself: with a larger error, the answer 0 would be nearer.
 
@@ -126,7 +126,7 @@ def trusted(calibration: ConformalCalibration) -> float:
 
 
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:
-    """Return why an answer beside others cannot be judged; None if it can.
+    """Return why a prediction beside others cannot be judged; None if it can.
 
     `subject`: the target. `model`: what answers: a family of the subject, or another model's name. `calibration`: its
     held-out errors. `coverage`: coverage asked for.
@@ -148,7 +148,7 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
 
 
 def groundless(subject: NFModel, model: str, calibration: ConformalCalibration) -> str | None:
-    """Return why held-out errors, however many, do not tell how far an answer is off; None if they do.
+    """Return why known errors, however many, do not show how wrong a prediction is; None if they do.
 
     Parameters are those of :func:`doubt`.
     """

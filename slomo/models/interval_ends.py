@@ -1,4 +1,4 @@
-"""Ends of an interval from a prediction and its errors: for arrays, and for one prediction with equal bits."""
+"""Compute the ends of intervals from predictions and known errors, for arrays or for one prediction."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def predicted_loss(predicted_mpps: Floats, solo_mpps: float | Floats) -> Floats:
 def ends_mpps(
     predicted_mpps: Floats, solo_mpps: float | Floats, away: tuple[Floats | float, Floats | float]
 ) -> tuple[Floats, Floats]:
-    """Return both ends [Mpps] of intervals, given their distances as shares of solo throughput.
+    """Return both ends of intervals [Mpps], given how far they are from the prediction as shares of solo.
 
     An interval never has width 0 and never goes below 0; with unknown errors it is 0 to solo throughput.
 
@@ -43,7 +43,7 @@ def ends_mpps(
 def interval_of_one(
     predicted_mpps: float, solo_mpps: float, shape: ErrorShape, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return the result of :func:`ends_mpps` for one prediction and the scores at its ends, equal to the bit.
+    """Return what :func:`ends_mpps` gives for one prediction; the bits are equal.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Split-conformal prediction intervals: valid coverage on new mixes, whatever the model.
+"""Split-conformal prediction intervals: they cover new mixes with the stated probability, whatever the model.
 
 Vovk et al., Algorithmic Learning in a Random World (2005). Scores are signed, so that one bound serves as a promise and
 two as a report (Romano et al. 2019 for bounds at both ends), and normalised as in Papadopoulos et al. (2008): by bias
@@ -41,7 +41,7 @@ _PROPORTIONAL = proportional(FLOOR)
 
 @dataclass(frozen=True, eq=False)
 class ConformalCalibration(Stored):
-    """Signed scores of held-out predictions, from which bounds of any coverage follow.
+    """Known errors of held-out predictions, as scores, from which intervals of any coverage follow.
 
     An error is solo x (middle + size x (centre + spread x score)): middle and size depend on the predicted loss, centre
     and spread on the kind of neighbourhood.
@@ -78,7 +78,7 @@ class ConformalCalibration(Stored):
 
     @property
     def count(self) -> int:
-        """Number of calibration scores."""
+        """Number of known errors."""
         return len(self.scores)
 
     def interval_mpps(
@@ -88,7 +88,7 @@ class ConformalCalibration(Stored):
         coverage: float,
         kind: NDArray[np.int64] | int = UNKNOWN,
     ) -> tuple[Floats, Floats]:
-        """Return both ends [Mpps] of each prediction's interval, for reports.
+        """Return both ends of each prediction's interval [Mpps].
 
         With too few scores for the coverage, the interval is 0 to solo throughput.
 
@@ -107,7 +107,7 @@ class ConformalCalibration(Stored):
         return tuple([middle + size * score for score in scores])
 
     def lower_scores(self, confidence: float) -> Floats:
-        """Return, by kind of neighbourhood, the score that a new score exceeds with probability `confidence`.
+        """Return, for each kind of neighbourhood, the score that a new error exceeds with probability `confidence`.
 
         With too few scores of a kind, return the lowest of all kinds; minus infinity where :meth:`missing` says that
         even all together are too few. Raises InvalidValueError for a confidence outside 0 to 1.
@@ -124,7 +124,7 @@ class ConformalCalibration(Stored):
         return self.centre + self.spread * np.where(np.isfinite(below), below, reach)
 
     def risks(self, scores: Floats, kind: NDArray[np.int64] | int = UNKNOWN) -> Floats:
-        """Return the least of :data:`RISKS` whose bound in :meth:`lower_scores` is above each score; 1 if none.
+        """Return, for each score, the probability (of :data:`RISKS`) that a new error is lower.
 
         Examples
         --------
@@ -142,7 +142,7 @@ class ConformalCalibration(Stored):
         return quantiles
 
     def bounds(self, coverage: float) -> tuple[Floats, Floats]:
-        """Return the lowest and highest score of a new mix at this `coverage`, for each kind of neighbourhood.
+        """Return the lowest and highest score of a new mix at this `coverage`, by kind of neighbourhood.
 
         Infinite with too few scores; if they suffice for one side only, one bound on the absolute error serves for
         both. Raises InvalidValueError for a coverage outside 0 to 1.
@@ -155,20 +155,20 @@ class ConformalCalibration(Stored):
         return self.centre + self.spread * below, self.centre + self.spread * above
 
     def or_wider(self, other: "ConformalCalibration") -> "ConformalCalibration":
-        """Return this calibration or `other`, whichever has larger errors; one without errors does not count."""
+        """Return this calibration or `other`, whichever has the larger errors."""
         if not (self.count and other.count):
             return self if not other.count else other
         loss = np.union1d(self.shape.loss, other.shape.loss)[:-1]
         return self if self._reach(loss) >= other._reach(loss) else other
 
     def _reach(self, loss: Floats) -> float:
-        """Return the 90 % quantile of absolute errors at these losses, over all neighbourhoods."""
+        """Return the 90 % quantile of absolute errors at these losses."""
         middle, size = self.shape.at(loss)
         errors = middle + size * (self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores)[:, None]
         return float(np.quantile(np.abs(errors), 0.9))
 
     def usual_error(self, loss: float, kind: int = UNKNOWN) -> float:
-        """Return the mean held-out error at a predicted loss, as a share of solo throughput.
+        """Return the mean known error at a predicted loss, as a share of solo throughput.
 
         Examples
         --------
@@ -182,7 +182,7 @@ class ConformalCalibration(Stored):
         return (shift * (len(scores) - 2 * at) + slope * (sums[-1] - 2.0 * sums[at])) / len(scores)
 
     def usual_errors(self, losses: Floats, kinds: NDArray[np.int64]) -> Floats:
-        """Return :meth:`usual_error` of many answers, shape ``(n,)``."""
+        """Return :meth:`usual_error` for many predictions, shape ``(n,)``."""
         middle, size = self.shape.at(losses)
         shift, slope = middle + size * self.centre[kinds], size * self.spread[kinds]
         at, sums = np.searchsorted(self.scores, -shift / slope), np.array(self._sums[1])
@@ -191,12 +191,12 @@ class ConformalCalibration(Stored):
 
     @cached_property
     def _sums(self) -> tuple[list[float], list[float], list[float], list[float]]:
-        """Scores, the sums of the first 0, 1, 2, ... of them, and centre and spread, as plain numbers."""
+        """Scores and their running sums, centre and spread, as plain numbers."""
         scores = self.scores.tolist()
         return scores, [*accumulate(scores, initial=0.0)], self.centre.tolist(), self.spread.tolist()
 
     def missing(self, coverage: float) -> int:
-        """Return how many more scores are needed for a finite interval of this `coverage`.
+        """Return how many more errors must be known for a finite interval of this `coverage`.
 
         Examples
         --------
@@ -212,7 +212,7 @@ class ConformalCalibration(Stored):
         solo_mpps: float | Floats,
         kind: NDArray[np.int64] | int = UNKNOWN,
     ) -> Floats:
-        """Return the score of each measurement, on the scale of :attr:`scores`."""
+        """Return each error as a score, on the scale of :attr:`scores`."""
         middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
         error = ((measured_mpps - predicted_mpps) / solo_mpps - middle) / size
         scores: Floats = (error - self.centre[kind]) / self.spread[kind]
@@ -241,7 +241,7 @@ class ConformalCalibration(Stored):
 
 
 def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> ConformalCalibration:
-    """Return a calibration from absolute errors.
+    """Return a calibration from absolute errors, with equal intervals above and below.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> Co
 def calibrate(
     measured_mpps: Floats, predicted_mpps: Floats, solo_mpps: float | Floats, source: str
 ) -> ConformalCalibration:
-    """Return the calibration from held-out measurements and predictions, without kinds of neighbourhood.
+    """Return the calibration from held-out measurements and their predictions.
 
     `measured_mpps`, `predicted_mpps`, shape (n,): throughput [Mpps]; rows without a prediction (NaN) are left out.
     `solo_mpps`: solo throughput of each row's NF [Mpps]: scores are free of units and can be pooled over NFs. `source`:
@@ -276,7 +276,7 @@ def calibrate(
 
 @lru_cache(maxsize=4096)
 def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return :meth:`ConformalCalibration.bounds` as plain numbers, cached for repeated questions."""
+    """Return :meth:`ConformalCalibration.bounds` as plain numbers; remembered, as many predictions need them."""
     low, high = calibration.bounds(coverage)
     return tuple(low.tolist()), tuple(high.tolist())
 
@@ -292,7 +292,7 @@ def _below(calibration: ConformalCalibration, share: float) -> Floats:
 
 @lru_cache(maxsize=64)
 def _ladder(calibration: ConformalCalibration) -> Floats:
-    """Return the score below each of :data:`RISKS`, shape ``(risks, neighbourhoods)``, non-decreasing."""
+    """Return the score below each of :data:`RISKS`, shape ``(risks, neighbourhoods)``."""
     return np.maximum.accumulate([_below.__wrapped__(calibration, float(share)) for share in RISKS])
 
 
@@ -303,7 +303,7 @@ def _above(calibration: ConformalCalibration, share: float) -> Floats:
 
 
 def _size(calibration: ConformalCalibration, coverage: float) -> Floats:
-    """Return the absolute score below which a share `coverage` of new scores lies; infinite with too few scores."""
+    """Return the absolute score below which a share `coverage` of new errors lies; infinite if too few are known."""
     turned = -np.sort(np.abs(calibration.scores))[::-1]
     return np.full(len(NEIGHBOURHOODS), -_quantile(calibration, turned, np.ones(len(turned)), 1.0 - coverage))
 

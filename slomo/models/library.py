@@ -1,4 +1,4 @@
-"""A library of models: one NFModel per machine and workload, found by name, stored as data.
+"""A library of models, one per machine and workload (NF with traffic), found by name and stored as data.
 
 Loading reads only an index. An NF's files are read when first asked for, and each sensitivity model is built and
 checked on first use. None of it needs scikit-learn or xgboost.
@@ -25,7 +25,7 @@ Key = tuple[str, str]
 
 
 class ModelLibrary(Mapping[Key, NFModel]):
-    """Trained models by ``(machine, workload key)``.
+    """Trained models, found by machine and workload key.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     @cached_property
     def machines(self) -> tuple[str, ...]:
-        """Names of the machines that the library has models for."""
+        """Names of the machines for which the library has models."""
         return tuple(sorted({machine for machine, _ in self._models}))
 
     def workloads(self, machine: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return next(filter(None, own), "") or self[machine, self.workloads(machine)[0]].machine_fingerprint
 
     def require_measured_on(self, machine: "Machine", what: str = "the one asked about") -> None:
-        """Refuse a machine other than the one of its name in the models; a machine without models is accepted.
+        """Raise an error if a machine differs from the one of its name on which models were measured.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
                 )
 
     def require_recorded_on(self, environment: Mapping[str, Any], machines: Iterable[str]) -> None:
-        """Refuse measurements from other machines than the models of the same names.
+        """Raise an error for measurements from other machines than the models of the same names.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return UnknownNameError("network function", nf, nf_names, hint=hint, where=f"among the models of {machine}")
 
     def save(self, directory: str | Path) -> Path:
-        """Write every model as JSON below `directory`, one folder per NF, and an index; return the directory.
+        """Write every model as JSON into a folder of its own below `directory`, and an index.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     @classmethod
     def load(cls, directory: str | Path) -> "ModelLibrary":
-        """Read a library's index; models are read and checked on first use.
+        """Read a library's index; models themselves are read on first use.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return ModelLibrary([*(self[key] for key in self if key not in other), *other.values()])._of_one_machine_each()
 
     def _of_one_machine_each(self) -> "ModelLibrary":
-        """Return this library after checking that all models of one machine name have one fingerprint."""
+        """Return this library, after checking that all models of a machine name are of one machine."""
         told: dict[str, str] = {}
         for (machine, _), item in self._models.items():
             if item.machine_fingerprint:
@@ -229,7 +229,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return f"ModelLibrary({len(self)} models for {', '.join(self.machines) or 'no machine'})"
 
     def to_frame(self) -> "DataFrame":
-        """Return machine, workload and solo throughput of every model; MissingExtraError without pandas."""
+        """Return machine, workload and solo throughput of every model as a pandas DataFrame."""
         return frame_of(
             {
                 "machine": [machine for machine, _ in self],
@@ -244,7 +244,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
 
 def load_library(directory: str | Path) -> ModelLibrary:
-    """Load saved models.
+    """Load the models that were saved in a directory.
 
     Raises
     ------
@@ -267,7 +267,10 @@ def load_library(directory: str | Path) -> ModelLibrary:
 
 
 def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
-    """Return the library itself, or load it from its directory. Raises InvalidValueError for anything else."""
+    """Return the library itself, or load it if a directory is given.
+
+    Raises InvalidValueError for anything else.
+    """
     if isinstance(library, (str, Path)):
         return load_library(library)
     if not isinstance(library, ModelLibrary):

@@ -1,4 +1,4 @@
-"""A measured mix: the throughput of one function beside a given set of neighbours."""
+"""A measured mix: the throughput of one function beside given neighbours."""
 
 from dataclasses import dataclass
 from typing import Annotated

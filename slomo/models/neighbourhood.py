@@ -1,4 +1,4 @@
-"""Kinds of neighbourhood, on which prediction errors depend: number of neighbours, equal or different.
+"""Classify neighbours, because prediction errors depend on how many there are and whether they are equal.
 
 One neighbour presses little, and the profile has few settings that mild; neighbours of one kind press in the same
 direction. Errors are counted separately for each kind of neighbourhood (Mondrian conformal prediction; Vovk et al.
@@ -22,7 +22,7 @@ Kinds = NDArray[np.int64]
 
 
 def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kinds:
-    """Return the kind of each neighbourhood, an index of :data:`NEIGHBOURHOODS`.
+    """Return the kind of each neighbourhood, as an index of :data:`NEIGHBOURHOODS`.
 
     `count`: neighbours; none count as unknown. `most`: neighbours of the commonest kind; with more than two thirds of
     them the neighbourhood counts as equal.
@@ -40,7 +40,7 @@ def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kind
 
 @lru_cache(maxsize=1024)
 def kind_of(count: int, most: int) -> int:
-    """Return the kind of a neighbourhood with `count` NFs, `most` of them of the most common kind.
+    """Return the kind of neighbourhood that `count` NFs form, `most` of which are equal.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def kind_of(count: int, most: int) -> int:
 
 
 def beside(members: NDArray[np.integer]) -> Kinds:
-    """Return the neighbourhood of targets whose competitors are `members`, shape ``(n, places)``, -1 for an empty one.
+    """Return the kind of neighbourhood that the competitors `members` form, -1 for an empty place.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def beside(members: NDArray[np.integer]) -> Kinds:
 
 
 def within(members: NDArray[np.integer]) -> Kinds:
-    """Return the neighbourhood of every NF of servers `members`, shape ``(servers, places)``, -1 for an empty place.
+    """Return the kind of neighbourhood of every NF on the servers `members`, -1 for an empty place.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def within(members: NDArray[np.integer]) -> Kinds:
 
 
 def kinds_in(row: Sequence[int]) -> tuple[int, ...]:
-    """Return the neighbourhood of every NF of one server, equal to :func:`within`.
+    """Return the kind of neighbourhood of every NF of one server, as :func:`within` does.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""All knowledge about one NF on one machine: sensitivity, contentiousness, calibration.
+"""All that was trained about one NF on one machine: sensitivity, contentiousness, known errors.
 
 SLOMO (SIGCOMM'20) section 4.1: one model per NF type, configuration, traffic and architecture.
 """
@@ -102,7 +102,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
 
     @property
     def solo_is_carried(self) -> bool:
-        """Whether the NF was never measured alone here: its solo throughput is derived from another machine's."""
+        """Whether the NF was never measured alone on this machine, so that solo throughput is converted."""
         return self.manifest.get("solo_source") == "carried"
 
     @cached_property
@@ -113,19 +113,19 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
 
     @property
     def knows_pressure(self) -> bool:
-        """Whether the NF was profiled under pressure; a solo run does not show the effect of neighbours."""
+        """Whether the NF was measured beside competitors; runs alone do not show their effect."""
         return self.response is not None or any(family.composition != "none" for family in self.sensitivity.values())
 
     @property
     def noise(self) -> MeasurementNoise | None:
-        """Measurement noise of the NF's rows; None without replicates."""
+        """Noise of the NF's measurements; None if no run was repeated."""
         stated, rows = self.manifest.get("noise"), self.manifest.get("rows", {})
         if not stated:
             return None
         return MeasurementNoise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
 
     def named(self, name: str) -> str:
-        """Return the family that a name selects: the name itself, or the family chosen as default.
+        """Return the model family that a name selects: the name itself, or the family chosen by training.
 
         Libraries trained before training made that choice (and those that lack the chosen family) use the former
         default, or else their first family.
@@ -136,7 +136,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         return next((family for family in (*usual, *self.sensitivity) if family in self.sensitivity), FORMER_DEFAULT)
 
     def model(self, name: str) -> SensitivityModel:
-        """Return the sensitivity model of family `name`.
+        """Return the trained model of the family `name`.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         return self.sensitivity[name]
 
     def inputs(self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None) -> Floats:
-        """Return the input row, shape ``(1, features)``, of family `name` for a competition given directly.
+        """Return the inputs of family `name`, shape ``(1, features)``, for given counters of the competition.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
     def predict_vector(
         self, name: str, vector: Mapping[str, float], traffic: Mapping[str, float] | None = None
     ) -> float:
-        """Return throughput [Mpps] beside a competition given directly by its socket-level vector."""
+        """Return the throughput [Mpps] beside a competition given by its socket's counters."""
         return float(self.model(name).predict_mpps(self.inputs(name, vector, traffic))[0])
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Split an interval into measurement noise and uncertainty of the mean.
+"""Separate the noise of measurements from the uncertainty of the predicted mean.
 
 Errors of held-out rows are model errors plus the noise of the row. Variances add, so subtracting the replicates' noise
 from an interval of the next measurement gives the interval of the mean of many (a deconvolution of widths, exact for
@@ -16,7 +16,7 @@ from slomo.models.interval_ends import LEAST
 
 @dataclass(frozen=True)
 class MeasurementNoise(Stored):
-    """Measurement noise, from replicates.
+    """Noise of an NF's measurements, computed from repeated runs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Measured responses of one machine's NFs to partitions, and the file of such profiles.
+"""Profiles of NFs over cache ways, memory latency and throttles, and the file that contains them.
 
 Placement with exclusive ways (ResQ, NSDI'18), NUMASFP's lookup table (COMSNETS'22), what-if questions and control read
 the same profiles. `slomo profile NF... --plan ways` measures throughput over ways and latency over load, `--plan
@@ -37,7 +37,7 @@ _HINT = "measure again: slomo profile NF... --plan partitions --out FILE (ways s
 
 @dataclass(frozen=True)
 class PartitionProfile:
-    """Profiles of workloads of one machine, from which the effect of a partition is predicted."""
+    """Such profiles of the workloads of one machine."""
 
     #: Name.
     machine: Name
@@ -55,7 +55,7 @@ class PartitionProfile:
     runs: Count = 0
 
     def models(self, machine: Machine) -> dict[str, AllocationModel]:
-        """Return the learned response of each workload, by its key.
+        """Return the trained model of each workload over ways and throttles, by its key.
 
         Raises UnsupportedPredictionError or ConfigurationError if it was measured on another machine, even one of the
         same name, or over cache ways alone.
@@ -75,7 +75,7 @@ class PartitionProfile:
         return {key: AllocationModel(response, *shared) for key, response in self.responses.items()}
 
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
-        """Return a library whose models include these responses; workloads without a model get one with only this.
+        """Return a library whose models also know the effect of ways and throttles.
 
         Raises UnsupportedPredictionError as :meth:`models`.
         """
@@ -88,7 +88,7 @@ class PartitionProfile:
 
 
 class ProfilesFile(Struct, forbid_unknown_fields=True):
-    """The file of profiles over partitions."""
+    """The file of these profiles."""
 
     profiles: Annotated[tuple[PartitionProfile, ...], Meta(min_length=1)]
     schema_version: Literal[4] = SCHEMA_VERSION
@@ -101,7 +101,7 @@ def save_profiles(profiles: Iterable[PartitionProfile], path: str | Path) -> Pat
 
 
 def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
-    """Read profiles from their file, or from a folder of models that learned partitions.
+    """Read profiles from their file, or from a folder of models that learned the effect of ways.
 
     Raises ConfigurationError for an invalid file or another schema version, and for models that learned none.
     """
@@ -122,7 +122,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
 def library_of(
     profiles: Sequence[PartitionProfile], machine: Machine, library: ModelLibrary | None = None
 ) -> ModelLibrary:
-    """Return a library with what was profiled on a machine, added to a library if given.
+    """Return a library of models with these profiles, added to `library` if given.
 
     Raises UnsupportedPredictionError as :meth:`PartitionProfile.models`.
     """

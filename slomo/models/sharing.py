@@ -15,7 +15,7 @@ from slomo.vocabulary.wire import wire_gbps
 def ports_full(
     models: Sequence[NFModel], who: NDArray[np.int64], offered_mpps: Floats | None = None
 ) -> NDArray[np.bool_]:
-    """Return where shared ports may limit an NF, so that it uses less of the other resources.
+    """Return on which servers shared ports may limit an NF, so that it uses less of other resources.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def ports_full(
 
 @lru_cache(maxsize=64)
 def _on_ports(models: tuple[NFModel, ...]) -> tuple[float, Floats, Floats]:
-    """Return the line rate of the machine's ports [Gbit/s], and every model's frame [B] and solo rate [Gbit/s]."""
+    """Return the bandwidth of the machine's ports [Gbit/s], and each model's frame size and solo bandwidth."""
     stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
     frames = np.array([*(model.workload.traffic.packet_size_b for model in models), 0.0])
     solo = np.array([*(model.solo_mpps for model in models), 0.0])

@@ -1,4 +1,4 @@
-"""Models as files: one folder per NF with a manifest, slomo's JSON, and xgboost's own JSON; never a pickle.
+"""Store models as files: one folder per NF with a list of its files, JSON, and xgboost's JSON; never a pickle.
 
 The manifest lists every file with its sha256; names are checked against a pattern, so that no file outside the folder
 can be named (path traversal), and every number is checked before it enters a model. Files are exchanged between people
@@ -44,7 +44,7 @@ _DAMAGES = (SlomoError, KeyError, TypeError, ValueError, AttributeError, IndexEr
 
 @dataclass(frozen=True)
 class Entry:
-    """Location of one model's files."""
+    """Where one model's files are."""
 
     folder: Path
     machine: str
@@ -53,7 +53,7 @@ class Entry:
 
 
 class _Row(Struct):
-    """A model in the index, or in the manifest of its folder."""
+    """A model in the library's index, or in its own folder's list of files."""
 
     machine: str
     workload: str
@@ -130,7 +130,7 @@ def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
 
 
 def _found(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entries of a library with a damaged index: the newest complete folder of each model."""
+    """Return the models of a library with a damaged index: the newest complete folder of each."""
     entries = {}
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
@@ -146,7 +146,7 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """Return a row of the index, with its digest."""
+    """Return a model's row of the index, with its digest."""
     row = {"machine": entry.machine, "workload": entry.workload, "folder": entry.folder.name}
     row |= {"machine_fingerprint": entry.machine_fingerprint} if entry.machine_fingerprint else {}
     return _with_digest(row)
@@ -349,7 +349,7 @@ def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:
 
 
 def _contents(model: NFModel) -> tuple[dict[str, str], str]:
-    """Return the files of a model, and the manifest that lists them."""
+    """Return the files of a model, and the list of them (manifest)."""
     data: dict[str, Any] = {**model.to_dict(), "sensitivity": {}}
     del data["manifest"]
     if model.allocation is None:
@@ -371,7 +371,7 @@ def _contents(model: NFModel) -> tuple[dict[str, str], str]:
 
 
 def _require_readable(model: NFModel) -> None:
-    """Refuse to save a model that could not be read back, or would change."""
+    """Raise an error for a model that could not be read back, or would be changed by saving."""
     for name, sensitivity in model.sensitivity.items():
         whose = f"model '{name}' of '{model.workload.nf}' ({type(sensitivity).__module__}.{type(sensitivity).__name__})"
         hint = "docs/guides/plug-ins.md says how a package gives a reader for its kind of model"

@@ -1,4 +1,4 @@
-"""Store the latest report of each node's agent: counters of every tenant, and the settings it has enforced."""
+"""Keep the latest report of each node's agent: counters of the network functions there, and settings it made."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ MOST_SERIES = 500
 
 
 class Agents:
-    """Stores the latest report of each node's agent.
+    """Keeps the latest report of each Kubernetes node's agent.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Agents:
         self._reports: dict[str, tuple[float, AgentReport]] = {}
 
     def tell(self, node: str, report: AgentReport) -> None:
-        """Store a report in place of the node's previous one.
+        """Keep a node's report in place of its previous one.
 
         Raises UnknownNameError or InvalidValueError for counters that are no metrics, or without a reason for none.
         """
@@ -67,7 +67,7 @@ class Agents:
         return [_told(node, entry, self._clock()) for node, entry in sorted(self._fresh().items())]
 
     def gauges(self) -> Iterable[Gauge]:
-        """Yield metrics of the reports: ages, a bounded number of counters, and numbers of uncounted and refused."""
+        """Yield Prometheus metrics about the reports: their ages, counters, refused settings."""
         reports = self._fresh()
         counters: dict[tuple[str, ...], float] = {}
         for node, (_, report) in reports.items():

@@ -1,4 +1,4 @@
-"""One service: models, state, jobs and metrics, and the ASGI application over them."""
+"""The service: its models, state, jobs and metrics, and the ASGI application that answers requests."""
 
 import asyncio
 import functools
@@ -112,7 +112,7 @@ class Service:
         return self._jobs
 
     async def aside(self, run: Callable[[], Result]) -> Result:
-        """Run a slow call in a thread, so that other requests are answered meanwhile; the call never compiles code."""
+        """Run a slow call in a thread, so that other requests are answered meanwhile."""
 
         def without_compiling() -> Result:
             with never_compiling():
@@ -121,20 +121,20 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._pool, without_compiling)
 
     async def writing(self, run: Callable[[], Result]) -> Result:
-        """Wait for the writer in a separate pool of threads, so that waiting writes never block reads."""
+        """Wait for a write to disk in threads of its own, so that waiting writes never block reads."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
 
     async def changed(
         self, call: Call, change: Callable[[Connection], tuple[Any, int]], verb: str, action: str | None = None
     ) -> Answer:
-        """Make a durable change (see `ClusterStore.perform`), and count it as an `action` if one is named."""
+        """Make a change that survives a restart, and count it under the name `action`."""
         answer = await self.writing(lambda: self.cluster_store.perform(call, change, verb))
         if action is not None:
             self.metrics.actions.add((action,))
         return answer
 
     async def servers(self) -> list[RunningServer]:
-        """Return the servers and their tenants; if a Kubernetes cluster is watched, its nodes and pods."""
+        """Return the servers and what runs on them; if a Kubernetes cluster is watched, its nodes and pods."""
         if self.kubernetes.is_on:
             self._servers = (
                 await self.kubernetes.running.servers()
@@ -153,7 +153,7 @@ class Service:
         return self._placed_kept[1]
 
     def hosts(self) -> dict[str, Host]:
-        """Return, for every server that can be judged, the kind of socket it has."""
+        """Return the kind of socket of every server whose promises can be checked."""
         if self.kubernetes.is_on:
             nodes = self.kubernetes.view.nodes.items()
             return {name: node.host for name, node in nodes if node.host is not None}
@@ -164,7 +164,7 @@ class Service:
         )
 
     def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
-        """Judge a server with one more network function; a judge of its own keeps this from delaying the scheduler."""
+        """Predict a server with one more network function, without delaying the Kubernetes scheduler."""
         key = (self.model_store.answers, self.cluster_store.factors)
         with self._judging:
             if self._judge[0] != key:
@@ -175,7 +175,7 @@ class Service:
             return one_more(self._judge[1], need, server, servers, self.hosts())
 
     def rendered(self, key: Any, render: Callable[[], Result]) -> Result:
-        """Return the cached rendering of a value; render it again if the value has changed."""
+        """Return the rendered page of a value; render it again only if the value has changed."""
         if self._rendered is None or self._rendered[0] != key:
             self._rendered = (key, render())
         result: Result = self._rendered[1]
@@ -196,7 +196,7 @@ class Service:
                 await self.aside(give_memory_back)
 
     async def learn_mixes(self) -> None:
-        """Predict likely mixes in advance while the service is idle, so that later answers come from a cache.
+        """While the service is idle, predict likely mixes in advance and keep the results.
 
         Here alone code is compiled: until then, requests are answered in numpy.
         """
@@ -214,7 +214,7 @@ class Service:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def keep_history(self) -> None:
-        """Store a point of the history at regular intervals, as soon as servers are known."""
+        """Store the cluster's figures at regular intervals."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -226,7 +226,7 @@ class Service:
                 _LOG.warning("no point of the history: %s", error)
 
     async def look_at_models(self) -> bool:
-        """Check once whether the models' files have changed; return whether the models were reloaded."""
+        """Reload the models if their files have changed; return whether they were reloaded."""
         fault = self.model_store.fault
         if not await self.aside(self.model_store.refresh):
             if self.model_store.fault and self.model_store.fault != fault:
@@ -242,13 +242,13 @@ class Service:
         return True
 
     def _replayed(self) -> Outcomes:
-        """Return comparisons of the stored outcomes with the present models' predictions."""
+        """Return comparisons of stored measurements with the present models' predictions."""
         outcomes = Outcomes(self.model_store.answers.library)
         outcomes.replay(self.store.read(lambda connection: journal.observations(connection, 20_000)))
         return outcomes
 
     async def learn_from_outcomes(self) -> None:
-        """Update the correction factors of placement and scheduler if any factor has changed by a percent."""
+        """Update the factors that correct predictions if one has changed by a percent."""
         factors = self.outcomes.factors() if self.settings.correct else {}
         if not _moved(factors, self.cluster_store.factors):
             return
@@ -303,7 +303,7 @@ class Service:
         yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
 
     def faults(self) -> list[str]:
-        """Return faults because of which the service cannot answer some questions; empty if there are none."""
+        """Return why the service cannot answer some questions; empty if it can answer all."""
         faults = [] if self.model_store.fault is None else [f"models: {self.model_store.fault}"]
         return [*faults, *self.kubernetes.faults()]
 
@@ -324,7 +324,7 @@ MOST_WRITERS = 64
 
 
 def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
-    """Yield predictions for running tenants as metrics, up to the limit of series."""
+    """Yield predictions for running network functions as metrics."""
     throughput: dict[tuple[str, ...], float] = {}
     slowdown: dict[tuple[str, ...], float] = {}
     left_out = 0
@@ -385,7 +385,7 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
 
 
 class FrontDoor:
-    """Routes paths without parameters directly to their endpoints; the endpoints report all errors themselves.
+    """The ASGI application: routes each path to its endpoint, which answers and reports errors itself.
 
     `app`: everything else, and the life of the service. `endpoints`: path -> ASGI application.
     """

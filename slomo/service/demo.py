@@ -1,4 +1,4 @@
-"""A demonstration service: models of the shipped datasets, and a cluster of two machine types with requests.
+"""An example service: models of the shipped datasets, and a cluster of two machine types with requests.
 
 The models are shipped (`make demo-models` trains them), and unpacked once to the user's cache.
 """
@@ -141,7 +141,7 @@ def fill(service: "Service") -> None:
 
 
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
-    """Return synthetic outcomes: two network functions perform as predicted, a third a tenth worse."""
+    """Return made-up measurements: two functions run as predicted, a third is a tenth slower."""
     dice = random.Random(3)  # noqa: S311 - a demonstration
     outcomes = []
     for name, factor in zip(names, (1.0, 1.0, 0.9), strict=False):

@@ -1,4 +1,4 @@
-"""Deadlines and limits for connections: uvicorn limits neither time nor size of a request's head.
+"""Limits of time and size for connections, since uvicorn does not limit a request's head.
 
 Endless or slow heads (Slowloris), endless bodies, silent connections and clients that do not read all occupy memory and
 a connection. Each has a deadline here, and one address cannot take all connections.
@@ -43,14 +43,14 @@ def guarded(limits: EdgeLimits) -> type[asyncio.Protocol]:
 
 
 class _JoinedWrites:
-    """A transport that sends an answer's head together with the following data, to save a system call (some 10 us)."""
+    """Sends an answer's head and body in one system call, to save about 10 us."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport, self._head = transport, b""
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
-        """Send data, together with a head that was kept back; a head itself is kept back until more data follow."""
+        """Send data; keep a head back until its body follows."""
         if data.startswith(_HEAD) and not data.startswith(_CONTINUE) and not self._head:
             self._head = data
             return
@@ -60,7 +60,7 @@ class _JoinedWrites:
         self._head = b""
 
     def flush(self) -> None:
-        """Send a head that was kept back and that no data follow."""
+        """Send a head that was kept back and that has no body."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""
@@ -158,7 +158,7 @@ class _Guarded(HttpToolsProtocol):
             super().resume_writing()
 
     def _within(self, seconds: float) -> None:
-        """Drop the connection if a step is not finished by a deadline."""
+        """Drop the connection if the next step is not finished in time."""
         self._in_time()
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 

@@ -1,4 +1,4 @@
-"""Store the history of the cluster: shares, headroom, promises and decisions of the last day.
+"""Keep the cluster's figures of the last day: shares of solo throughput, room above promises, decisions.
 
 A point is taken every 15 s. Readers get a limited number of points, each the worst of its interval: the least share
 and headroom, the most broken promises, the sum of decisions.
@@ -23,7 +23,7 @@ Point = dict[str, Any]
 
 
 def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s: float) -> Point:
-    """Return the cluster's present figures; a figure without data is None.
+    """Return the cluster's figures now; None for a figure without data.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s
 
 
 class History:
-    """Stores points of the history and returns them.
+    """Keeps the cluster's figures over time.
 
     `store`: the state. `clock`: returns the time [s since 1970].
     """
@@ -60,7 +60,7 @@ class History:
         self._decisions: dict[str, float] = {}
 
     def take(self, servers: Sequence[RunningServer], decisions: Mapping[tuple[str, ...], float]) -> Point:
-        """Store a point; `decisions` has the numbers of decisions since the service started, by verdict."""
+        """Add the cluster's present figures; `decisions` has the numbers of decisions so far, by verdict."""
         totals = {verdict[0]: count for verdict, count in decisions.items()}
         since = {verdict: count - self._decisions.get(verdict, 0.0) for verdict, count in totals.items()}
         self._decisions = totals
@@ -74,7 +74,7 @@ class History:
         return next((item for item in hours if self._clock() - oldest_s <= 3600.0 * item), hours[-1])
 
     def told(self, hours: float, most: int = MOST_SHOWN) -> dict[str, Any]:
-        """Return the points of the last hours, oldest first; neighbouring points are joined to at most `most`."""
+        """Return at most `most` points of the last hours, oldest first; neighbouring points are joined."""
         end_s = self._clock()
         start_s, width_s = end_s - 3600.0 * hours, 3600.0 * hours / most
         points = [item for item in self._store.read(journal.points) if start_s <= item["at_s"] <= end_s]

@@ -1,4 +1,4 @@
-"""Background jobs: accepted at once, run with progress reports, resumed after an interruption.
+"""Background jobs: started by a request, run with progress reports, resumed after an interruption.
 
 A job is stored when accepted, during its work, and at its end. A job that runs when the service stops is stored as
 ``interrupted`` with its partial result, and resumes from there.
@@ -68,7 +68,7 @@ class _Watched:
 
 
 class JobProgress:
-    """Progress of one job; it is sent to listeners and stored.
+    """Reports a job's progress to listeners and stores it.
 
     `before` holds results from before the job was interrupted; None where it begins.
     """
@@ -78,11 +78,11 @@ class JobProgress:
         self.before: Any = watched.job.result
 
     def tell(self, done: float, message: str, result: Any = None) -> None:
-        """Report a share from 0 to 1, a message, and a partial result; must be called in the event loop's thread."""
+        """Report the finished share (0 to 1), a message and a partial result."""
         self._watched.change(done=min(max(done, 0.0), 1.0), message=message, result=result)
 
     def put(self, connection: "sqlite3.Connection", done: float, message: str, result: Any = None) -> None:
-        """Store the progress in the transaction that stores the work, so that after a kill both or neither exist."""
+        """Store the progress in the same transaction as the work, so that after a kill both or neither exist."""
         row = {**asdict(self._watched.job), "done": done, "message": message, "result": result}
         journal.put_job(connection, row)
 

@@ -11,7 +11,7 @@ PAUSE_S = 1.0
 
 
 async def lasting(what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run work without end; after an unexpected error, log it and start the work again.
+    """Run work for as long as the service runs; after an unexpected error, log it and start the work again.
 
     `what`: names the work in the log. `work`: begins the work.
     """

@@ -20,7 +20,7 @@ MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 
 @dataclass(frozen=True)
 class OneMore:
-    """Predicted state of a server with one more network function."""
+    """Prediction of a server with one more network function."""
 
     #: Tenants of the socket before and after; the new one is last.
     before: tuple[RunningNF, ...]
@@ -34,7 +34,7 @@ class OneMore:
 def one_more(
     judge: NodeJudge, need: PodNeed, server: RunningServer, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
 ) -> OneMore:
-    """Judge a server with one more network function.
+    """Predict a server with one more network function.
 
     Raises SlomoError if the server's machine type has no models.
     """
@@ -74,7 +74,7 @@ def _fits(
 
 
 def _roomiest(server: RunningServer, host: Host) -> tuple[RunningNF, ...]:
-    """Return the tenants on that socket of the server which has fewest tenants."""
+    """Return what runs on the emptiest socket of the server."""
     sockets: dict[int, list[RunningNF]] = {}
     for item in server.tenants:
         sockets.setdefault(item.socket, []).append(item)

@@ -1,4 +1,4 @@
-"""Answer requests during start-up (alive, not ready, with the reason) until the service is ready."""
+"""Answer requests while the service starts: alive, but not ready, with the reason."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ LOOK_AGAIN_S = 2
 
 
 class Opening:
-    """An ASGI application that passes requests to the service as soon as the service is ready.
+    """An ASGI application that passes requests on to the service as soon as it is ready.
 
     `make` makes the service in a thread; `reason` says what is being done meanwhile. Where it cannot be made, `failed`
     is called, and `fault` says why.

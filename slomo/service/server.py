@@ -1,4 +1,4 @@
-"""Run a service under uvicorn: one process, one event loop, one writer."""
+"""Run a service under uvicorn: one process, one event loop, one thread that writes to disk."""
 
 import gc
 import resource

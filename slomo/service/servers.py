@@ -54,7 +54,7 @@ class RunningServer:
 
     @property
     def headroom(self) -> float:
-        """Smallest relative margin of any tenant above its promise; infinite without promises.
+        """Smallest relative room of any function above its promise; infinite without promises.
 
         Examples
         --------
@@ -80,7 +80,7 @@ class RunningServer:
 
 
 def placed(placer: Placer) -> list[RunningServer]:
-    """Return the servers of slomo's own cluster; tenants' owners are given only for broken promises (see `owned`)."""
+    """Return the servers of slomo's own cluster, with what runs on them."""
     layout, solo = placer.layout(), placer.estimates.solo_mpps
     sizes: dict[tuple[object, ...], tuple[str, int]] = {}
     rows = []
@@ -102,7 +102,7 @@ def placed(placer: Placer) -> list[RunningServer]:
 
 
 def owned(placer: Placer, server: RunningServer) -> RunningServer:
-    """Return a server of slomo's own cluster with the owners of its tenants."""
+    """Return a server of slomo's own cluster, with the requests to which its functions belong."""
     names = _owners(placer, server.name)
     if len(names) != len(server.tenants):  # it has changed since
         return server

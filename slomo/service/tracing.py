@@ -1,4 +1,4 @@
-"""Send spans of requests, judgements and reserved places to an OpenTelemetry collector (`slomo serve --otlp URL`).
+"""Send spans of requests, predictions for pods and reserved places to an OpenTelemetry collector.
 
 Trace ids are those of the log's lines (`slomo.service.logs`): the caller's, or one per request.
 """

@@ -1,1 +1,1 @@
-"""The line-level simulator. Import the files of this package directly."""
+"""The simulator of every access to a cache line, against which predictions are tested; import this package's files."""

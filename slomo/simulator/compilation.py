@@ -1,4 +1,4 @@
-"""Compile the simulator's kernels with numba once, and keep the result on disk.
+"""Compile the simulator's inner functions ("kernels") with numba once, and keep the machine code on disk.
 
 numba's ``cache=True`` stores machine code beside the source (or in the user's cache directory); the first call on a
 machine compiles for about a minute (`slomo.simulator.first_compile` announces it).
@@ -54,7 +54,7 @@ KERNEL_SOURCES = (
 
 @register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
 class _Lowering(NativeLowering):
-    """Lower a function to LLVM's language without machine code, if only kernels call it.
+    """A numba pass that makes LLVM code, but no machine code, of functions that only kernels call.
 
     The kernels that call it make the machine code. Otherwise numba would compile each function once for every level of
     calls above it.
@@ -63,7 +63,7 @@ class _Lowering(NativeLowering):
     _name = "lowering_without_machine_code"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower to LLVM's language; what callers look up is a function without an address."""
+        """Make the LLVM code of a function that only kernels call."""
         state.library = library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
         library._optimize_final_module = lambda: None
         library._finalize_final_module = lambda: setattr(library, "_finalized", True)
@@ -78,7 +78,7 @@ class _Lowering(NativeLowering):
 
 
 class _Callees(CompilerBase):
-    """Compile functions that only kernels call."""
+    """Compiles functions that only kernels call."""
 
     def define_pipelines(self) -> list[Any]:
         """Return numba's passes, with `_Lowering` as the last one."""
@@ -108,12 +108,12 @@ def kernel(function: Function) -> Function:
 
 
 def inner(function: Function) -> Function:
-    """Compile `function` for rare calls from other kernels, without inlining. Python must not call it."""
+    """Compile `function` without inlining, for rare calls from kernels. Python must not call it."""
     return cast(Function, _of_one_signature(numba.njit(**_CALLEE)(function)))
 
 
 def _of_one_signature(dispatcher: Any) -> Any:
-    """Let a compiled function take all integers as 64 bits; otherwise numba compiles it again for each width."""
+    """Let a compiled function take all integers as 64 bits, so that numba compiles it only once."""
     template_of = dispatcher.get_call_template
 
     def call_template(arguments: Sequence[Any], keywords: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Decide, per tenant, when a simulation has warmed up and when its measurement is long enough.
+"""Decide when a simulation has warmed up and when it has measured long enough, for each tenant (running NF).
 
 Time is divided into batches of equal length. The start of the run is discarded until every tenant has fetched as many
 lines as it holds and neither its rate nor its occupancy drifts (initial transient: White, Cobb and Spratt, WSC 2000).
@@ -33,7 +33,7 @@ _LARGEST_LAG_ONE = 0.9
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished measurement: its batches, the scale of sizes, the discarded warm-up, and which tenants converged."""
+    """A finished measurement: counts per batch of simulated time, the scale, and which tenants converged."""
 
     batches: s.Batches
     scale: int
@@ -43,7 +43,7 @@ class Measured:
 
 
 def join(batches: s.Batches) -> None:
-    """Join neighbouring batches in pairs, in place; the first half of the rows then holds the counts of all rows."""
+    """Join neighbouring batches of simulated time in pairs, in place."""
     rows = len(batches.span_ns) - 1
     early, late = (batches.part(slice(begin, rows, 2)) for begin in (0, 1))
     for row in range(rows // 2):
@@ -69,7 +69,7 @@ class Estimate(NamedTuple):
 
 
 def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
-    """Estimate ratios of means from batches along the first axis.
+    """Estimate ratios of two counts from their batches, with standard errors.
 
     `parts`, `wholes`, shape (batches, ...): what is divided by what in each.
 
@@ -86,7 +86,7 @@ def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
 
 
 def standard_error(values: s.Floats) -> s.Floats:
-    """Return standard errors of means of batches along the first axis, corrected for their lag-one autocorrelation."""
+    """Return standard errors of the means of batches, corrected for correlation of successive batches."""
     count = len(values)
     spread = values - values.sum(axis=0) / count
     square = (spread * spread).sum(axis=0)
@@ -96,7 +96,7 @@ def standard_error(values: s.Floats) -> s.Floats:
 
 
 def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats:
-    """Return the counts of a random load per batch, adjusted to the expected number of arrivals.
+    """Return the counts of a random load per batch, corrected for how many packets happened to arrive.
 
     Arrivals are a control variate (Law, section 11.4): their mean is known, so the part of the count explained by their
     randomness is removed. That is all of it if every packet is processed, and nothing if the core is always busy.
@@ -120,7 +120,7 @@ def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats
 
 
 def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
-    """Return for which tenants the halves of the batches differ by more than chance and `allowed`."""
+    """Return for which tenants the two halves of the batches differ by more than chance and `allowed`."""
     half = len(parts) // 2
     early, late = ratio(parts[:half], wholes[:half]), ratio(parts[half:], wholes[half:])
     change = np.abs(late.value - early.value)
@@ -128,7 +128,7 @@ def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
 
 
 class Series:
-    """The batches of one run, and the tests of whether they suffice; `timed` tenants need percentiles, too."""
+    """The batches of one simulation, and the tests of whether they suffice."""
 
     def __init__(self, state: s.State, timed: s.Bools, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
         #: Room for the largest number, and a last row for sums; and how many of them there are.
@@ -147,7 +147,7 @@ class Series:
         return max(LEAST_BATCHES, self.count + _BETWEEN_LOOKS - self.count % _BETWEEN_LOOKS)
 
     def is_at(self, count: int) -> bool:
-        """Record the number of batches; join them if there are too many, and return whether that was done."""
+        """Record the number of batches; if there are too many, join them in pairs and return True."""
         self.count = count
         if count < MOST_BATCHES:
             return False
@@ -183,13 +183,13 @@ class Series:
         return None
 
     def _carried(self, first: int) -> bool:
-        """Return whether the ports carried at most their line rate from batch `first` on; a queue arrives early."""
+        """Return whether the ports carried at most what they can, from batch `first` on."""
         after = self._after(first)
         wire_ns, span_ns = (float(sum(each.tolist())) for each in (after.busy_ns[:, -1], after.span_ns))
         return wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance)
 
     def _turned_over(self, first: int) -> s.Bools:
-        """Return which tenants had replaced their lines often enough at batch `first`."""
+        """Return which tenants had replaced their cache lines often enough at batch `first`."""
         if self.warm_up_ns(first) < self._least_warm_up_ns:
             return np.zeros(self._saturated.size, dtype=bool)
         counted = self.batches.counters[:first, :, s.C_L3_HIT : s.C_RX_MISS + 1].sum(axis=0)
@@ -198,7 +198,7 @@ class Series:
         return np.asarray(fetched >= TURNOVERS * held / (self.count - first))
 
     def _held(self, batches: s.Batches) -> s.Floats:
-        """Return the LLC lines that each tenant holds at the end of each batch."""
+        """Return how many LLC lines each tenant holds at the end of each batch."""
         return np.asarray(batches.held[:, ::2] + batches.held[:, 1::2])
 
     def _warm(self, first: int) -> s.Bools:

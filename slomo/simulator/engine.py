@@ -1,4 +1,4 @@
-"""Simulate tenants that share a machine: put them on cores, warm the caches, measure, report.
+"""Simulate network functions that share a machine: put them on cores, warm the caches, measure, report.
 
 The simulator is the ground truth for predictions without a rack. It shares no equation with composition or prediction:
 each line access is simulated through L2, LLC, DDIO and memory (DESIGN section 4; the method follows ResQ, NSDI'18,
@@ -34,7 +34,7 @@ _LONGEST_NS = 2e9
 
 @dataclass(frozen=True)
 class Tenant:
-    """One workload on one core.
+    """One workload (network function with traffic) on one core.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ def simulate(
     slack_ns: float = SLACK_NS,
     port_gbps: float | None = None,
 ) -> SimulationResult:
-    """Simulate tenants that share a machine, and count events.
+    """Simulate network functions that share a machine, and return throughput, counters and latency of each.
 
     Pure function: equal arguments give equal results, byte for byte.
 
@@ -191,6 +191,6 @@ def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
 
 
 def _nobody(machine: Machine) -> SimulationResult:
-    """Return the result for an idle machine: every rate is 0, ratios are missing."""
+    """Return the result for a machine on which nothing runs: every rate is 0, ratios are missing."""
     batches = s.no_batches(2, 0, machine.sockets + 2)._replace(span_ns=np.full(2, 1e3))
     return assemble(machine, [], Measured(batches, 1, 0.0, 0, np.zeros(0, dtype=bool)))

@@ -1,4 +1,4 @@
-"""Announce the first compilation of the simulator's kernels on a machine, which takes about a minute.
+"""Tell listeners before the simulator is compiled for the first time on a machine, which takes about a minute.
 
 Registered listeners are called before it starts; the library itself prints nothing.
 """
@@ -27,7 +27,7 @@ def on_first_compile(listener: Listener) -> None:
 
 
 def is_compiled(kernel: Any = None) -> bool:
-    """Return whether a kernel's machine code is ready, in this process or on disk; by default the kernel of a run.
+    """Return whether the machine code of a simulator function is ready, in this process or on disk.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Run many cores together: the core with the earliest clock runs next, for a few accesses.
+"""The main loop: of all cores, the one with the earliest clock runs next, for a few accesses.
 
 Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a
 core runs until it is `slack` nanoseconds ahead of the next one. docs/concepts/simulator.md shows the error of that
@@ -20,7 +20,7 @@ from slomo.simulator.state import Batches, Floats, State
 
 @compiled
 def next_line(state: State, tenant: int, structure: int, pattern: int, lines: int) -> int:
-    """Choose the next line of a data structure to access."""
+    """Choose which line of a data structure is accessed next."""
     if pattern == s.SEQUENTIAL:
         cursor = state.structures[structure, s.S_CURSOR]
         state.structures[structure, s.S_CURSOR] = cursor + 1 if cursor + 1 < lines else 0
@@ -36,7 +36,7 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
 
 @inner
 def issue_delay(state: State, tenant: int, steps: int) -> float:
-    """Return the factor by which the sibling slows a hyper-thread, and record `steps` computing steps of the thread.
+    """Return by which factor the sibling slows a hyper-thread.
 
     Both share the core's issue slots. A thread gets the slots that its sibling recently left free, at least half.
     """
@@ -51,7 +51,7 @@ def issue_delay(state: State, tenant: int, steps: int) -> float:
 
 @compiled
 def work(state: State, tenant: int, structure: int, until: float) -> None:
-    """Continue the core's packet (structure -1) or one of its data structures, up to time `until`."""
+    """Continue the core's packet (structure -1) or one of the NF's data structures, up to time `until`."""
     row = state.tenants[tenant]
     gap = state.rates[tenant, s.F_GAP]
     throttle = state.rates[tenant, s.F_THROTTLE]
@@ -92,7 +92,7 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
 
 @compiled
 def next_structure(state: State, tenant: int) -> bool:
-    """Begin the accesses to the packet's next data structure; return False after the last one.
+    """Begin to access the next data structure for the present packet; return False after the last one.
 
     Fractions of accesses are carried over to the next packet.
     """
@@ -150,7 +150,7 @@ def run_until(state: State, end: float) -> None:
 
 @compiled
 def packets_done(state: State, tenant: int) -> float:
-    """Return a tenant's processed packets, with the finished share of the current one."""
+    """Return how many packets a tenant has processed, with the finished share of the current one."""
     row, done = state.tenants[tenant], state.counters[tenant, s.C_PACKETS]
     total, finished = row[s.T_TOUCHED_LINES] + 1.0, 0.0
     if row[s.T_OPERATION] < 0:
@@ -178,7 +178,7 @@ def count_ddio_lines(state: State, lines: Floats) -> None:
 
 @inner
 def note(state: State, batches: Batches, row: int) -> None:
-    """Write the counts since the last batch into a row; the last row keeps the counts since the start."""
+    """Write what was counted since the last batch into a row of `batches`."""
     batches.accesses[row] = 0
     for tenant in range(state.clock.size):
         for column in range(state.counters.shape[1]):
@@ -213,7 +213,7 @@ def note(state: State, batches: Batches, row: int) -> None:
 def play(
     state: State, batches: Batches, first: int, last: int, now: float, step: float, end: float
 ) -> tuple[float, int]:
-    """Simulate batches of `step` ns from time `now` on, and write them into the rows from `first` up to before `last`.
+    """Simulate batches of `step` ns from time `now` on, and write their counts into rows.
 
     Returned are the time and the row after the last, the former not before `end` if there are fewer.
     """

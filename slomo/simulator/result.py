@@ -1,4 +1,4 @@
-"""Results of a simulation: counters converted to the vocabulary's metrics, in PCM's units.
+"""Results of a simulation: counts converted to slomo's metrics, in the units of Intel PCM.
 
 The counters are those of Intel PCM (metrics table of SLOMO, SIGCOMM'20, section 5); everything is free of noise.
 """
@@ -75,7 +75,7 @@ class SimulationResult:
 
 @dataclass(frozen=True)
 class Totals:
-    """Counts of one tenant, for the whole measurement and per batch; their sums over tenants are the socket's.
+    """Counts of one tenant, in all and per batch of simulated time.
 
     All of shape ``(1 + batches,)``, the whole first.
     """
@@ -101,7 +101,7 @@ class Totals:
 
 
 class Readings:
-    """Counts over the whole measurement (first row) and over each batch (the other rows)."""
+    """Counts of all tenants, in all (first row) and per batch (other rows)."""
 
     def __init__(self, measured: Measured) -> None:
         batches = measured.batches
@@ -131,7 +131,7 @@ def _whole_first(values: s.Floats) -> s.Floats:
 
 
 def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: int) -> Totals:
-    """Return one tenant's counts, for the whole measurement and per batch."""
+    """Return one tenant's counts, in all and per batch."""
     count = readings.counters[:, tenant].T
     idle_ns = np.minimum(readings.span_ns, readings.sums[:, tenant, s.A_IDLE])
     cycles = readings.span_ns * machine.frequency_ghz
@@ -228,7 +228,7 @@ def _by_batch(counts: Iterable[s.Floats]) -> s.Floats:
 
 
 def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> SimulationResult:
-    """Convert the measurement to a result.
+    """Convert the counts of a finished simulation to its result.
 
     Raises SlomoError an internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets
     vanished.
@@ -265,13 +265,13 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
 
 
 def _waits_ns(machine: Machine, seat: Seat) -> float:
-    """Return the time on the wire of a tenant's frames that may be waiting at the end."""
+    """Return how long sending the frames that may wait at the end would take [ns]."""
     frames = AHEAD if seat.program.offered_mpps is None else WAITING
     return frames * 8.0 * (seat.program.packet_size_b + WIRE_OVERHEAD_B) / machine.shared_wire_gbps()
 
 
 def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wire_ns: float = 0.0) -> None:
-    """Raise an internal error if more was moved than the hardware can, apart from frames waiting before the wire.
+    """Raise an internal error if more was moved than the hardware can move.
 
     Raises SlomoError with what was moved and what can be.
     """
@@ -285,7 +285,7 @@ def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wir
 
 
 def _require_counted(seats: Sequence[Seat], readings: Readings) -> None:
-    """Raise an internal error for packets that arrived but were neither processed nor lost and do not wait."""
+    """Raise an internal error for a packet that arrived but is neither processed, lost nor waiting."""
     for seat, count in zip(seats, readings.counters[0], strict=True):
         if seat.program.offered_mpps is None:
             continue
@@ -357,7 +357,7 @@ def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float
 
 
 def _latency(batches: Sequence[s.Floats]) -> tuple[dict[str, float], dict[str, float], float]:
-    """Return percentiles [us] and standard errors by name, and the equivalent number of independent packets."""
+    """Return latency percentiles [us] with standard errors, and the equivalent number of independent packets."""
     samples = np.concatenate([*batches, np.zeros(0)])
     if samples.size < PERCENTILE_PACKETS:
         return {}, {}, 0.0

@@ -1,4 +1,4 @@
-"""The simulator's state: plain arrays shared by the kernels, and the names of their columns.
+"""The simulator's state as plain arrays, and the names of their columns.
 
 Kernels see numbers only. All state of a tenant, a structure or a memory channel is in one row of an array, so a copy of
 the arrays is a copy of the simulation, which can be continued.
@@ -60,7 +60,7 @@ class State(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """Counts per batch, a row each; the last row has the sums from the start to the latest batch."""
+    """Counts per batch of simulated time, one row each; the last row has the sums."""
 
     span_ns: Floats  # (rows,)
     accesses: Ints  # (rows,)
@@ -80,7 +80,7 @@ class Batches(NamedTuple):
 
 
 def no_batches(rows: int, tenants: int, channels: int) -> Batches:
-    """Return room for batches."""
+    """Return empty arrays for the counts of batches."""
     return Batches(
         np.zeros(rows),
         np.zeros(rows, dtype=np.int64),

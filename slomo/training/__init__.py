@@ -1,1 +1,1 @@
-"""Train models from datasets; no other package imports learning libraries such as scikit-learn."""
+"""Train models from datasets; only this package imports learning libraries such as scikit-learn."""

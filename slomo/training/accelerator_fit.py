@@ -1,4 +1,4 @@
-"""Fit an NF's use of an accelerator from runs beside a competitor that keeps the accelerator busy.
+"""Learn how an NF uses an accelerator, from runs beside a competitor that keeps the accelerator busy.
 
 Yala (ASPLOS'25) profiles accelerators apart from memory: the competitor does not press on memory, its time per request
 is known, and the NF's slowdown gives requests per packet, time per request, and whether the core waits.
@@ -35,13 +35,13 @@ _REQUESTS = (0.5, 1.0, 2.0, 4.0)
 
 
 def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[NFModel]":
-    """Return the models with their NFs' measured use of an accelerator."""
+    """Return the models, with how their NFs use an accelerator if that was measured."""
     uses = accelerator_uses(dataset)
     return [replace(model, accelerator=uses.get((model.machine, model.workload.key))) for model in models]
 
 
 def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
-    """Return the accelerator use of every NF that ran beside a competitor keeping the accelerator busy.
+    """Return how every NF uses the accelerator that a competitor kept busy.
 
     Rows of plan ``accelerator`` are read, and solo throughput.
 

@@ -1,4 +1,4 @@
-"""Estimate the quality of a model if profiling stopped now: held-out error, its uncertainty, and interval widths.
+"""Estimate how good a model would be if profiling stopped now: held-out error, its uncertainty, interval widths.
 
 Every competitor configuration is predicted by a model of the final family that never saw it
 (`slomo.training.cross_validation`), so that profiling can stop as soon as the model is good enough.

@@ -1,4 +1,4 @@
-"""Calibrate prediction intervals on whole mixes, by comparing predicted with measured throughput.
+"""Set the width of prediction intervals by mixes: compare predicted with measured throughput.
 
 Model families are never fitted to mixes, so their errors on mixes are those on a new mix: sensitivity model,
 contentiousness profiles and composition contribute together. Responses to running neighbours are fitted to mixes too
@@ -37,7 +37,7 @@ _COLUMNS = (
 
 
 def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
-    """Return the rows of plan ``mix`` on `machine` whose tenants are all among `models`, at any offered load."""
+    """Return the measured mixes on `machine` whose NFs all have models."""
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
     index = {model.workload.key: number for number, model in enumerate(models)}
@@ -59,7 +59,7 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
 
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:
-    """Return calibrations by model index and family; empty with too few mixes."""
+    """Return the known errors of each model and family in mixes; empty with too few mixes."""
     rows = rows.saturated()  # composition knows full load only
     names = sorted({name for model in models for name in model.sensitivity})
     result: dict[int, dict[str, ConformalCalibration]] = {number: {} for number in range(len(models))}
@@ -72,7 +72,7 @@ def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str
 
 
 def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floats) -> list[ConformalCalibration]:
-    """Return each model's calibration from predictions of mixes; empty if there are too few mixes."""
+    """Return the known errors of each model, from predictions of mixes; empty if there are too few."""
     if np.isfinite(predicted_mpps).sum() < ENOUGH_IN_ALL:
         return []
     rows, predicted_mpps = _once(rows, predicted_mpps)
@@ -94,7 +94,7 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
 def contradiction(
     calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
 ) -> str | None:
-    """Return how a few measured mixes contradict intervals that were not calibrated on mixes; None if they do not.
+    """Return how a few measured mixes contradict intervals that were set without mixes; None if they do not.
 
     The calibration is from cross-validation of the profile: composition's error is not in its width.
     """
@@ -115,7 +115,7 @@ def contradiction(
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:
-    """Return what the manifest states about the intervals.
+    """Return what the model's manifest says about its intervals.
 
     Examples
     --------

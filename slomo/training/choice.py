@@ -1,4 +1,4 @@
-"""Choose, for each network function, its default model family.
+"""Choose, for each network function, the model family by which slomo predicts.
 
 Errors on calibration mixes are the best criterion: they include model and composition, and no family is fitted to
 mixes. A function's few mixes are shrunk towards those of all functions of the machine, and these towards its own
@@ -35,7 +35,7 @@ MATERIAL, NEGLIGIBLE_PERCENT = 0.1, 0.03
 
 
 def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return the models of one machine, each with its default family; the manifest gives the reason.
+    """Return the models of one machine, each with its chosen family and the reason.
 
     All models are of one machine and cross-validated; `rows` are its calibration mixes.
     """
@@ -68,14 +68,14 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 
 
 def candidates(model: NFModel) -> list[str]:
-    """Return the candidates for the default family, preferred ones first; baselines only if there is no other."""
+    """Return the families from which one is chosen, preferred ones first."""
     ours = [name for name in model.sensitivity if name not in BASELINES]
     preferred = [name for name in ORDER if name in ours]
     return [*preferred, *(name for name in ours if name not in ORDER)] or list(model.sensitivity)
 
 
 def chosen_of(errors: Mapping[str, float]) -> str:
-    """Return the first family that is not materially worse than the best; an empty name if there are no errors.
+    """Return the first family whose error is not much larger than the smallest; empty if there are no errors.
 
     Errors are means [% of solo throughput], preferred families first.
 
@@ -92,7 +92,7 @@ def chosen_of(errors: Mapping[str, float]) -> str:
 
 
 def _estimate(away: Any, own: Any, on_rows: float | None) -> float | None:
-    """Return a family's mean error [% of solo], from its own mixes, shrunk to all mixes and to its pressure rows."""
+    """Return a family's mean error [% of solo], estimated from its own mixes, all mixes and its own runs."""
     judged = np.isfinite(away)
     total, count = float(away[judged].sum()), int(judged.sum())
     if on_rows is not None:

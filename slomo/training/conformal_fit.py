@@ -1,4 +1,4 @@
-"""Fit the bias and size of prediction errors from few mixes, by NF, predicted loss and kind of neighbourhood.
+"""Learn how large prediction errors are from few mixes, by NF, predicted loss and kind of neighbourhood.
 
 Errors are first divided by the usual error at the predicted loss. Losses are relative to the NF's largest predicted
 loss, so that every NF's knots lie where its throughput is flat or steep. Bias is learned for each NF alone, without a
@@ -46,7 +46,7 @@ _FOLDS = 10
 
 @dataclass(frozen=True, eq=False)
 class HeldOutMixes:
-    """Predictions of mixes that were not used to fit the predicting models."""
+    """Predictions of mixes by models that did not learn from these mixes."""
 
     #: Throughput of each row; NaN where there is no prediction, shape (n,).
     measured_mpps: Floats
@@ -82,7 +82,7 @@ class HeldOutMixes:
 
 
 def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") -> list[ConformalCalibration]:
-    """Return the calibration of each NF, numbered from 0 to `owners` - 1.
+    """Return the known errors of each NF, numbered from 0 to `owners` - 1.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") ->
 
 
 def _together(risks: Floats, mixes: HeldOutMixes) -> float:
-    """Return the exponent that converts the tenants' risks to the frequency of servers with a broken bound.
+    """Return `together`, the exponent from the tenants' risks to the share of servers that break a bound.
 
     A server breaks if its worst tenant does. `risks` gives the risk at which each tenant's bound breaks. If tenants err
     independently and bounds break as often as set, a quarter of the servers breaks at a setting of a quarter. Servers
@@ -133,7 +133,7 @@ def _together(risks: Floats, mixes: HeldOutMixes) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Usual:
-    """Usual errors: how size grows with loss, per NF; centre and spread, per NF and kind of neighbourhood."""
+    """Usual errors of each NF: how they grow with predicted loss, their centre and spread."""
 
     shapes: list[ErrorShape]
     centre: Floats
@@ -159,7 +159,7 @@ def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
 
 
 def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int) -> tuple[Floats, Floats]:
-    """Return centre and spread of errors, shape (NFs, neighbourhoods), each value shrunk towards its prior."""
+    """Return centre and spread of errors by NF and kind of neighbourhood, each shrunk towards the mean."""
     centre = _drawn(errors, owner, kind, owners, multiply=False)
     away = np.abs(errors - centre[owner, kind])
     spread = _drawn(away, owner, kind, owners, multiply=True)
@@ -167,7 +167,7 @@ def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], o
 
 
 def _drawn(values: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int, *, multiply: bool) -> Floats:
-    """Return means by NF and kind of neighbourhood, shrunk hierarchically; the two effects add up, or multiply."""
+    """Return means by NF and kind of neighbourhood, shrunk towards the means of each."""
     whole = float(values.mean()) if len(values) else 0.0
     by_owner = _means(values, [owner], (owners,), np.full(owners, whole))
     by_kind = _means(values, [kind], (len(NEIGHBOURHOODS),), np.full(len(NEIGHBOURHOODS), whole))
@@ -212,13 +212,13 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
 
 
 def _hats(share: Floats) -> Floats:
-    """Return each row's weights at the knots, shape ``(n, knots)``: linear between the two nearest knots, sum 1."""
+    """Return each row's weights at the knots: linear between the two nearest knots."""
     weights = [np.interp(share, KNOTS, one) for one in np.eye(len(KNOTS))]
     return np.column_stack(weights)
 
 
 def _sizes(away: Floats, hats: Floats, owner: NDArray[np.int64], owners: int) -> Floats:
-    """Return mean error sizes, shape (NFs, knots): an NF's own, shrunk towards its mean times the common curve."""
+    """Return mean error sizes at the knots, for each NF."""
     whole = float(away.mean()) if len(away) else 0.0
     count = np.bincount(owner, minlength=owners)
     of_owner = (np.bincount(owner, away, owners) + SHAPE_PRIOR_ROWS * whole) / (count + SHAPE_PRIOR_ROWS)
@@ -236,7 +236,7 @@ def _drawn_at_knots(values: Floats, hats: Floats, owner: NDArray[np.int64], prio
 
 
 def _shape(loss: Floats, middle: Floats, size: Floats) -> ErrorShape:
-    """Return a shape of errors whose size grows in proportion beyond the largest loss in the data."""
+    """Return a function of predicted loss from error sizes at the knots."""
     if loss[-1] >= 1.0:
         return ErrorShape(loss, middle, size)
     beyond = size[-1] + (1.0 / loss[-1] - 1.0) * size.max()

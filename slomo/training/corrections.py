@@ -1,4 +1,4 @@
-"""Correct carried predictions by runs on the new machine: Gaussian processes for throughput and the function's vector.
+"""Correct models converted from another machine by runs on the new machine, with Gaussian processes.
 
 The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
 pressure. Its logarithm is learned by Gaussian processes from the runs there (Rasmussen and Williams 2006, section 2.2).
@@ -47,7 +47,7 @@ _MOST = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """One function's model after transfer and correction."""
+    """One function's model, converted to the new machine and corrected by runs there."""
 
     model: NFModel
     carried: Carried
@@ -67,7 +67,7 @@ class Corrected:
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "Corrected":
-        """Transfer a model to the new machine, and correct it by runs there if there are any."""
+        """Convert a model to the new machine, and correct it if there are runs."""
         carried = Carried(model, before, machine, corrected=runs is not None)
         none = np.zeros(0)
         pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
@@ -116,14 +116,14 @@ class Corrected:
         return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
 
     def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
-        """Return the coordinates of situations: relative pressures, room left in the caches, and transferred loss."""
+        """Return the coordinates in which corrections are learned: pressures, room in the caches, loss."""
         half = _HALF * self.carried.limit()
         alone = self.carried.state(np.zeros((1, pressure.shape[1])), np.zeros(1)).time_ns
         room = _PER_HALVING * self.carried.room_halvings(pressure)
         return np.column_stack([pressure / (pressure + half), room, 2.0 * np.log(state.time_ns / alone)])
 
     def correction(self, places: Floats) -> Floats:
-        """Return the logarithm of actual over transferred throughput."""
+        """Return the logarithm of measured over converted throughput."""
         if not len(self.residuals):
             return np.zeros(len(places))
         weights = np.linalg.solve(self._covariance(), self.residuals)
@@ -131,7 +131,7 @@ class Corrected:
         return learned
 
     def own_vectors(self, places: Floats, carried: Floats, kept: Mapping[str, float]) -> Floats:
-        """Return the function's own vectors, shape ``(n, metrics)``: carried ones, corrected by the runs there.
+        """Return the function's own counters, shape ``(n, metrics)``: converted, then corrected.
 
         `kept` gives the share of each carried metric's shape that is kept.
         """
@@ -147,14 +147,14 @@ class Corrected:
         return own
 
     def own_errors(self, name: str) -> Floats:
-        """Return the mean error of a metric in held-out runs by kept share, relative to its size, shape (shares,)."""
+        """Return the mean error of a counter in held-out runs, for each share of its shape that is kept."""
         measured = self.own[name][0]
         errors = np.abs(self.own_left_out(name, _KEPT)).sum(axis=1)
         relative: Floats = errors / max(measured.mean() + measured.std(), 1e-12)
         return relative
 
     def own_left_out(self, name: str, kept: Sequence[float]) -> Floats:
-        """Return the errors of a metric in held-out runs for each of some kept shares, shape (shares, runs)."""
+        """Return the errors of a counter in held-out runs, for each share of its shape that is kept."""
         measured, before = self.own[name]
         rest = measured - np.multiply.outer(kept, before - before.mean())
         errors: Floats = (rest - rest.mean(axis=1, keepdims=True)) @ self._own_inverse / np.diag(self._own_inverse)
@@ -169,7 +169,7 @@ class Corrected:
         return _likeness(self.places, self.places) + np.diag(self.noise**2)
 
     def doubt(self, places: Floats) -> Floats:
-        """Return the standard deviation of the correction's logarithm."""
+        """Return how uncertain the correction is (standard deviation of its logarithm)."""
         near = _likeness(places, self.places)
         known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
         own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places[:, 1:]).sum(axis=1)
@@ -178,14 +178,14 @@ class Corrected:
 
     @property
     def full_kib(self) -> float:
-        """Return the least total occupancy of a full LLC there [KiB]: measured beside others, or else carried."""
+        """Return the smallest total occupancy of a full cache on the new machine [KiB]."""
         if "L3OCC" not in self.own or not self.neighbours.any():
             return self.carried.full_kib
         return full_kib(self.pressure[:, self.carried.names.index("L3OCC")] + self.own["L3OCC"][0])
 
     @property
     def most_moved(self) -> MostMoved:
-        """Return the largest traffic of neighbours in runs there and, converted, on the first machine."""
+        """Return the largest traffic of neighbours in runs on the new machine and, converted, the old one."""
         if self.runs is None or not self.neighbours.any():
             return self.carried.most_moved
         there = most_moved(self.runs.beside_names, self.runs.beside)
@@ -198,7 +198,7 @@ class Corrected:
 
     @property
     def solo_mpps(self) -> float:
-        """Solo throughput on the new machine: measured, or else transferred and corrected."""
+        """Solo throughput on the new machine: measured, or else converted and corrected."""
         if self.runs is not None and self.solo_is_measured:
             return self.runs.solo_mpps
         return float(self.mpps(np.zeros((1, len(self.carried.names))), np.zeros(1))[0])
@@ -211,7 +211,7 @@ class Corrected:
 
 
 def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats) -> Mapping[str, Floats]:
-    """Return measured and carried values by metric, shape (2, runs)."""
+    """Return measured and converted values of each counter, shape (2, runs)."""
     rates, answer = flows_and_polled(tuple(names))[0], {}
     for number, name in enumerate(names):
         if name in runs.own_names:
@@ -222,7 +222,7 @@ def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], c
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
-    """Return for each function the share of each carried metric's shape with the least error in held-out runs.
+    """Return, for each function, how much of each counter's shape to keep, by held-out errors.
 
     The errors of the function itself count as much as the mean of all.
     """
@@ -236,7 +236,7 @@ def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
 
 
 def pressure_errors(functions: Sequence[Corrected], kept: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Return the root mean square error of the functions' own metrics in held-out runs, relative to their size."""
+    """Return the root mean square error of the functions' own counters in held-out runs."""
     answer = {}
     for name in sorted({name for each in functions for name in each.own}):
         wrong, whole = 0.0, 0.0
@@ -251,7 +251,7 @@ def pressure_errors(functions: Sequence[Corrected], kept: Sequence[Mapping[str, 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Held-out errors of all functions, each divided by its function's usual size, and the common size."""
+    """Errors of all functions in held-out runs, in units of each function's usual error."""
 
     each: Floats
     size: float
@@ -265,13 +265,13 @@ class HeldOut:
         return replace(common, each=np.sort(np.concatenate(parts or [every])))
 
     def size_of(self, function: Corrected) -> float:
-        """Return the usual size of a function's held-out errors, shrunk towards that of all functions."""
+        """Return the usual size of a function's held-out errors."""
         total = float(np.square(function.scores).sum()) + _SIZE_RUNS * self.size**2
         return float(np.sqrt(total / (len(function.scores) + _SIZE_RUNS)))
 
 
 def _likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of the throughput's corrections at two points.
+    """Return the covariance of the throughput's correction between points (Gaussian process).
 
     A function that fits loses nothing up to a nearly full cache, so the room left tells more than the occupancy.
     """
@@ -282,7 +282,7 @@ def _likeness(one: Floats, other: Floats) -> Floats:
 
 
 def _own_likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of a metric at two points; it depends on the pressures alone."""
+    """Return the covariance of a counter's correction between points (Gaussian process)."""
     one, other = one[:, :-2], other[:, :-2]
     constant, along, local = _OWN
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)

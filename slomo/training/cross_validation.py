@@ -1,4 +1,4 @@
-"""Held-out predictions: every row is predicted by a model that never saw its competitor configuration.
+"""Predict every row by a model that was not trained on its competitor setting.
 
 Leaving out whole configurations corresponds to predicting an unknown mix. Leaving out single rows gives too small an
 error, as training rows then include the same competitor with one more instance.
@@ -16,7 +16,7 @@ FOLDS = 5
 
 
 def folds(groups: NDArray[np.int64], seed: int, count: int = FOLDS) -> NDArray[np.int64]:
-    """Return the fold of each row; rows of one group share a fold.
+    """Return the cross-validation fold of each row; rows of one group share a fold.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def held_out(
 
 
 def relative_errors(measured: Floats, predicted: Floats, solo_mpps: float) -> dict[str, float]:
-    """Return mean and 95th percentile of the relative error, the signed bias, and the mean error over solo [%].
+    """Return mean and 95th percentile of the relative error, the bias, and the mean error over solo [%].
 
     The last one is more robust if some settings starve an NF: a relative error is then unbounded.
 

@@ -1,4 +1,4 @@
-"""Fit what each NF holds in a full cache as a function of the age at which unused lines leave it.
+"""Learn how much of a full cache each NF holds, as a function of the cache's age (when unused lines leave).
 
 In a full cache an NF holds what the others leave, so occupancies alone do not tell how a cache is divided. The age
 does: an LRU cache evicts lines unused for the same time, whoever owns them (Che et al., IEEE JSAC 20, 2002). Beside the
@@ -37,7 +37,7 @@ _LINES_PER_KIB = 16.0
 
 
 def fit_holdings(subjects: Mapping[str, Subject], mixes: "pd.DataFrame") -> dict[str, Floats]:
-    """Return `ServerResponse.holding` of NFs by key; empty without the metrics or with too few full caches.
+    """Return what each NF holds by age (`ServerResponse.holding`); empty without the needed measurements.
 
     `mixes` has a row per run and distinct NF, with columns ``mix`` and ``target``.
     """
@@ -68,7 +68,7 @@ def fit_holdings(subjects: Mapping[str, Subject], mixes: "pd.DataFrame") -> dict
 
 
 def _beside_competitor(subject: Subject, full_kib: float) -> tuple[Floats, Floats]:
-    """Return packets per age and occupancy [KiB] of an NF's runs beside the competitor in full caches.
+    """Return, for an NF's runs in full caches, packets per age and occupancy [KiB].
 
     Lines that are referenced at random, each at rate a, miss with probability exp(-a T), T the age, and stay (1 -
     exp(-a T)) / a from one reference to the next; hence T = occupancy / references * -log(misses) / (1 - misses).
@@ -85,7 +85,7 @@ def _beside_competitor(subject: Subject, full_kib: float) -> tuple[Floats, Float
 
 
 class _Full:
-    """Mixes in full caches as arrays; a place per distinct NF, empty places last and without throughput."""
+    """Mixes in full caches as arrays, with a place for each distinct NF."""
 
     def __init__(self, who: NDArray[np.int64], alike: Floats, mpps: Floats, held: Floats, total: Floats) -> None:
         self.who, self.alike, self.mpps, self.held, self.total = who, alike, mpps, held, total
@@ -103,7 +103,7 @@ class _Full:
         return cls(who, alike, mpps, held, np.array([rows["total"].mean() for rows in servers]))
 
     def packets(self, holdings: Floats) -> Floats:
-        """Return packets per age of every place, at the age at which the NFs together hold what was measured."""
+        """Return packets per age of every NF, at the age at which all together hold what was measured."""
         low, high = (np.full(len(self.who), np.log(end)) for end in (LEAST_AGE, MOST_AGE))
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)

@@ -1,4 +1,4 @@
-"""Fit latency over load and pressure from a profile's runs below saturation.
+"""Learn latency over load and pressure from runs in which an NF is offered less than it can serve.
 
 The runs are those of ResQ (NSDI'18) section 5.2. The load of a run is its offered load divided by the throughput
 measured at saturation beside the same competitors. Utilisation is computed from the NF's response to pressure.
@@ -73,7 +73,7 @@ def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int
 
 
 def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
-    """Return a model's runs at reduced load, with the NF's utilisation."""
+    """Return a model's runs below full load, with the share of time in which the NF is busy."""
     here = (everything["machine"] == model.machine) & (everything["target"] == model.workload.key)
     here &= everything["plan"].isin(["solo", "pressure"]) & everything["isolation"].isin(["null", "", "None"])
     possible = everything[here].groupby("competitors")["throughput_mpps"].median()
@@ -116,7 +116,7 @@ def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyMo
 
 
 def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64]) -> LatencyCurve:
-    """Fit one percentile, as a multiple of the service time, and the scale of its held-out errors."""
+    """Fit one latency percentile as a multiple of the time per packet."""
     response = np.log(factor)
 
     def fit(seen: NDArray[np.bool_]):  # type: ignore[no-untyped-def]
@@ -142,13 +142,13 @@ def _weights(basis: Floats, response: Floats) -> Floats:
 
 
 def _scale(load: Floats, away: Floats) -> Floats:
-    """Return the scale of errors: a constant part, and a part that grows with -ln(1 - load)."""
+    """Return how large errors are: a constant part, and one that grows with load."""
     coefficients, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
     return np.array([max(float(coefficients[0]), _LEAST_ERROR), float(coefficients[1])])
 
 
 def _knots(load: Floats) -> Floats:
-    """Return the knots of the curve in -ln(1 - load): the measured loads, thinned to distinct ones."""
+    """Return the loads between which the curve is linear."""
     distinct: list[float] = []
     for value in np.sort(load).tolist():
         if not distinct or value - distinct[-1] > _APART * (1.0 - 0.7 * value):

@@ -1,4 +1,4 @@
-"""Store mixes that were measured several times in the models: for these mixes, measurements replace predictions.
+"""Store mixes that were measured several times in the models; for these, placement uses measurements.
 
 One run does not show how much runs differ, so a mix needs at least two runs. As a few runs show it only roughly, the
 spread of a mix is at least the pooled standard deviation of all such mixes of the machine, and its degrees of freedom
@@ -52,14 +52,14 @@ def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[
 
 
 def _neighbours(row: dict[Any, Any]) -> tuple[str, ...] | None:
-    """Return the sorted keys of a row's neighbours; None unless all are at full load."""
+    """Return the sorted keys of a row's neighbours; None if one is below full load."""
     workloads = competitors_from_cell(str(row["competitors"]))
     keys = tuple(sorted(workload.key for workload in workloads))
     return None if any(workload.traffic.offered_mpps is not None for workload in workloads) else keys
 
 
 def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]], freedom: int) -> MeasuredMix:
-    """Return the mean throughput of a workload's instances in a mix, and its error, including their differences."""
+    """Return the mean throughput of a workload in a mix, and its standard error."""
     mpps, errors = np.array(rows).T
     apart = float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0
     return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart), freedom)

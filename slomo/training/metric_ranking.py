@@ -1,4 +1,4 @@
-"""Rank metrics by how much they reduce the prediction error under contention: each alone, and added to others.
+"""Rank metrics by how much each lowers the prediction error: alone, and added to others.
 
 SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps those that explain throughput. Each set
 of metrics is judged by the held-out error of a ridge regression over 1, u and u u' (u = p / (p + median), as in
@@ -36,7 +36,7 @@ _FEWEST_ROWS = 24
 
 @dataclass(frozen=True)
 class RankedMetric:
-    """Ratings of one metric: mean held-out errors as shares of solo throughput, over all functions [%]."""
+    """How good one metric is: mean held-out errors of models that read it [% of solo throughput]."""
 
     #: Metric of the competition.
     name: str
@@ -94,7 +94,7 @@ def rank_metrics(
 
 
 def unranked_metrics(dataset: "ProfileDataset", ranked: Sequence[RankedMetric]) -> dict[str, str]:
-    """Return why each of the dataset's metrics of the competition that has values has no rank."""
+    """Return why some measured metrics of the competition have no rank."""
     rows = dataset.frame[dataset.frame["plan"].isin(["pressure", "imported"])]
     placed, why = {item.name for item in ranked}, {}
     for name in METRICS:
@@ -115,7 +115,7 @@ def _everywhere(name: str, measured: Sequence[Subject]) -> bool:
 
 
 class _Judge:
-    """Computes the errors of sets of metrics over all network functions, always on the same folds."""
+    """Computes the errors of models that read given metrics, over all network functions."""
 
     def __init__(self, measured: Sequence[Subject], seed: int) -> None:
         self._measured = measured

@@ -1,4 +1,4 @@
-"""Let models of responses to running neighbours also learn from calibration mixes.
+"""Let the models of whole servers also learn from calibration mixes.
 
 Two situations of mixes hardly occur in runs beside the synthetic competitor: full memory channels that several cards
 share, and packets that stay in the cache because queues are short. Each mix is also predicted by responses that have
@@ -38,7 +38,7 @@ def learned_from_mixes(
     fit: Callable[[Mapping[str, Subject]], Mapping[str, NFModel]],
     seed: int,
 ) -> tuple[list[NFModel], Floats]:
-    """Return models whose responses learned from mixes, and predictions of each mix by responses that had not seen it.
+    """Return models that also learned from mixes, and predictions of each mix by models that did not.
 
     Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. `fit`
     returns the models of subjects to which mixes were added, by workload key. Equal mixes share a fold.
@@ -85,7 +85,7 @@ def learned_from_mixes(
 
 
 def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
-    """Return a model that knows what it holds by age."""
+    """Return a model that knows how much of a full cache its NF holds."""
     holding = holdings.get(model.workload.key)
     if holding is None or model.response is None:
         return model
@@ -93,7 +93,7 @@ def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
-    """Return the saturated mixes of `models` with all columns that their responses use.
+    """Return the mixes at full load that have all counters which the models read.
 
     Column ``mix`` names the tenants, ``limited`` tells whether full ports limited the target.
     """
@@ -121,7 +121,7 @@ def _mix(keys: Sequence[str]) -> str:
 
 
 def _extended(subject: Subject, full: "pd.DataFrame", limited: "pd.DataFrame") -> Subject:
-    """Return a subject with added runs in mixes; runs limited by full ports count as runs at part load."""
+    """Return an NF's training rows with its runs in mixes added."""
 
     def parts(rows: "pd.DataFrame") -> tuple[Floats, Floats, Floats]:
         own = rows[[f"own.{name}" for name in subject.own_names]].to_numpy(dtype=float)

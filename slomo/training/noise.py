@@ -1,4 +1,4 @@
-"""Estimate each row's noise from its replicates, and whether a model beats the mean by more than that noise.
+"""Estimate how noisy each row is from repeated runs, and whether a model beats the mean by more than noise.
 
 Two or three replicates per row determine the variance of a single row badly, but the pooled variance of all rows well.
 Each row's variance is therefore shrunk towards the pooled one (a scaled inverse chi-squared prior; the idea is that of
@@ -23,7 +23,7 @@ MEAN = "mean"
 
 
 def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | None:
-    """Return the relative variance of every row's throughput; None if replicates do not tell it.
+    """Return the relative variance of every row's throughput; None if runs were not repeated.
 
     `dispersion` is the standard deviation over the mean of each row's replicates.
 
@@ -64,7 +64,7 @@ def weights_of(variance: Floats | None) -> Floats | None:
 def against_mean(
     measured: Floats, guesses: Mapping[str, Floats], solo_mpps: float, weights: Floats | None
 ) -> dict[str, dict[str, float]]:
-    """Return how much lower each family's held-out error is than that of `mean`, with standard error [% of solo].
+    """Return by how much each family's held-out error is below that of `mean`, with standard error.
 
     `guesses` are held-out predictions of the same rows, NaN where a family has none.
 
@@ -117,7 +117,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
 
 
 def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
-    """Return every gain and its error, shrunk towards the mean of the other gains; more strongly if the gains agree."""
+    """Return every gain and its error, shrunk towards the mean of the other gains."""
     weights, count = 1.0 / error**2, len(gain)
     if count == 1:
         return [(float(gain[0]), float(error[0]))]

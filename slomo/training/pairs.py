@@ -1,4 +1,4 @@
-"""Fit named co-locations measured without counters, by unobserved pressures and sensitivities of low rank.
+"""Learn from functions that were measured together without counters: a hidden pressure and sensitivity for each.
 
 The logarithm of the share that a target keeps is the product of its sensitivity and the sum of its competitors'
 pressures (Bubble-Up, MICRO'11, section 3, with unobserved pressures). Both are fitted alternately by ridge regression,
@@ -62,7 +62,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Latent:
-    """Unobserved sensitivity and pressure of every function, shape ``(functions, rank)``."""
+    """Hidden sensitivity and pressure of every function, shape ``(functions, rank)``."""
 
     weights: Floats
     pressure: Floats
@@ -73,7 +73,7 @@ class _Latent:
 
 
 def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
-    """Return models from named co-locations, for machines without other measurements under pressure.
+    """Return models of measured groups, for machines without other measurements beside competitors.
 
     Rows of plan ``mix`` are fitted where no function of their machine was profiled under pressure. Functions that
     were never run alone have no model yet.
@@ -128,7 +128,7 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
 
 
 def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return one machine's models of family ``pairs``, fitted to the runs and calibrated on held-out runs.
+    """Return one machine's models of family ``pairs``, with errors in held-out runs.
 
     `rows` are runs at full load, `models` those of every function in them.
     """
@@ -194,7 +194,7 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
 
 
 def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
-    """Return a remark that the models' accuracy is unknown, if there are fewer runs than parameters."""
+    """Return that the models' accuracy is unknown, if there are fewer runs than parameters."""
     unknown = 2 * len(models) * chosen[0]
     if len(rows.loss) >= unknown:
         return {}
@@ -202,7 +202,7 @@ def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -
 
 
 def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) -> Floats:
-    """Return predictions for held-out runs: the share of solo throughput that remains."""
+    """Return predictions for held-out runs, as shares of solo throughput."""
     share = np.full(len(fold), np.nan)
     for number in np.unique(fold):
         out = fold == number
@@ -211,7 +211,7 @@ def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) 
 
 
 def _repeats(rows: _Rows) -> ConformalCalibration:
-    """Return the errors of repeated runs, each less the mean of those before it (of their log losses).
+    """Return how repeated runs differ from the mean of the earlier runs.
 
     They are relative to the throughput, and pooled over all functions. Beside its like a function has several rates in
     one run; these are no repeats, and are left out.
@@ -228,7 +228,7 @@ def _repeats(rows: _Rows) -> ConformalCalibration:
 
 
 def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
-    """Return sensitivities and pressures from alternating ridge regressions, each shrunk towards its mean."""
+    """Return hidden sensitivities and pressures, fitted in turn by ridge regression."""
     functions, generator = rows.counts.shape[1], np.random.default_rng(0)
     neighbours = np.maximum(rows.counts.sum(axis=1), 1.0)
     level = np.sqrt(max(float(np.average(rows.loss / neighbours, weights=rows.weight)), 1e-4) / rank)
@@ -258,7 +258,7 @@ def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
 def _sensitivity(
     model: NFModel, latent: _Latent, own: _Rows, number: int, identity: Floats, pressing: NDArray[np.bool_]
 ) -> LatentSensitivity:
-    """Return one function's model, with the residuals for its measured competitions."""
+    """Return one function's model, with its deviations for measured groups."""
     left, codes = own.loss - latent.losses(own), own.counts @ identity
     known, place = np.unique(codes, return_inverse=True)
     residuals = np.bincount(place.ravel(), left, len(known)) / np.maximum(

@@ -1,4 +1,4 @@
-"""Find physically impossible rows, and exclude them from training.
+"""Find rows that no machine can have measured, and leave them out of training.
 
 As in pyperf's checks, bounds are physical (port rates, instructions per packet), relative to medians of the same
 network function (neighbours do not speed it up by half or halve its instructions), or detect frozen and contradictory
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def plausible_rows(dataset: ProfileDataset) -> ProfileDataset:
-    """Return a dataset without impossible rows; a warning names each with its reason."""
+    """Return a dataset without impossible rows; a warning names each, with the reason."""
     frame, mpps = dataset.frame, dataset.throughput
     reasons = {**_by_counters(frame, mpps), **_by_throughput(frame, mpps, dataset.environment)}
     absurd = np.logical_or.reduce(list(reasons.values()))
@@ -85,7 +85,7 @@ def _by_throughput(
 
 
 def _line_rates(frame: "pd.DataFrame", environment: Mapping[str, object]) -> NDArray[np.float64]:
-    """Return the line rate of each row's machine [Mpps]; NaN without a port or if unknown."""
+    """Return how much the ports of each row's machine can carry [Mpps]; NaN if unknown."""
     rates, described = np.full(len(frame), np.nan), environment.get("machines")
     if environment.get("testbed") != "simulated" or not isinstance(described, Mapping):
         return rates

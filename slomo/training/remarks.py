@@ -1,4 +1,4 @@
-"""Make remarks on a trained model, such as: too few calibration scores, no slowdown to learn, or no measured mixes."""
+"""Say what is weak about a trained model: too few known errors, no slowdown to learn, no measured mixes."""
 
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -8,7 +8,7 @@ USUAL_COVERAGE = 0.9
 
 
 def remarks(model: NFModel) -> tuple[str, ...]:
-    """Return the remarks on a model, one sentence each; empty if there are none."""
+    """Return the weaknesses of a model, one sentence each; empty if there are none."""
     sentences = []
     rows = model.manifest.get("rows", {})
     if rows.get("settings", 0) > 1 and rows.get("throughputs") == 1:

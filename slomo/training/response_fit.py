@@ -1,4 +1,4 @@
-"""Fit a contentiousness profile: ridge regression of an NF's own vector over a saturating basis of the pressure.
+"""Learn the pressure that an NF puts on others, as a function of the pressure on the NF (ridge regression).
 
 The basis (1, u, u u' with u = p / (p + scale)) rises and levels off as caches and channels do; strength and degree are
 chosen per NF by cross-validation that leaves whole competitor configurations out.
@@ -26,7 +26,7 @@ _FEWEST_ROWS = 12
 
 
 def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
-    """Return a subject's contentiousness: alone, by number of competitors, and under any pressure."""
+    """Return the pressure of an NF on others: alone, by number of competitors, and under any pressure."""
     solo = solo_vector(subject)
     pressures = tuple(name for name in PRESSURES if name in subject.names)
     whole = np.isfinite(subject.columns(pressures)).all(axis=1) & np.isfinite(subject.own).all(axis=1)
@@ -44,7 +44,7 @@ def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
 
 
 def solo_vector(subject: Subject) -> MetricVector:
-    """Return the median core-level vector without competitors; empty without solo rows."""
+    """Return the median counters of the NF's core in runs alone; empty without such runs."""
     alone = subject.counts == 0
     return _median(subject, alone) if alone.any() else MetricVector({}, scope=Scope.CORE)
 

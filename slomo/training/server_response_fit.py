@@ -1,4 +1,4 @@
-"""Fit how an NF responds to running neighbours, from its profile's rows in which neighbours' pressure was measured.
+"""Learn how an NF responds to running neighbours, from runs in which counters beside it were measured.
 
 The runs are those of SLOMO (SIGCOMM'20) section 4.1; the pressure is that of the competitors, measured while the target
 runs. Additive metrics are smooth functions of it (ridge over a saturating basis). Throughput comes from a smooth
@@ -65,7 +65,7 @@ def fit_server_response(
     channel: tuple[float, float] = (0.0, np.inf),
     judged: ServerResponse | None = None,
 ) -> ServerResponse | None:
-    """Return a subject's response to running neighbours; None if the competition beside it was not measured.
+    """Return how an NF responds to running neighbours; None if counters beside it were not measured.
 
     `channel` describes the memory channel as in `slomo.training.waiting`. The errors of `judged`, an earlier response
     of the same subject, are kept; otherwise cross-validation determines them.
@@ -118,7 +118,7 @@ def fit_server_response(
 def _with_long_queues(
     subject: Subject, whole: NDArray[np.bool_], own: Floats, basis: Floats, most: float
 ) -> tuple[Floats, Floats]:
-    """Return vectors per packet as they are with long queues, and the weights of what the card then reads back.
+    """Return counters per packet as with long queues, and what the card then reads back from memory.
 
     A card that writes packets ahead of the core misses at most their lines; other lines that it misses are those that
     it reads back from memory to send. A full channel holds the card back and makes its queue short: these rows lack
@@ -148,7 +148,7 @@ def _traffic(
     most: float,
     seed: int,
 ) -> SmoothSensitivity | None:
-    """Return a packet's memory traffic under pressure, by a Gaussian process; None with few rows on a loaded channel.
+    """Return the memory traffic per packet as a Gaussian process; None with few runs on a loaded channel.
 
     The ridge of the rounds cannot follow the step from a queue whose packets stay in the cache to one that leaks.
     """
@@ -165,13 +165,13 @@ def _traffic(
 def pressures_of(
     subject: Subject, names: tuple[str, ...], beside: Floats, stretch: Floats | float, channel: tuple[float, float]
 ) -> Floats:
-    """Return the pressures `names` of the rows of `beside`, some rates scaled by `stretch`, with waiting added."""
+    """Return the pressures `names` of the given rows, with waiting for memory added."""
     pressure = beside[:, [subject.beside_names.index(name) for name in names]]
     return with_waiting(names, pressure * np.where(flows_and_polled(names)[0], stretch, 1.0), subject, beside, channel)
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
-    """Return how much measurements with little predicted loss vary, in the form of :func:`arrival_scores`.
+    """Return how much measurements with little predicted loss vary.
 
     They replace mixes at reduced load, whose NFs lose nothing: variation there is at most this.
     """
@@ -181,7 +181,7 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
 
 
 def _strays(subject: Subject, repeats: Floats) -> Floats:
-    """Return how far an NF's part-load runs deviate from their offered loads; `repeats` if there are few such runs."""
+    """Return how far an NF's part-load runs deviate from their offered loads."""
     rows = subject.part_load
     if rows is None or (known := np.isfinite(rows.offered_mpps)).sum() < _FEWEST_IDLE:
         return repeats
@@ -191,7 +191,7 @@ def _strays(subject: Subject, repeats: Floats) -> Floats:
 def _part_load(
     subject: Subject, names: tuple[str, ...], fastest_mpps: float, channel: tuple[float, float]
 ) -> ContentiousnessProfile | None:
-    """Return the vector at part load; None if there are too few such runs."""
+    """Return an NF's counters below full load; None if there are too few such runs."""
     rows = subject.part_load
     if rows is None or len(rows.mpps) < _FEWEST_IDLE:
         return None
@@ -205,7 +205,7 @@ def _part_load(
 
 
 def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
-    """Return rates per packet; misses of a private cache per packet do not depend on neighbours."""
+    """Return events per packet instead of events per second."""
     return own / np.where(flows_and_polled(tuple(names))[0], mpps[:, np.newaxis], 1.0)
 
 
@@ -250,7 +250,7 @@ def _held_out(
 
 
 def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | None = None) -> list[NFModel]:
-    """Return the models with intervals for whole servers, calibrated on mixes if there are enough.
+    """Return the models with intervals for whole servers, set by mixes if there are enough.
 
     All models are of one machine. Mixes with an NF that does not answer for whole servers are passed over: they are
     composed. Saturated targets set the width of what an NF can do, targets that serve all they are offered how far
@@ -276,7 +276,7 @@ def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | No
 
 
 def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats) -> list[NFModel]:
-    """Return models that all predict whole servers, calibrated on mixes of them."""
+    """Return models with known errors for whole servers, from measured mixes."""
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
@@ -297,7 +297,7 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
 
 
 def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:
-    """Return the mixes that need more than the machine's ports carry, so that ports, not neighbours, limit tenants."""
+    """Return the mixes that need more than the ports carry, so that ports limit the NFs."""
     stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
     frames_b = np.array([*(float(model.workload.traffic.packet_size_b) for model in models), 0.0])
     demanded: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
@@ -305,7 +305,7 @@ def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mp
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:
-    """Return for each model the families that a few mixes, too few to calibrate on, contradict, with reasons.
+    """Return, for each model, the families that a few measured mixes contradict, with reasons.
 
     The response to running neighbours has its usual name; it is judged on mixes whose NFs all have one.
     """
@@ -332,7 +332,7 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
 
 
 def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:
-    """Return a library whose intervals of whole servers are calibrated on the mixes of `dataset` alone.
+    """Return a library whose intervals for whole servers are set by the mixes of `dataset` alone.
 
     For shipped or older models, given mixes like those to be predicted, some at reduced load.
 

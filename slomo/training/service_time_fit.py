@@ -1,4 +1,4 @@
-"""Fit an accelerator's time per packet as a line over match density, from runs of the accelerator alone.
+"""Learn an accelerator's time per packet over match density, from runs of the accelerator alone.
 
 Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in its match-to-byte ratio.
 """

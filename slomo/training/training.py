@@ -1,4 +1,4 @@
-"""Train models from a profile dataset, one per NF and machine.
+"""Train models from a dataset of measurements, one per NF and machine.
 
 SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic competitor only. Responses to running
 neighbours also learn from calibration mixes.
@@ -178,7 +178,7 @@ def _fit_subject(
 
 
 def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCalibration:
-    """Return the calibration of intervals from held-out runs.
+    """Return the known errors of a model, from held-out runs.
 
     On a table, errors need not grow with the loss: intervals have constant width (split conformal), or a shape learned
     from many rows, whichever is narrower on average. Its rows are what is asked about, so ranks are not moved outwards.
@@ -198,7 +198,7 @@ def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCali
 
 
 def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], Any]:
-    """Return a family's features, and the mask of rows that have all of them."""
+    """Return the columns that a family reads, and which rows have values in all of them."""
     names = family.select_features(subject.names)
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.mpps > 0.0)
     if names and rows.sum() < FEWEST_ROWS:
@@ -221,12 +221,12 @@ def _held_out(family: ModelFamily, subject: Subject, rows: Any, told: WeightedRo
 
 
 def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return held-out predictions of rows with competitors, without solo rows, whose prediction is trivial."""
+    """Return held-out predictions of the rows with competitors."""
     return {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
 
 
 def _noise(subject: Subject) -> dict[str, float]:
-    """Return the relative noise of a row's mean throughput and of a single measurement; empty if unknown."""
+    """Return the relative noise of a row's mean and of a single measurement; empty if unknown."""
     if subject.variance is None:
         return {}
     row = float(np.sqrt(np.median(subject.variance)))
@@ -234,7 +234,7 @@ def _noise(subject: Subject) -> dict[str, float]:
 
 
 def _covered(subject: Subject) -> Applicability:
-    """Return the range of the additive pressures in the data (in tables without any, of all columns)."""
+    """Return the range of pressures in the data."""
     names = tuple(name for name in subject.metric_names if METRICS[name].pressure) or subject.metric_names
     names = (*names, *(name for name in subject.names if name.startswith(TRAFFIC_PREFIX)))
     vectors = subject.columns(names)
@@ -266,7 +266,7 @@ def _with_mixes(
 def with_responses(
     models: Sequence[NFModel], subjects: Mapping[str, Subject], channel: tuple[float, float], seed: int
 ) -> dict[str, NFModel]:
-    """Return the models of subjects, by key, whose responses are fitted anew."""
+    """Return models, by key, that learned anew how their NFs respond to running neighbours."""
     return {
         model.workload.key: replace(
             model, response=fit_server_response(subjects[model.workload.key], seed, channel, model.response)
@@ -293,7 +293,7 @@ def _most(capacities: Capacities | None) -> float:
 
 
 def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:
-    """Return capacities with the cache reporter's (probe program's) extra time when all accesses miss, if known."""
+    """Return the machine's capacities with the largest extra time of the cache reporter (a probe program)."""
     full = environment.get("settings", {}).get("reporters", {}).get("full")
     return capacities if full is None else replace(capacities, llc_reporter=float(full))
 

@@ -1,4 +1,4 @@
-"""Transfer models to another machine: convert them by a physical model, correct them by a few runs there.
+"""Convert models to another machine by a physical model, and correct them by a few runs there.
 
 `slomo.adaptation.machines` converts and `slomo.training.corrections` corrects. Here the corrected predictions in many
 situations on the new machine are fitted by the functions of any model, and held-out runs set the width of intervals.
@@ -63,7 +63,7 @@ def transfer(
     targets: Sequence[str] | None = None,
     seed: int = 0,
 ) -> ModelLibrary:
-    """Return models for a machine made from another machine's models.
+    """Return models for a machine, converted from another machine's models.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _carried(
     seed: int,
     runs: Mapping[str, Subject],
 ) -> dict[str, NFModel]:
-    """Return the models for the new machine by workload key, each corrected by its runs on that machine, if any."""
+    """Return the converted models by workload key, each corrected by its runs on the new machine."""
     fitted = [Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in models]
     scores, kept = HeldOut.of(fitted), kept_shares(fitted)
     off = pressure_errors(fitted, kept)
@@ -131,7 +131,7 @@ def _carried(
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
-    """Return the machine on which a library was measured, which must be a single one and not the new one."""
+    """Return the machine on which a library was measured; it must be a single one."""
     if len(library.machines) != 1:
         told = ", ".join(library.machines) or "none"
         raise ConfigurationError(f"models of one machine can be carried to {machine.name}, got those of: {told}")
@@ -238,13 +238,13 @@ def _model(
 
 
 def _read_back(carried: Carried, pressure: Floats, basis: Floats) -> Floats:
-    """Return the weights of what the card reads back; empty if not known on the first machine."""
+    """Return how much the card reads back from memory, converted; empty if not known."""
     read_back = carried.read_back(pressure)
     return ridge(basis, read_back[:, np.newaxis], STRENGTH)[:, 0] if len(read_back) else read_back
 
 
 def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:
-    """Return the situations that resemble measured ones, and the runs there, repeated to half their number.
+    """Return the made-up situations near measured ones, and the runs on the new machine.
 
     Without runs, return all situations.
     """
@@ -265,7 +265,7 @@ def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Fl
 
 
 def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
-    """Return pressures on the new machine with their numbers of neighbours, beginning with none.
+    """Return pressures on the new machine, with their numbers of neighbours, beginning with none.
 
     Every other one equals a pressure under which the function was measured; the rest cover the whole range, including a
     full memory channel.
@@ -284,7 +284,7 @@ def _situations(carried: Carried, seed: int) -> tuple[Floats, Floats]:
 
 
 def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
-    """Return vectors limited to values possible on the machine: occupancies up to cache sizes, hit ratios up to 1."""
+    """Return counters limited to what the machine can reach."""
     capacities, answer = machine.capacities(), own.copy()
     for number, name in enumerate(names):
         most = {"L3OCC": capacities.llc_kib, "DDIOOCC": capacities.ddio_kib, "L2HIT": 1.0, "L3HIT": 1.0}.get(name)
@@ -294,7 +294,7 @@ def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
 
 
 def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -> ConformalCalibration:
-    """Return the calibration of intervals: from all functions' held-out runs or, without runs, from stored quantiles.
+    """Return the known errors: of held-out runs or, without runs, as on other pairs of machines.
 
     Their width over the loss follows from the correction's uncertainty; the error of composition is taken from the
     first machine.
@@ -317,7 +317,7 @@ def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -
 
 
 def _moved_by(fitted: Corrected, pressure: Floats, off: Mapping[str, float]) -> Floats:
-    """Return the change of the throughput's logarithm if pressures are off by a share, all metrics taken together."""
+    """Return how much throughput changes if pressures are off by a given share."""
     moved, neighbours = np.zeros(len(pressure)), np.full(len(pressure), 3.0)
     for column, name in enumerate(fitted.carried.names):
         share = off.get(name, 0.0)

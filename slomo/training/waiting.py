@@ -1,4 +1,4 @@
-"""Estimate how long requests wait at a full memory channel, from the memory latency measured beside a target.
+"""Learn how long requests wait at a full memory channel, from the latency of cache misses beside an NF.
 
 Traffic does not show this wait: a full channel moves its maximum whatever the demand, and each function's part depends
 on how many requests of others wait before its own. Latency shows the wait, and is the same for all functions. Latency
@@ -26,7 +26,7 @@ _TRAFFIC, _LATENCY = "LMB", "LLCMISSLAT"
 
 
 def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> float:
-    """Return the memory latency at which a machine's channel is just full [ns]; 0 if too few runs fill the channel.
+    """Return the latency of misses when the channel is just full [ns]; 0 if too few runs fill it.
 
     It is the shortest latency at that utilisation or above. Where demand exceeds the channel, requests wait longer.
     """
@@ -46,7 +46,7 @@ def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> flo
 def with_waiting(
     names: tuple[str, ...], pressure: Floats, subject: Subject, beside: Floats, channel: tuple[float, float]
 ) -> Floats:
-    """Return pressures, shape ``(n, len(names))``, with waiting time added as equivalent traffic.
+    """Return pressures with waiting for memory added as equivalent traffic.
 
     `beside` is the competition beside the target, with the subject's columns. The channel is the latency at which
     it is just full [ns], 0 where it is not known, and what it moves [MiB/s].

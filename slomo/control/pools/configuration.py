@@ -21,7 +21,7 @@ SHIPPED_POLICIES = {"gold": (2, 2), "silver": (2, 1), "bronze": (0, 0)}
 
 @dataclass(frozen=True)
 class ReservedGroup:
-    """Cache ways and members of the operating system's or the infrastructure's group."""
+    """Cache ways, CPUs and tasks of the operating system's or the infrastructure's group."""
 
     #: Cache ways.
     ways: int

@@ -1,4 +1,4 @@
-"""RMD's pools as a controller: each round applies the pools' plan and reports tenants that miss their target.
+"""RMD's pools as a controller: apply the pools' ways in each round, and report tenants that miss their promise.
 
 Pools divide the cache by requests, not by observations: a promise that breaks nevertheless is for the orchestrator to
 repair, as in RMD (OSS EU'18).

@@ -29,7 +29,7 @@ class PoolOutlook:
 
 
 class PoolForesight:
-    """Predicts the throughput of tenants under pools' plans with a library of models.
+    """Predicts the throughput of tenants in pools by a library of models.
 
     `library` returns the models in force. All workloads are taken to be beside each other, on one socket of the
     machine.
@@ -46,7 +46,7 @@ class PoolForesight:
         self._library, self._machine = library, machine
 
     def __call__(self, plan: EnforcementPlan, requests: Mapping[str, PoolRequest]) -> PoolOutlook:
-        """Predict the throughput under a plan of every tenant with a request."""
+        """Predict every requested workload's throughput under the pools' plan of ways."""
         settings = {setting.tenant: setting for setting in plan.tenants}
         try:
             return self._predicted({name: (request, settings[name]) for name, request in requests.items()})

@@ -33,7 +33,7 @@ _NEWCOMER = "newcomer"
 
 
 class PoolManager:
-    """Admits workloads to pools and applies the pools' plan to the machine.
+    """Admits workloads to RMD's pools and sets the machine's cache ways accordingly.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class PoolManager:
         return rdt_capabilities(getattr(self._backend, "tree", None) or ResctrlTree())
 
     def plan(self) -> EnforcementPlan:
-        """Return the plan of settings for the machine."""
+        """Return the plan of settings that the pools need."""
         return self._plan(self._workloads)
 
     def caches_report(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class PoolManager:
         }
 
     def hospitality(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a workload's hospitality score (how well it would perform here, 0 to 100) by cache, and its basis.
+        """Return how well a new workload would run here: a score of 0 to 100 per cache, and its basis.
 
         It is based on predictions if an estimator knows the `nf` of the workload and of all residents: 100 x predicted
         over solo throughput, or 0 if a promise (`slo_share`) of any of them would break. Otherwise it is RMD's score

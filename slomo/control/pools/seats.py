@@ -20,7 +20,10 @@ def placed(
     others: Mapping[str, PoolWorkload],
     newcomer: PoolWorkload,
 ) -> dict[str, PoolWorkload]:
-    """Return all workloads with their ways, including a new one; TestbedError if the new workload's pool is full."""
+    """Return all workloads with their ways, a new one included.
+
+    Raises TestbedError if the new workload's pool is full.
+    """
     request, identifier = newcomer.request, newcomer.identifier
     if request.pool == "guarantee":
         taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]
@@ -49,7 +52,7 @@ def placed(
 
 
 def _beside(layout: PoolLayout, bursting: Mapping[str, PoolWorkload]) -> dict[str, int] | None:
-    """Return masks that shrink no present workload: a new one gets the largest free block within its limits."""
+    """Return ways that shrink no present workload; a new one gets the largest free block within its limits."""
     masks = {key: workload.mask for key, workload in bursting.items() if workload.mask}
     for key, workload in bursting.items():
         if workload.mask:

@@ -1,1 +1,1 @@
-"""Backends that set a machine's knobs, one file each; `registry` finds them by name."""
+"""Backends: each reads and writes one kind of machine setting; `registry` finds them by name."""

@@ -15,7 +15,7 @@ from slomo.host.places import this_place
 
 
 class BuffersBackend:
-    """Reads and writes a Click handler whose value is a number of packet buffers.
+    """Sets the number of packet buffers of an NF through a Click handler.
 
     Examples
     --------
@@ -26,15 +26,15 @@ class BuffersBackend:
     name = "buffers"
 
     def available(self) -> tuple[bool, str]:
-        """Return True; availability is checked per NF."""
+        """Return True; whether an NF can be set is checked for each NF."""
         return True, "Click control sockets"
 
     def place(self) -> str:
-        """Return the name of this host and its boot."""
+        """Return a text that identifies this host and its boot."""
         return this_place("control sockets")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock in a context."""
+        """Hold this host's lock while a context lasts."""
         return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
@@ -65,7 +65,7 @@ class BuffersBackend:
                 return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set the handler; TestbedError with the NF's answer if it refuses; VanishedError if no NF listens."""
+        """Set the handler. Raises TestbedError if the NF refuses; VanishedError if no NF listens."""
         port, host, handler = _split(knob.partition(":")[2])
         with closing(ControlSocket(port, host)) as click:
             click.write(handler, str(value))

@@ -22,7 +22,7 @@ _LEAST_QUOTA_US = 1000
 
 
 class CgroupBackend(CgroupKnobs):
-    """Sets control groups as a plan says; see `CgroupKnobs` for the parameters.
+    """Makes and sets control groups as a plan says; see `CgroupKnobs` for the parameters.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class CgroupBackend(CgroupKnobs):
         return True, f"version {self.version}, controllers {', '.join(sorted(there))}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the wishes that make a plan's groups, set their files, and move their members.
+        """Return the values to write: make the plan's groups, set their files, move processes into them.
 
         Raises TestbedError for a controller, CPU or memory node that this host does not have.
         """

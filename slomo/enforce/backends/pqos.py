@@ -12,7 +12,7 @@ from slomo.host.pqos import PqosKnobs, PqosState
 
 
 class PqosBackend(PqosKnobs):
-    """Sets cache classes by ``pqos``; see `PqosKnobs` for the parameter.
+    """Sets cache ways and memory bandwidth of cores by ``pqos``; see `PqosKnobs` for the parameter.
 
     Examples
     --------
@@ -21,7 +21,7 @@ class PqosBackend(PqosKnobs):
     """
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the settings of the classes, then the cores of the classes.
+        """Return the values to write: the settings of the classes of service, then the cores in each class.
 
         Raises TestbedError for too few free classes, missing cores, or a unit that pqos does not support.
         """
@@ -59,7 +59,7 @@ class PqosBackend(PqosKnobs):
     def _numbers(
         self, state: PqosState, tenants_numbered: dict[tuple[tuple[str, str], ...], list[int]]
     ) -> dict[tuple[tuple[str, str], ...], int]:
-        """Return a class for each setting: one that only the setting's cores use, else an unused one."""
+        """Return a class of service for each setting: one that only these cores use, else an unused one."""
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         taken = {0, *state.class_of.values()}
         for settings, cores in tenants_numbered.items():

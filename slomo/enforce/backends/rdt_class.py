@@ -28,7 +28,7 @@ _PARTITION = "slomo"
 
 
 class RdtClassBackend:
-    """Writes cache classes and annotations for the runtime that owns the resctrl tree.
+    """Writes files of cache classes and pod annotations for the container runtime that manages resctrl.
 
     `folder`: where the files go; point the container engine's ``rdt_config_file`` at `CLASSES_FILE` in it. `ways`: ways
     of the last-level cache, for percentages.
@@ -53,15 +53,18 @@ class RdtClassBackend:
         return able, f"files in '{self.folder}'" if able else f"'{self.folder}' cannot be written"
 
     def place(self) -> str:
-        """Return the folder, without the boot, since the files survive a reboot."""
+        """Return the folder of the files, which survive a reboot."""
         return str(self.folder)
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this folder's lock in a context."""
+        """Hold the folder's lock while a context lasts."""
         return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the new texts of the files. Raises TestbedError for masks that goresctrl cannot express."""
+        """Return the new texts of the files.
+
+        Raises TestbedError for masks that goresctrl cannot express.
+        """
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
         classes = {class_name(tenant): self._class(tenant) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}

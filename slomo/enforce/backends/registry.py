@@ -1,4 +1,4 @@
-"""Find backends by name; several names joined by a plus act as one backend."""
+"""Find backends (ways to set a machine) by name; several names joined by a plus act as one backend."""
 
 from collections.abc import Iterable
 

@@ -22,7 +22,7 @@ _Settings = tuple[tuple[str, str], ...]
 
 
 class ResctrlBackend(ResctrlKnobs):
-    """Sets masks, memory bandwidth and members of cache classes.
+    """Sets cache ways, memory bandwidth and members of resctrl groups.
 
     `tree`: tree; the kernel's own if not given. `configuration`: where container engines keep their configuration.
     `prefix`: of the groups made. Empty: a tenant's group has the tenant's name (pqos sees groups named COS1, COS2,
@@ -64,11 +64,11 @@ class ResctrlBackend(ResctrlKnobs):
 
     @property
     def acts_on_processes(self) -> bool:
-        """Whether the tree's tasks are processes of this host; those of an emulated tree are not."""
+        """Whether the tasks in the groups are processes of this host (not in an emulated tree)."""
         return isinstance(self.tree.files, KernelFiles)
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return wishes for the groups, then for their settings, their members, and the DDIO ways.
+        """Return the values to write: groups, then their settings and members, then the DDIO ways.
 
         Raises TestbedError for a setting that the tree does not support, or more classes than it has.
         """
@@ -101,7 +101,7 @@ class ResctrlBackend(ResctrlKnobs):
         return (*(Wish(knob, None, give_back=True) for knob in own if knob not in wished), *wishes)
 
     def _rest(self, plan: EnforcementPlan, facts: ResctrlFacts) -> tuple[list[Wish], bool]:
-        """Return the wishes for the root group's new mask, and whether the mask gains ways."""
+        """Return the values to write for the root group's new mask, and whether the mask gains ways."""
         if plan.rest_way_mask is None:
             return [], False
         resources = [name for name in facts.resources if name.startswith("L3")]
@@ -114,7 +114,7 @@ class ResctrlBackend(ResctrlKnobs):
         return wishes, any(plan.rest_way_mask & ~mask for mask in now)
 
     def _modes(self, plan: EnforcementPlan, classes: dict[str, tuple[_Settings, list[TenantSetting]]]) -> list[Wish]:
-        """Return the wishes that make classes exclusive; the kernel allows that only for ways that no device fills."""
+        """Return the values that make groups exclusive, where no device fills their ways."""
         if plan.rest_way_mask is None or not self.tree.exists("mode"):
             return []
         cache = "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
@@ -139,7 +139,10 @@ class ResctrlBackend(ResctrlKnobs):
         return classes
 
     def _room(self, facts: ResctrlFacts, fresh: list[str], stale: int) -> bool:
-        """Return whether old groups must be removed first to make room; raise if there is no room even then."""
+        """Return whether old groups must be removed first to make room.
+
+        Raises an error if there is no room even then.
+        """
         there = len(self.tree.control_groups())
         if there + len(fresh) - stale > facts.classes:
             raise TestbedError(

@@ -28,7 +28,7 @@ _RESET_ON_FORK = 0x40000000
 
 
 class SchedulerBackend:
-    """Sets policy and CPU affinity of every thread of a tenant's processes.
+    """Sets scheduling policy and CPUs of every thread of a tenant's processes.
 
     Examples
     --------
@@ -47,15 +47,18 @@ class SchedulerBackend:
         return True, "sched_setscheduler and sched_setaffinity"
 
     def place(self) -> str:
-        """Return the name of this host and its boot."""
+        """Return a text that identifies this host and its boot."""
         return this_place("scheduler")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock in a context."""
+        """Hold this host's lock while a context lasts."""
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return policy and CPUs for every present thread. Raises VanishedError if the process has ended."""
+        """Return policy and CPUs for every present thread.
+
+        Raises VanishedError if the process has ended.
+        """
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
         )
@@ -78,7 +81,7 @@ class SchedulerBackend:
         return wishes
 
     def read(self, knob: str) -> str | None:
-        """Return a knob's value; None if the thread has ended."""
+        """Return a thread's present setting; None if the thread has ended."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":
@@ -89,7 +92,10 @@ class SchedulerBackend:
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob. Raises TestbedError if the kernel refuses; VanishedError if the thread has ended."""
+        """Change a thread's setting.
+
+        Raises TestbedError if the kernel refuses; VanishedError if the thread has ended.
+        """
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":
@@ -106,6 +112,6 @@ class SchedulerBackend:
             ) from None
 
     def knobs(self) -> Iterator[str]:
-        """Return this process's own threads."""
+        """Return the names of the settings of this process's own threads."""
         for name in sorted(os.listdir("/proc/self/task")):
             yield from (f"cpus:{name}", f"policy:{name}")

@@ -1,4 +1,4 @@
-"""A simulated server on which plans can be enforced; its settings affect the next simulation.
+"""A simulated server whose settings a plan can change; they affect the next simulation.
 
 Knobs: ``ways:T``, ``bandwidth:T``, ``core:T``, ``node:T``, ``buffers:T`` of each tenant T, and ``device-ways``.
 """
@@ -23,7 +23,7 @@ FIELDS = ("ways", "bandwidth", "core", "node", "buffers")
 
 @dataclass(frozen=True)
 class Occupant:
-    """A tenant of a simulated server.
+    """A network function that runs on a simulated server.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class SimulatedServer:
 
 
 class Knobbed(Protocol):
-    """A simulated machine that has knobs."""
+    """A simulated machine with settings (knobs) that can be read and written."""
 
     machine: Machine
     knobs: dict[str, str | None]
@@ -132,7 +132,7 @@ class Knobbed(Protocol):
 
 
 class SimulatedKnobs:
-    """Base class of the backends of simulated machines: reads and sets their knobs."""
+    """Base class of backends of simulated machines: reads and writes their settings."""
 
     name = "simulated"
 
@@ -152,22 +152,22 @@ class SimulatedKnobs:
         return self._knobbed.lock
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of a knob."""
+        """Return the present value of a setting."""
         return self._knobbed.knobs.get(knob)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob. Raises VanishedError if its tenant has ended."""
+        """Change a setting. Raises VanishedError if its tenant has ended."""
         if knob not in self._knobbed.knobs:
             raise VanishedError(f"'{knob}': that tenant no longer exists")
         self._knobbed.knobs[knob] = value
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of all knobs."""
+        """Return the names of all settings."""
         return iter(tuple(self._knobbed.knobs))
 
 
 class SimulatedBackend(SimulatedKnobs):
-    """Enforces plans on a `SimulatedServer`.
+    """Applies plans to a `SimulatedServer`.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class SimulatedBackend(SimulatedKnobs):
         self.server = server
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the intended values of every tenant's knobs.
+        """Return the values that a plan asks for, for every tenant's settings.
 
         Raises TestbedError for an unknown tenant, or a setting that the machine does not support.
         """

@@ -57,7 +57,7 @@ class SimulatedCores:
 
 
 class SimulatedCoresBackend(SimulatedKnobs):
-    """Enforces CPU weights on `SimulatedCores`."""
+    """Applies CPU weights to `SimulatedCores`."""
 
     def __init__(self, cores: SimulatedCores) -> None:
         super().__init__(cores)
@@ -68,7 +68,10 @@ class SimulatedCoresBackend(SimulatedKnobs):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the wish for every stage's weight. Raises TestbedError for an unknown stage, or any other setting."""
+        """Return the weight that the plan asks for, for every stage.
+
+        Raises TestbedError for an unknown stage, or any other setting.
+        """
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:

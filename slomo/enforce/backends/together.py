@@ -34,11 +34,11 @@ class Together:
         return not refused, "; ".join(refused or [f"{name}: {why}" for name, _, why in answers])
 
     def place(self) -> str:
-        """Return the places of all backends, as one text."""
+        """Return a text that identifies what each backend sets."""
         return "; ".join(backend.place() for backend in self._backends.values())
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold the locks of all backends in a context."""
+        """Hold the locks of all backends while a context lasts."""
         with ExitStack() as stack:
             for backend in self._backends.values():
                 stack.enter_context(backend.lock())
@@ -51,12 +51,12 @@ class Together:
         return any(getattr(backend, "acts_on_processes", False) for backend in self._backends.values())
 
     def part(self, knob: str) -> tuple[Knobs, str]:
-        """Return the backend of a knob, and the knob's name in that backend."""
+        """Return the backend that a knob (setting) belongs to, and the knob's name in that backend."""
         name, _, rest = knob.partition("|")
         return self._backends[name], rest
 
     def followed(self, knob: str, others: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return which other knobs also set this knob, as a CPU set decides the CPUs of its member processes.
+        """Return which other knobs also set this one, as a CPU set decides the CPUs of its member processes.
 
         The CPUs of a thread change with the CPU set of its process and with the CPUs of that set.
         """
@@ -66,7 +66,7 @@ class Together:
         return (*mine, *(file for name in mine if (file := f"file:{others[name]}/cpuset.cpus") in others))
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return the wishes of all backends, in order."""
+        """Return the values that all backends shall write, in order."""
         return tuple(
             replace(wish, knob=f"{name}|{wish.knob}")
             for name, backend in self._backends.items()
@@ -74,12 +74,12 @@ class Together:
         )
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of a knob."""
+        """Return the present value of a knob (setting)."""
         backend, rest = self.part(knob)
         return backend.read(rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob through its backend."""
+        """Write a knob's value through its backend."""
         backend, rest = self.part(knob)
         backend.write(rest, value)
 

@@ -1,1 +1,1 @@
-"""Fitted functions as arrays: trees, smooth and monotone ones."""
+"""Trained functions as plain arrays: trees, smooth ones, monotone ones."""

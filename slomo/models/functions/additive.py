@@ -1,4 +1,4 @@
-"""A fitted additive sensitivity model that needs numpy alone: each resource adds time per packet.
+"""A trained model in which each resource adds time per packet; it needs numpy alone.
 
 Time per packet beside competitors is the solo time plus a term for each resource's pressure, as times of independent
 stalls add up (Dobrescu et al., NSDI'12, section 5, for misses alone).

@@ -12,7 +12,7 @@ from slomo.files.machine_code import in_turn
 
 @functools.cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the compiled function, or None without numba.
+    """Return the function compiled by numba; None if numba is not installed.
 
     Examples
     --------

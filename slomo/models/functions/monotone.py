@@ -1,4 +1,4 @@
-"""A fitted smooth monotone sensitivity model that needs numpy alone: a sum of falling sigmoids.
+"""A trained neural network whose throughput never rises with pressure; it needs numpy alone.
 
 Each unit is a sigmoid of a weighted sum of pressures, with weights of one sign (Sill, Monotonic Networks, 1998; Archer
 and Wang 1993). Throughput therefore falls along every pressure and has a slope everywhere.
@@ -25,7 +25,7 @@ _PER_FEATURE = ("typical", "low", "high", "start", "width")
 
 @dataclass(frozen=True, eq=False)
 class MonotoneSensitivity(Stored, kind="monotone"):
-    """Throughput as a share of solo: ``top`` less each unit's contribution.
+    """Throughput as a share of solo: the constant ``top`` minus what each unit of the network subtracts.
 
     Examples
     --------
@@ -77,12 +77,12 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     @cached_property
     def _limits(self) -> Floats:
-        """Range of the features (none below 0) and where their scale turns, in rows: low, high, typical."""
+        """Smallest, largest and typical value of each input, as rows."""
         return np.array([np.maximum(self.low, 0.0), self.high, self.typical])
 
     @cached_property
     def _units(self) -> tuple[Floats, Floats, Floats]:
-        """Slopes by feature, offsets and heights of the units, over the logarithms of features.
+        """Slopes by input, offsets and heights of the network's units, over logarithms of the inputs.
 
         Halved, as sigmoid(x) is (1 + tanh(x / 2)) / 2. At least two units: numpy adds the features of a single one in
         another order.
@@ -94,13 +94,13 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     @cached_property
     def row(self) -> Floats:
-        """All numbers in one row: range and turn of the features, slopes, offsets, heights, solo throughput, top."""
+        """All numbers of the model in one row, for compiled code."""
         parts = [self._limits, *self._units]
         return np.concatenate([*[part.ravel() for part in parts], [self.solo_mpps, self.top]])
 
 
 def rows_of(models: Sequence[SensitivityModel]) -> tuple[Floats, int] | None:
-    """Return a row per model and their number of features; None unless all are monotone and of one shape."""
+    """Return one row of numbers per model, and the number of inputs; None unless all models have one shape."""
     every = [model for model in models if isinstance(model, MonotoneSensitivity)]
     if len(every) < len(models) or len({(model.feature_names, len(model.row)) for model in every}) != 1:
         return None
@@ -109,7 +109,7 @@ def rows_of(models: Sequence[SensitivityModel]) -> tuple[Floats, int] | None:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Models of one shape evaluated in one pass; for few rows this takes a fifth of the time of five passes."""
+    """Several networks of one shape, evaluated in one pass, which is faster for few rows."""
 
     limits: Floats
     slope: Floats
@@ -120,7 +120,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, models: Sequence[MonotoneSensitivity]) -> "SideBySide | None":
-        """Combine models; None if their features or numbers of units differ."""
+        """Combine models; None if their inputs or numbers of units differ."""
         if len({(model.feature_names, model._units[0].shape) for model in models}) != 1:
             return None
         slope, offset, height = (np.array(each) for each in zip(*[model._units for model in models], strict=True))
@@ -129,18 +129,18 @@ class SideBySide:
         return cls(limits, slope, offset, height, solo, top)
 
     def rows(self, who: NDArray[np.int64]) -> "SideBySide":
-        """Return an object whose i-th model is model `who[i]` of this one."""
+        """Return an object whose i-th model is the model number `who[i]` of this one."""
         units = self.slope.take(who, 0), self.offset.take(who, 0), self.height.take(who, 0)
         return SideBySide(self.limits.take(who, 1), *units, self.solo_mpps[who], self.top[who])
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return the throughput [Mpps] of the i-th model for row `vectors[i]`, as its own `predict_mpps` does."""
+        """Return throughputs [Mpps]: that of the i-th model for the row `vectors[i]`."""
         taken = _taken(vectors, self.limits, self.slope, self.offset, self.height)
         return _left(self.solo_mpps, self.top, taken)
 
 
 def _taken(vectors: Floats, limits: Floats, slope: Floats, offset: Floats, height: Floats) -> Floats:
-    """Return the share of solo throughput that all units subtract, for every row."""
+    """Return, for every row, the share of solo throughput that all units of the network subtract."""
     rows = logarithms(vectors, *limits)
     # added one by one: the last bits of a matrix product depend on the number of rows
     if len(rows) < MANY:

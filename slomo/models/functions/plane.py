@@ -1,4 +1,4 @@
-"""A fitted plane over columns that needs numpy alone; the simplest model of an imported table."""
+"""A trained linear function of the columns, the simplest model of an imported table; it needs numpy alone."""
 
 from dataclasses import dataclass
 

@@ -23,7 +23,7 @@ def ridge(basis: Floats, response: Floats, strength: float) -> Floats:
 
 
 def rising(values: Sequence[float] | Floats) -> Floats:
-    """Return the closest non-decreasing sequence in least squares: falling neighbours are replaced by their mean.
+    """Return the non-decreasing sequence that is closest to `values` in least squares.
 
     Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
 

@@ -1,4 +1,4 @@
-"""Scale of smooth functions: features are clipped to the rows' range, linear at first and logarithmic above."""
+"""Scale the inputs of smooth functions: clipped to the training range, nearly linear at first, logarithmic above."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floa
 
 
 def require_per_feature(model: SensitivityModel, fields: Sequence[str]) -> None:
-    """Refuse a model whose arrays do not have one number per feature, or whose scale is not above 0."""
+    """Raise an error if a model's arrays do not have one number per input, or a scale is not above 0."""
     if any(getattr(model, field).shape != (len(model.feature_names),) for field in fields):
         raise apart(model.name)
     if any((getattr(model, field) <= 0.0).any() for field in ("typical", "width")):
@@ -30,5 +30,5 @@ def require_per_feature(model: SensitivityModel, fields: Sequence[str]) -> None:
 
 
 def apart(model: str) -> ConfigurationError:
-    """Return the error for arrays whose shapes do not match."""
+    """Return the error for arrays of a model whose shapes do not match."""
     return ConfigurationError(f"model '{model}': its arrays do not belong together", hint=HINT)

@@ -1,4 +1,4 @@
-"""A fitted smooth sensitivity model that needs numpy alone: kernels around its training rows.
+"""A trained smooth function of pressure, made of kernels around its training rows; it needs numpy alone.
 
 Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.25 and 4.17 (Matern 3/2).
 """
@@ -17,7 +17,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True, eq=False)
 class SmoothSensitivity(Stored, kind="smooth"):
-    """Throughput as a share of solo, smooth in pressures and traffic."""
+    """Throughput as a share of solo, a smooth function of pressures and traffic."""
 
     #: As in `slomo.models.base.SensitivityModel`.
     name: str

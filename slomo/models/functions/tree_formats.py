@@ -1,4 +1,4 @@
-"""Read and write tree ensembles: slomo's plain JSON for scikit-learn's trees, xgboost's own JSON for xgboost's.
+"""Read and write trees: in slomo's plain JSON (trees of scikit-learn) or in xgboost's own JSON.
 
 Neither format needs the library that grew the trees. xgboost's format: doc/model.schema of the xgboost repository
 (fields `learner.gradient_booster.model.trees`, `learner.learner_model_param.base_score`).
@@ -18,7 +18,7 @@ from slomo.models.functions.trees import MAX_CELLS, MAX_TREES, TreeEnsemble, Tre
 
 
 class _PlainTrees(Struct):
-    """Trees in slomo's own format: one row per tree; trees are complete and stored level by level."""
+    """Trees in slomo's own format: one row per tree, each a complete tree stored level by level."""
 
     feature: Floats
     threshold: Floats
@@ -66,7 +66,7 @@ class _XgboostFile(Struct):
 
 
 def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
-    """Return the arrays of an ensemble as JSON-ready lists.
+    """Return the arrays of trees as JSON-ready lists.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
 
 
 def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
-    """Rebuild an ensemble from :func:`plain_to_dict`'s mapping.
+    """Return the trees that :func:`plain_to_dict` described.
 
     Raises ConfigurationError for arrays whose shapes do not match, or columns out of range.
     """

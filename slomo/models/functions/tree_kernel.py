@@ -1,4 +1,4 @@
-"""Compiled loops for large batches: sums of trees; numba is imported on first use.
+"""Compiled loops that sum many trees for large batches; numba is imported on first use.
 
 Blocks of 64 rows keep a tree's nodes in the L1 cache while all rows of the block pass through it. Results equal those
 of the numpy code: the same additions in the same order, without fast-math.
@@ -22,7 +22,7 @@ def sum_of_trees(
     leaf: NDArray[Any],
     start: float,
 ) -> NDArray[np.float64] | None:
-    """Evaluate the trees of a `slomo.models.functions.trees.TreeEnsemble` on rows without NaN.
+    """Return the sum of the trees of a `slomo.models.functions.trees.TreeEnsemble`, for rows without NaN.
 
     None without numba, or for trees of one level, which need no kernel.
     """
@@ -36,7 +36,7 @@ def sum_of_trees(
 
 
 def _walked(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
-    """Add the sum of all trees to `out`, walking down each tree for one row after the other; for few rows."""
+    """Add the sum of all trees to `out`, one row after the other; fast for few rows."""
     splits = feature.shape[1]
     for row in range(rows.shape[0]):
         total = out[row]
@@ -50,7 +50,7 @@ def _walked(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def
 
 
 def _trees(rows, feature, threshold, leaf, out):  # type: ignore[no-untyped-def]
-    """Add all trees of two levels or more to `out`: from the leaves up, every split is evaluated for 64 rows at once.
+    """Add the sum of all trees of two levels or more to `out`, 64 rows at once.
 
     Evaluating every split needs more comparisons than walking down, but neither branches nor scattered reads. The two
     lowest levels, three quarters of all splits, are evaluated together in registers.

@@ -1,4 +1,4 @@
-"""Tree ensembles as plain arrays; numpy evaluates them to the same numbers as the library that grew them.
+"""Decision trees as plain arrays; numpy evaluates them to the same numbers as the library that trained them.
 
 Both scikit-learn and xgboost convert features to float32, so every split can be stated as "right if x > threshold" with
 a float32 threshold. Trees are stored as complete binary trees (node i has children 2i+1 and 2i+2), the layout of the
@@ -32,7 +32,7 @@ class _RowsSpent:
 
 @dataclass(frozen=True)
 class TreeNode:
-    """Columns of one tree's nodes: children (-1 at a leaf), feature, threshold, value, direction of missing values."""
+    """The nodes of one tree, as columns: children (-1 at a leaf), feature, threshold, value."""
 
     #: Child indices; -1 marks a leaf.
     left: Sequence[int]
@@ -49,7 +49,7 @@ class TreeNode:
 
 @dataclass(frozen=True, eq=False)
 class TreeEnsemble:
-    """A sum of trees over a start value.
+    """A start value plus the sum of many trees.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class TreeEnsemble:
         return int(self.leaf.shape[1]).bit_length() - 1
 
     def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the sum for each of `rows`, shape ``(n, n_features)`` -> ``(n,)``.
+        """Return the sum of all trees for each of `rows`, shape ``(n, n_features)`` -> ``(n,)``.
 
         Examples
         --------
@@ -124,7 +124,7 @@ class TreeEnsemble:
 
 
 def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: type[np.floating]) -> TreeEnsemble:
-    """Convert the trees of a model file to complete binary trees, after checks that they are trees.
+    """Convert the trees of a model file to complete binary trees, after checking them.
 
     Raises ConfigurationError for children out of range, cycles, nodes with two parents, features out of range, values
     that are not finite, or an ensemble beyond the limits of depth or size.
@@ -154,7 +154,7 @@ def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: typ
 
 
 def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
-    """Copy `node` and its subtree to position `slot`.
+    """Copy `node` and its subtree to place `slot` of the complete tree.
 
     A leaf above the last level fills all positions below it.
     """

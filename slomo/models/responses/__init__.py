@@ -1,1 +1,1 @@
-"""Fitted parts of a network function's model: sensitivity, latency, accelerators, server response."""
+"""Trained parts of an NF's model: how it responds to competitors, running neighbours, load and accelerators."""

@@ -1,4 +1,4 @@
-"""Sharing of an accelerator: queues served in turns, and each network function's share.
+"""How NFs share an accelerator that serves their queues in turns.
 
 Yala (ASPLOS'25): an accelerator serves its users round-robin. An NF with a request always waiting completes 1 / (own
 time + sum of the others' times) requests per second, and the time of a request is linear in the match density. Users
@@ -29,7 +29,7 @@ _SPREAD = np.linspace(0.95, 1.05, 21)
 
 @dataclass(frozen=True)
 class AcceleratorUse(Stored):
-    """An NF's use of an accelerator.
+    """How an NF uses an accelerator: time per request, requests per packet, whether its core waits.
 
     Raises InvalidValueError for a time or number not above 0.
 
@@ -68,7 +68,7 @@ class AcceleratorUse(Stored):
 def shared_mpps(
     uses: Sequence[AcceleratorUse], core_ns: ArrayLike, offered_mpps: Sequence[float | None] | None = None
 ) -> Floats:
-    """Return every NF's throughput at one accelerator, at their common equilibrium.
+    """Return every NF's throughput if all share one accelerator.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def shared_mpps(
 
 
 def turns(rates: Floats, service_ns: Floats) -> Floats:
-    """Divide one server in rounds: a user that asks for less than one turn per round gets it, the others one turn each.
+    """Divide one server among users in rounds; a user that needs less than one turn per round gets what it needs.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _waiting(
     core: Floats,
     requests: Floats,
 ) -> Floats:
-    """Return the waiting time per packet of each NF [ns]: for rounds of full queues, and for occasional requests."""
+    """Return how long a packet of each NF waits for the accelerator [ns]."""
     own = rate * service
     full = ~waits & (rates > rate)
     wait_ns = np.zeros(len(rate))
@@ -208,7 +208,7 @@ def _waiting(
 
 
 def _next_turn(gap_ns: float, round_ns: float) -> float:
-    """Return the time that a request waits for its turn in rounds without pause, `gap_ns` after the last turn.
+    """Return how long a request waits for its turn if it comes `gap_ns` after the last turn.
 
     An NF that returns before the round ends gets every turn; a later one every second or third. Real gaps vary, so the
     result is a mean over a spread of gaps.
@@ -223,7 +223,7 @@ def _next_turn(gap_ns: float, round_ns: float) -> float:
 
 
 def core_ns_of(use: AcceleratorUse, mpps: float) -> float:
-    """Return the time per packet outside the accelerator, without other users [ns].
+    """Return the time per packet outside the accelerator if no other NF uses it [ns].
 
     For a pipelined NF limited by its accelerator the core may be faster than measurements show.
 

@@ -1,4 +1,4 @@
-"""Deviation of served packets from the offered load: arrivals counted over a finite measurement.
+"""How far the packets served in a measurement of finite length deviate from the offered load, by random arrivals.
 
 Independent arrivals form a Poisson process: over a time T, the rate of an NF that serves its whole load has standard
 deviation sqrt(offered / T). If T is not given, the quantile of |served - offered| / sqrt(offered) over calibration
@@ -17,7 +17,7 @@ BUSIEST = 0.95
 
 
 def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
-    """Return the sorted scores of NFs that served their whole load; units cancel, so NFs can be pooled.
+    """Return the sorted scores of NFs that served their whole load; NFs can be pooled.
 
     `served_mpps`, `offered_mpps`, shape (n,): measured throughput, and offered load above 0 [Mpps].
 
@@ -33,7 +33,7 @@ def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
 def arrival_half_width_mpps(
     offered_mpps: Floats, scores: Floats, coverage: float, window_s: float | None = None
 ) -> Floats:
-    """Return how far served packets of one measurement deviate from the offered load [Mpps], at `coverage`.
+    """Return how far one measurement may deviate from the offered load [Mpps], at `coverage`.
 
     Raises InvalidValueError for a measurement of length 0.
 

@@ -1,4 +1,4 @@
-"""Sojourn times: p50, p95 and p99 as functions of load and pressure.
+"""Latency (time from a packet's arrival to its departure): p50, p95 and p99 as functions of load and pressure.
 
 ResQ (NSDI'18) section 5.2 profiles latency over load, convex and monotone, for an NF alone. Under pressure a packet
 takes longer, so the same offered rate is a higher utilisation. In units of the service time under that pressure the
@@ -31,7 +31,7 @@ _FULL = 0.999
 
 @dataclass(frozen=True, eq=False)
 class LatencyCurve(Stored):
-    """One percentile over load and pressure."""
+    """One latency percentile as a function of load and pressure."""
 
     #: Logarithm of latency over service time at the lowest load; its slope in -ln(1 - load) on each piece, at least 0;
     #: the exponent of the slowdown, at least -1, shape (pieces + 2,).
@@ -42,7 +42,7 @@ class LatencyCurve(Stored):
     scale: Floats
 
     def half_width(self, load: Floats, coverage: float) -> Floats:
-        """Return half the width of the interval of the logarithm of latency; infinite with too few scores.
+        """Return half the width of the interval of the logarithm of latency.
 
         Raises InvalidValueError for a coverage outside 0 to 1.
         """
@@ -53,7 +53,7 @@ class LatencyCurve(Stored):
         return width
 
     def fits(self, knots: int) -> bool:
-        """Return whether the curve rises over this number of knots, and has its scores in order."""
+        """Return whether the curve rises over this number of knots and its errors are in order."""
         weights, scores, scale = self.weights, self.scores, self.scale
         rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
         positive = scale.shape == (2,) and (scale >= 0).all() and (scores >= 0).all()
@@ -62,7 +62,7 @@ class LatencyCurve(Stored):
 
 @dataclass(frozen=True, eq=False)
 class LatencyModel(Stored):
-    """Sojourn times of one NF.
+    """Latency of one NF's packets.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class LatencyModel(Stored):
     slowest_mpps: float
 
     def predict_us(self, load: Floats, possible_mpps: Floats) -> dict[str, Floats]:
-        """Return each percentile [us], shape ``(n,)``, given utilisation and packets per busy time [Mpps].
+        """Return each latency percentile [us], shape ``(n,)``, at given loads.
 
         Beyond the measured loads the curve is constant; :meth:`check` reports that.
         """
@@ -146,13 +146,13 @@ def busyness(load: Floats) -> Floats:
 
 
 def error_scale(scale: Floats, load: Floats) -> Floats:
-    """Return the scale of errors of the logarithm; it grows with load, as runs measure long queues less exactly."""
+    """Return how large errors of the logarithm of latency are; they grow with load."""
     result: Floats = scale[0] + scale[1] * busyness(load)
     return result
 
 
 def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Floats) -> Floats:
-    """Return the columns multiplied by a curve's weights, shape ``(n, pieces + 2)``.
+    """Return the columns by which a curve's weights are multiplied, shape ``(n, pieces + 2)``.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Flo
 def busy_share(
     response: ServerResponse | None, pressure: Floats, load: Floats, neighbours: Floats | None = None
 ) -> Floats:
-    """Return the utilisation of an NF, shape ``(n,)``, at loads given as shares of its saturated throughput.
+    """Return the share of time in which an NF is busy at these loads, shape ``(n,)``.
 
     The content of a cache depends on the order of accesses, not on their speed: an NF busy half of the time performs
     like a saturated one beside neighbours twice as fast (`slomo.equilibrium.server`). Packets therefore take longer

@@ -1,4 +1,4 @@
-"""Models of co-locations by name: unobserved pressure that each function exerts, and its response to pressure.
+"""Models of NFs measured together but without counters: a hidden pressure and a hidden sensitivity for each.
 
 Without counters a competition has no measured vector. But throughputs beside named others have low rank: the logarithm
 of the kept share is about the product of the target's sensitivity and the sum of its competitors' pressures. These are
@@ -32,7 +32,7 @@ class _HasSensitivity(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LatentSensitivity(Stored, kind="latent"):
-    """Share of solo throughput ``exp(-(sensitivity . pressure + residual))``, at most 1.
+    """Throughput as a share of solo: ``exp(-(sensitivity . pressure + residual))``, at most 1.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class LatentSensitivity(Stored, kind="latent"):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Unobserved pressures, followed by the competition's identifier."""
+        """The hidden pressures, followed by the identifier of the competition."""
         return (*(f"pairs.pressure_{number + 1}" for number in range(len(self.weights))), IDENTITY)
 
     def predict_mpps(self, vectors: Floats) -> Floats:
@@ -87,13 +87,13 @@ class LatentSensitivity(Stored, kind="latent"):
         return answer
 
     def were_measured(self, vectors: Floats) -> NDArray[np.bool_]:
-        """Return which competitions were measured, for vectors as in :meth:`predict_mpps`."""
+        """Return which competitions were measured themselves."""
         measured: NDArray[np.bool_] = np.isin(vectors[:, -1], self.known)
         return measured
 
 
 def latent_rows(models: Sequence[_HasSensitivity], width: int) -> Floats:
-    """Return each function's contribution to a competition, shape ``(models, width)``; NaN if unknown."""
+    """Return each function's hidden pressure on others, shape ``(models, width)``; NaN if unknown."""
     rows = np.full((len(models), width), np.nan)
     for row, model in zip(rows, models, strict=True):
         latent = model.sensitivity.get(PAIRS)

@@ -1,4 +1,4 @@
-"""Traffic past the shared cache, which is not among the equilibrium's pressures, and the most that a profile covers.
+"""Data that bypasses the shared cache, which the equilibrium does not consider, and the most in a profile.
 
 It consists of lines that devices read and write (DDIO; ResQ, NSDI'18, section 4.2), and of writes to memory by cores,
 and by devices whose buffers no longer fit into the cache.
@@ -18,7 +18,7 @@ from slomo.models.base import Floats
 
 @dataclass(frozen=True)
 class Amount:
-    """A kind of traffic: the metrics that add up to it, its unit, and its name for display."""
+    """A kind of such data: the metrics that add up to it, its unit, and its name for display."""
 
     metrics: tuple[str, ...]
     unit: str
@@ -32,7 +32,7 @@ MOVED = (
 
 
 def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
-    """Return the amounts of :data:`MOVED` in vectors of the metrics `names`; a missing metric adds nothing.
+    """Return the amounts of :data:`MOVED` in rows of counters; a missing counter adds nothing.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class MostMoved:
-    """The largest traffic of the neighbours together while an NF was profiled.
+    """The largest such amounts of the neighbours while an NF was profiled.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class MostMoved:
         return tuple([(1.0 + SLACK) * amount for amount in self.amounts])
 
     def exceeded(self, moved: Sequence[float]) -> tuple[str, ...]:
-        """Return which of `moved`, one number per :data:`MOVED`, exceed the measured amounts."""
+        """Return which of the amounts `moved` exceed the measured ones."""
         every = zip(MOVED, self.amounts, self.limits, moved, strict=True)
         return tuple(
             f"neighbours have {value:.4g} {amount.unit} {amount.label}; the profile covers up to {most:.4g}"
@@ -84,7 +84,7 @@ class MostMoved:
 
 
 def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:
-    """Return the largest amounts in measured vectors of neighbours, shape ``(n, len(names))``.
+    """Return the largest amounts in measured counters of neighbours.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Response of an NF to its partition: time per packet over cache ways, memory latency and bandwidth throttle.
+"""How an NF's time per packet depends on its cache ways, the memory latency and its throttle.
 
 ResQ (NSDI'18, section 5.2) profiles throughput over cache ways, concave and monotone, and latency over load, convex and
 monotone, and discounts for memory bandwidth; NUMASFP (COMSNETS'22) shows that bandwidth must be allocated too. Here the
@@ -37,7 +37,7 @@ _NO_TRAFFIC = 1e-3
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One run of an NF in a partition of its server."""
+    """One run of an NF with given ways, latency and throttle."""
 
     #: Cache ways it held.
     ways: float
@@ -53,7 +53,7 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class PartitionResponse(Stored, version=SCHEMA_VERSION):
-    """The fitted response of one workload on one machine."""
+    """The trained function of one workload on one machine: time per packet over ways, latency, throttle."""
 
     #: Workload key.
     workload: str
@@ -97,7 +97,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         latency: tuple[tuple[float, float, float], ...] = (),
         buffers: int | None = None,
     ) -> "PartitionResponse":
-        """Return the response of an NF measured alone; `curve` gives throughput [Mpps] by exclusive cache ways.
+        """Return this function for an NF measured alone; `curve` gives throughput [Mpps] by number of own ways.
 
         Examples
         --------
@@ -113,18 +113,18 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     @cached_property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """Whole ways profiled, and the throughput alone on the server with each [Mpps], never falling."""
+        """Numbers of ways that were profiled, and the throughput alone with each [Mpps]."""
         each = zip(self.ways, self.busy_us, self.waits, strict=True)
         rates = [(int(w), 1.0 / (busy + wait * self.idle_ns * 1e-3)) for w, busy, wait in each if w == int(w)]
         return tuple((ways, max(mpps for _, mpps in rates[: number + 1])) for number, (ways, _) in enumerate(rates))
 
     def alone_mpps(self, ways: float) -> float:
-        """Return the throughput alone with `ways` ways [Mpps], by lines between whole ways; 0 below the fewest."""
+        """Return the throughput alone with `ways` ways [Mpps], interpolated; 0 below the fewest profiled."""
         steps, rates = zip(*self.curve, strict=True)
         return float(np.interp(ways, steps, rates)) if ways >= steps[0] else 0.0
 
     def promise_mpps(self, ways: int) -> float:
-        """Return the throughput that may be promised with `ways` exclusive ways [Mpps]."""
+        """Return the throughput that may be promised with `ways` own ways [Mpps]."""
         return self.alone_mpps(ways) * (1.0 - DISCOUNT)
 
     def ways_for(self, mpps: float) -> int | None:
@@ -144,7 +144,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return min((load for load in loads if load is not None), default=self.latency[-1][0])
 
     def capacity_for(self, mpps: float, p95_us: float | None, p99_us: float | None) -> float | None:
-        """Return the least capacity that keeps both latency limits at a throughput [Mpps]; None if solo is too slow.
+        """Return the least throughput at full load that keeps both latency limits [Mpps].
 
         An instance slowed down by others takes longer for every packet, and has a higher utilisation at the same
         throughput.
@@ -176,7 +176,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return loads[above - 1] + share * (loads[above] - loads[above - 1])
 
     def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
-        """Return the throughput in a partition [Mpps].
+        """Return the throughput with given ways, memory latency and throttle [Mpps].
 
         Examples
         --------
@@ -188,7 +188,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return 1.0 / (start + slope * latency_ns * 1e-3)
 
     def line(self, ways: float, bandwidth_percent: float = 100.0) -> tuple[float, float, float]:
-        """Return the time per packet over latency as start and slope [us], and its memory traffic [bytes].
+        """Return time per packet as start and slope over memory latency [us], and memory traffic [bytes].
 
         A throttle delays all requests that leave the private caches, including hits in the shared cache; its effect is
         measured at idle memory. It increases the latency added by others in the same proportion as it slows requests
@@ -209,7 +209,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 - values, few of them
     def held(self, ways: int) -> Floats:
-        """Return the ways filled by the NF's lines if unused lines stay cached up to a given age, on a grid of ages.
+        """Return how many ways the NF fills if unused lines stay cached up to a given age, on a grid of ages.
 
         A line unused for an age T is evicted. Lines used since fill S ways, and S grows with T by misses: dS/dT =
         misses(S), so T is the integral of dS / misses(S) (footprint theory: Xiang et al., ASPLOS'13). Ages are in ways
@@ -228,7 +228,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return np.interp(10.0 ** np.linspace(AGE_LOW, AGE_HIGH, points), age, filled)
 
     def factor(self, bandwidth_percent: float) -> float:
-        """Return the share of the strongest throttle's time that a throttle adds; linear in 1 / percent."""
+        """Return how much of the strongest throttle's additional time a throttle adds."""
         inverse = [1.0 / percent for percent, _ in reversed(self.throttle)]
         return _between(1.0 / bandwidth_percent, inverse, [share for _, share in reversed(self.throttle)])
 
@@ -236,7 +236,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return _between(ways, self.ways, values)
 
     def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
-        """Return the response with solo runs added whose memory was on another node, `remote_ns` further away."""
+        """Return this function with the effect of memory on another node added, `remote_ns` further away."""
         start, slope, _ = self.line(self.ways[-1])
         explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
         return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
@@ -285,7 +285,7 @@ class MemoryTraffic(Stored):
 
 @dataclass(frozen=True)
 class AllocationModel(Stored):
-    """Model of one NF over partitions of a server: response, memory curve, errors."""
+    """All that is known about one NF with divided resources: its function, memory latency, errors."""
 
     #: Response over ways, memory latency, throttle and memory node.
     response: PartitionResponse
@@ -305,16 +305,16 @@ class AllocationModel(Stored):
             raise ConfigurationError("errors on partitions must be finite, at least one of each kind")
 
     def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
-        """Return the half-width of an interval as a share of the prediction; 1 with too few held-out partitions."""
+        """Return the half width of an interval as a share of the prediction."""
         return min(_ranked([abs(error) for error in self._errors(shares_ways)], coverage), 1.0)
 
     def is_enough(self, coverage: float, *, shares_ways: bool = False) -> bool:
-        """Return whether this many held-out partitions suffice for an interval of this coverage."""
+        """Return whether enough errors are known for an interval of this coverage."""
         count = len(self._errors(shares_ways))
         return conformal_rank(count, coverage) <= count
 
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return which parts of a partition were never profiled, and which are outside the profiled range.
+        """Return which settings were never profiled, and which are outside the profiled range.
 
         Examples
         --------
@@ -337,7 +337,7 @@ class AllocationModel(Stored):
         return tuple(never), tuple(outside)
 
     def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
-        """Return the largest relative over-prediction with this coverage, at least 0; infinite with too few errors."""
+        """Return by how much predictions are too high, at most, with this probability."""
         return max(0.0, _ranked(self._errors(shares_ways), coverage))
 
     def _errors(self, shares_ways: bool) -> tuple[float, ...]:
@@ -345,13 +345,13 @@ class AllocationModel(Stored):
 
 
 def _ranked(errors: Sequence[float], coverage: float) -> float:
-    """Return the bound that a new error does not exceed with a given probability; infinite with too few errors."""
+    """Return the error that a new one does not exceed with a given probability; infinite if too few are known."""
     rank = conformal_rank(len(errors), coverage)
     return sorted(errors)[rank - 1] if rank <= len(errors) else math.inf
 
 
 def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
-    """Return the memory curve that all these models of one machine share."""
+    """Return the curve of memory latency that all these models of one machine share."""
     curves = tuple(dict.fromkeys(model.memory for model in models))
     if len(curves) == 1:
         return curves[0]
@@ -364,7 +364,7 @@ def memory_of(models: Sequence[AllocationModel]) -> MemoryTraffic:
 
 
 def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:
-    """Fit one workload's response.
+    """Fit the function of one workload to its runs.
 
     `workload`: workload key. `rows`: for each number of ways at least one run without throttle and noise; some with
     noise, some throttled. Raises InvalidValueError for too few rows.
@@ -402,7 +402,7 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
 
 
 def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
-    """Return busy time and waits of rows with equal ways, by least squares; waits are NaN with only one latency."""
+    """Return busy time and waiting time of runs with equal ways, by least squares."""
     latency = np.array([row.latency_ns for row in rows]) * 1e-3
     time = np.array([1.0 / row.throughput_mpps for row in rows])
     if len(rows) < 2 or float(np.ptp(latency)) < 1e-3:
@@ -415,7 +415,7 @@ def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
 def _throttle(
     response: PartitionResponse, rows: Sequence[PartitionRow]
 ) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """Return the time that the strongest throttle adds, by ways, and the other throttles' shares of it."""
+    """Return the time that the strongest throttle adds, by ways, and the shares of it that others add."""
     added: dict[float, dict[float, float]] = {}
     for row in rows:
         if row.bandwidth_percent < 100.0:

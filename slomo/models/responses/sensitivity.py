@@ -1,4 +1,4 @@
-"""Fitted sensitivity models that need numpy alone: tree ensembles, one-metric lines and curves, no interference.
+"""Trained sensitivity models that need numpy alone: trees, lines and curves over one metric, constants.
 
 SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4
 for models of one metric.
@@ -32,7 +32,7 @@ Response = Literal["throughput", "relative throughput"]
 
 @dataclass(frozen=True, eq=False)
 class TreeSensitivity:
-    """A tree ensemble over a composed vector.
+    """Decision trees over the combined counters of the competitors.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class ConstantSensitivity(Stored, kind="constant"):
 
 
 def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) -> SensitivityModel:
-    """Rebuild a model from its mapping and, for trees of xgboost, the library's JSON.
+    """Return the model that a mapping describes; trees of xgboost are in `source`.
 
     Raises ConfigurationError for an unknown kind or an invalid mapping.
 

@@ -1,4 +1,4 @@
-"""Responses of an NF to its running neighbours: vector, speed and throughput under their pressure.
+"""How an NF responds to running neighbours: its counters and its throughput as functions of their pressure.
 
 SLOMO (SIGCOMM'20) section 4.1 trains on the competition measured before the target starts. On a whole server all NFs
 run from the start. These responses are therefore trained on the competition measured beside the target (the socket less
@@ -34,7 +34,7 @@ UNKNOWN = np.zeros(0)
 
 @cache
 def packets_of_age(terms: int) -> Floats:
-    """Return the numbers of packets at which the terms of `ServerResponse.holding` but the first reach one half.
+    """Return the numbers of packets at which the terms of `ServerResponse.holding` reach one half.
 
     Examples
     --------
@@ -91,17 +91,17 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @property
     def knows_waiting(self) -> bool:
-        """Whether the NF's response to a full memory channel was learned from waiting times."""
+        """Whether the effect of a full memory channel was learned from the latency of misses."""
         return self.full_channel_ns > 0.0
 
     @property
     def pressure_names(self) -> tuple[str, ...]:
-        """Metrics of the pressure, in order."""
+        """Metrics of the neighbours' pressure, in order."""
         return self.profile.pressure_names
 
     @cached_property
     def moves_at_most(self) -> tuple[float, ...]:
-        """Largest amounts of `slomo.models.responses.moved.MOVED` that the NF itself moves, under any pressure."""
+        """Largest amounts of `slomo.models.responses.moved.MOVED` that the NF itself moves."""
         return tuple((self.fastest_mpps * moved_in(self.profile.metric_names, self.profile.high)).tolist())
 
     def rows_mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
@@ -109,7 +109,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         return self.sensitivity.predict_mpps(self.inputs(pressure, neighbours))
 
     def inputs(self, pressure: Floats, neighbours: Floats) -> Floats:
-        """Return the input rows of :attr:`sensitivity`: pressures and, if it reads that, the number of neighbours."""
+        """Return the input rows of :attr:`sensitivity`: pressures and perhaps the number of neighbours."""
         if self.sensitivity.feature_names[-1:] != (NEIGHBOURS,):
             return pressure
         rows = np.empty((len(pressure), pressure.shape[1] + 1))
@@ -117,7 +117,7 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
         return rows
 
     def speed_mpps(self, pressure: Floats) -> Floats:
-        """Return the smooth throughput [Mpps], shape ``(n,)``, under pressures of shape ``(n, pressures)``."""
+        """Return the throughput by the smooth approximation that the iteration uses [Mpps], shape ``(n,)``."""
         basis = pressure_basis(pressure, self.profile.scale, self.profile.limit)
         return np.clip(basis @ self.speed, self.slowest_mpps, self.fastest_mpps)
 

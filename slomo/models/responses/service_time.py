@@ -18,7 +18,7 @@ DENSITY = "match_density"
 
 @dataclass(frozen=True)
 class ServiceTime(Stored):
-    """Time per packet at an accelerator, linear in match density.
+    """Time per packet at an accelerator, a linear function of match density.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class ServiceTime(Stored):
     error: float = 0.0
 
     def time_us(self, density: ArrayLike) -> Floats:
-        """Return the time per packet [us], shape of `density`; at least 1/100 of that at the smallest measured density.
+        """Return the time per packet at the accelerator [us].
 
         The line is known only between :attr:`low` and :attr:`high`; a negative intercept must not become free work.
         """

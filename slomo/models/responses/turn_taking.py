@@ -1,4 +1,4 @@
-"""NFs that wait for one accelerator synchronise; simulating their turns gives their common pace.
+"""Simulate the turns of NFs that wait for one accelerator, since they synchronise.
 
 Two NFs that each wait for their packets do not meet at random. After one had to wait it asks right behind the other,
 until both have one pace (mode locking of coupled clocks; Yala, ASPLOS'25, treats full queues). The simulation uses mean
@@ -19,7 +19,7 @@ _WARM, _COUNTED = 60, 160
 
 @dataclass
 class Player:
-    """One NF at an accelerator: mean times [ns], requests per packet, whether its core waits, least time per packet."""
+    """One NF at an accelerator: its mean times [ns], requests per packet, and whether its core waits."""
 
     core_ns: float
     service_ns: float
@@ -61,7 +61,7 @@ class Player:
 
 
 def played_mpps(players: Sequence[Player]) -> list[float]:
-    """Return every NF's throughput at one accelerator that serves in turns [Mpps].
+    """Return every NF's throughput [Mpps] at one accelerator that serves them in turns.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def played_mpps(players: Sequence[Player]) -> list[float]:
 
 
 def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequence[bool], least: Floats) -> Floats:
-    """Return :func:`played_mpps` such that the NFs' order does not matter.
+    """Return what :func:`played_mpps` gives, independently of the order of the NFs.
 
     Equal NFs get equal throughput, and none gets more than alone.
 

@@ -32,7 +32,7 @@ async def report(service: "Service", call: Call) -> Answer:
 
 
 async def plan(service: "Service", call: Call) -> Answer:
-    """Show a node's plan: the stored plan, or else the one that follows from placement decisions for this server."""
+    """Show the plan of settings for a node: the stored one, or one made from placement decisions."""
     node = call.path["node"]
 
     def read() -> Answer:
@@ -46,7 +46,7 @@ async def plan(service: "Service", call: Call) -> Answer:
 
 
 def _decided(service: "Service", node: str) -> dict[str, Any] | None:
-    """Return the plan that follows from placement decisions for a server; a request's pod has the request's name."""
+    """Return the plan of settings that follows from placement decisions for a server."""
     placer = service.cluster_store.placer_or_none
     server = None if placer is None else next((item for item in placer.cluster.servers if item.name == node), None)
     if placer is None or server is None:

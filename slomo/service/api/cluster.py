@@ -1,4 +1,4 @@
-"""`/v1/place` and `/v1/cluster`: the cluster, its placed requests, and a receipt (undoable record) of every change."""
+"""`/v1/place` and `/v1/cluster`: servers, placed requests, and a record (receipt) by which each change is undone."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ CHUNK = 100
 
 
 def as_request(body: PlacementRequest) -> Request:
-    """Convert the body of a placement request to the library's type.
+    """Convert the body of a placement request to a `Request`.
 
     Raises InvalidValueError for an empty chain or a contradictory SLO.
     """
@@ -62,7 +62,7 @@ async def _place_later(service: "Service", call: Call, placement: Placement) -> 
 
 
 async def place_in_batches(service: "Service", errand: dict[str, Any], progress: JobProgress) -> dict[str, int]:
-    """Place many requests in batches; one transaction stores each batch together with the job's progress."""
+    """Place many requests in batches; each batch is stored in one transaction with the job's progress."""
     requests = [as_request(msgspec.convert(item, PlacementRequest)) for item in errand["requests"]]
     so_far: dict[str, int] = progress.before or {"decided": 0, "accepted": 0, "refused": 0}
     while so_far["decided"] < len(requests):
@@ -102,7 +102,7 @@ async def cluster(service: "Service", call: Call) -> Answer:
 
 
 def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
-    """Return Kubernetes nodes in the format of servers, and pods in the format of assignments."""
+    """Return Kubernetes nodes in the format of servers, and pods in the format of placed functions."""
     rows = [
         {
             "name": server.name,
@@ -184,7 +184,7 @@ async def rebalance(service: "Service", call: Call) -> Answer:
 
 
 async def receipts(service: "Service", call: Call) -> Answer:
-    """List the latest changes to the cluster."""
+    """List the latest changes to the cluster, each with the number by which it can be undone."""
     limit = number_of(call, "limit", 100, 1000)
     return Answer({"receipts": service.store.read(lambda connection: journal.receipts(connection, limit))})
 
@@ -195,7 +195,7 @@ async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def _changes(service: "Service") -> AsyncIterator[bytes]:
-    """Yield an identifier of the cluster's state, at once and after every change, for a minute.
+    """Yield an identifier of the cluster's state now and after every change, for a minute.
 
     A browser then opens the stream again by itself.
     """
@@ -210,13 +210,16 @@ async def _changes(service: "Service") -> AsyncIterator[bytes]:
 
 
 async def history(service: "Service", call: Call) -> Answer:
-    """Show shares, headroom, promises and decisions over the last hours."""
+    """Show shares of solo throughput, room above promises, and decisions over the last hours."""
     hours = number_of(call, "hours", 24, 24)
     return Answer(await service.aside(lambda: service.history.told(hours)))
 
 
 def number_of(call: Call, name: str, usual: int, most: int) -> int:
-    """Return a number of the query, `usual` if it is not given; Problem 422 unless it is from 1 to `most`."""
+    """Return a number given in the URL's query, or `usual`.
+
+    Raises Problem 422 unless it is from 1 to `most`.
+    """
     text = call.query.get(name, str(usual))
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
         raise Problem(422, f"{name} must be a number from 1 to {most}")

@@ -1,4 +1,4 @@
-"""`/v1/enforce` and `/v1/control`: change settings of the service's host, and run control loops, if that is allowed."""
+"""`/v1/enforce` and `/v1/control`: change settings of the service's machine, and run control loops, where allowed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show the host's enforced settings, and the receipts by which they can be undone."""
+    """Show the settings that the service has changed on its machine, and the records (receipts) to undo them."""
     return Answer(await service.aside(service.host.describe))
 
 
 async def enforce(service: "Service", call: Call) -> Answer:
-    """Apply a plan to the host; before each change, the receipt for undoing it is on disk."""
+    """Apply a plan of settings to the machine; each change is on disk before it is made, so that it can be undone."""
     enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
     plan = as_plan(enforcement.plan)
@@ -42,7 +42,7 @@ def as_plan(document: dict[str, Any]) -> EnforcementPlan:
 
 
 async def undo(service: "Service", call: Call) -> Answer:
-    """Undo the changes that one of the host's receipts records."""
+    """Undo the changes that one receipt (record of changes) lists."""
     name = call.path["receipt"]
     service.host.enforcing  # noqa: B018
     return await service.changed(call, lambda _: (service.host.undo(name), 200), f"undo host {name}", "undo-host")
@@ -59,12 +59,12 @@ async def control(service: "Service", call: Call) -> Answer:
 
 
 async def control_loop(service: "Service", errand: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
-    """Run a control loop to its end."""
+    """Run a control loop until its end."""
     return await run_loop(service.settings.receipts, errand, progress)
 
 
 async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show the running control loops, and the receipts that are not undone."""
+    """Show the running control loops, and the changes that were not undone."""
     require_control(service)
     return Answer(await service.aside(status))
 

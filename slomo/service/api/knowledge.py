@@ -1,4 +1,4 @@
-"""`/v1/models`, `/v1/machines`, `/v1/nfs`: models, machines and network functions of the service."""
+"""`/v1/models`, `/v1/machines`, `/v1/nfs`: which models, machines and network functions the service knows."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""`/v1/cluster/changes` and `/v1/cluster/at-risk`: changes to a running cluster.
+"""`/v1/cluster/changes` and `/v1/cluster/at-risk`: changes of a running cluster, and promises predicted to break.
 
 The terms are those of `slomo place change` and of Kubernetes: cordon, drain, fail, update (with surge or not), preempt.
 """
@@ -22,7 +22,7 @@ _ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Cordon, drain, taint or fail servers, update or preempt a request: completely or not at all, or only shown."""
+    """Cordon, drain, taint or fail servers, update or preempt a request; completely or not at all, or as preview."""
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
@@ -33,7 +33,10 @@ async def change(service: "Service", call: Call) -> Answer:
 
 
 def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
-    """Return the function that makes a change; InvalidValueError if a server or request is missing or superfluous."""
+    """Return the function that makes the change.
+
+    Raises InvalidValueError if a server or request is missing or superfluous.
+    """
     if body.action == "fail_domain":
         label, value = body.label, body.value
         if label is None or value is None:
@@ -54,7 +57,7 @@ def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show promises that the present models predict to be broken; for pods also those that cannot be judged."""
+    """Show promises that are predicted to be broken; for pods also those that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
         if not service.cluster_store.has_cluster:

@@ -1,4 +1,4 @@
-"""HTML pages for people, made from the same state and answers as the API."""
+"""HTML pages for people, made from the same data as the API."""
 
 from collections.abc import Callable
 from importlib import resources
@@ -35,7 +35,7 @@ _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-
 
 
 async def _shown(service: "Service", call: Call, title: str, here: str, content: Callable[[], Markup]) -> Answer:
-    """Render a page in a thread; if a required token is missing, redirect to the login form."""
+    """Render a page in a thread; redirect to the login form if a token is missing."""
     if call.caller.scope == "open":
         return Answer(b"", 303, {"Location": "/login"}, HTML)
     faults = service.faults()
@@ -100,7 +100,7 @@ async def server_page(service: "Service", call: Call) -> Answer:
 
 
 def _observed(service: "Service", machine: str) -> Callable[[RunningNF], float | None]:
-    """Return a function that gives a tenant's observed throughput beside similar neighbours."""
+    """Return a function that gives a network function's latest measured throughput beside similar neighbours."""
     ratios = service.outcomes.errors()
 
     def observed(item: RunningNF) -> float | None:

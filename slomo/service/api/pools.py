@@ -90,7 +90,7 @@ async def remove(service: "Service", call: Call) -> Answer:
 
 
 async def hospitality(service: "Service", call: Call) -> Answer:
-    """Score how well a workload would perform here."""
+    """Predict how well a workload would run here (RMD's hospitality score)."""
     pools, data = service.host.pools, _plain(call.body)
     return Answer(await service.aside(lambda: _asked(lambda: pools.hospitality(data))))
 
@@ -104,7 +104,7 @@ def _plain(body: RmdWorkload) -> dict[str, Any]:
 
 
 def _asked(run: Callable[[], Any]) -> Any:
-    """Call the pools; answer an invalid request, or one for which there is no room, with status 400 as RMD does."""
+    """Call the pools; answer status 400, as RMD does, if a request is invalid or has no room."""
     try:
         return run()
     except UnknownNameError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def predict(service: "Service", call: Call) -> Answer:
-    """Predict what a network function loses beside others.
+    """Predict how much throughput a network function loses beside others.
 
     Plain questions are answered in batches, others in a thread.
     """
@@ -74,14 +74,14 @@ async def predict_many(service: "Service", call: Call) -> Answer:
 
 
 async def what_if(service: "Service", call: Call) -> Answer:
-    """Predict how much throughput every tenant of a socket loses, and how much each neighbour causes."""
+    """Predict how much throughput every function on a socket loses, and how much each neighbour causes."""
     question: WhatIf = call.body
     answers = service.model_store.answers
     return Answer(await service.aside(lambda: together(answers, question)))
 
 
 def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
-    """Predict every tenant beside all others, and with each of them left out; the difference is that neighbour's cost.
+    """Predict every function beside all others, and with each of them left out, to find each neighbour's effect.
 
     Raises InvalidValueError for more tenants than the socket has cores.
     """
@@ -92,7 +92,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     how: OptionFields = {"coverage": question.coverage, "window_s": question.window_s}
 
     def server(left_out: int | None = None) -> ServerPrediction:
-        """Return the server's question without one of the tenants."""
+        """Return the server's functions without one of them."""
         there = [place for place in range(len(names)) if place != left_out]
         chosen = [names[place] for place in there]
         return solve_server(answers.library, chosen, question.machine, setting=setting.only(there), **how)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 async def filter_nodes(service: "Service", call: Call) -> Answer:
-    """Return the nodes on which every SLO is kept with the pod; answer after the pod's place is reserved in the API."""
+    """Return the nodes on which every promise is kept with one more pod, after a place there was reserved."""
     return await _filtered(service, call, binds=False)
 
 
 async def filter_to_bind(service: "Service", call: Call) -> Answer:
-    """Return the nodes on which every SLO is kept with the pod; `bind` waits until the pod's place is reserved."""
+    """Return the nodes on which every promise is kept with one more pod; `bind` waits for the reservation."""
     return await _filtered(service, call, binds=True)
 
 
@@ -42,7 +42,7 @@ async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
 
 
 async def prioritise_nodes(service: "Service", call: Call) -> Answer:
-    """Return scores from 0 to 10; if nothing can be judged now, all scores are 0 and no place is reserved."""
+    """Return a score from 0 to 10 for every node; all are 0 if nothing can be judged now."""
     begun = time.perf_counter()
     pod, names, _ = candidates(call.body)
     scores: list[dict[str, Any]]
@@ -82,7 +82,7 @@ async def bind(service: "Service", call: Call) -> Answer:
 
 
 async def explain(service: "Service", call: Call) -> Answer:
-    """Show the numbers behind the last judgement of a pod."""
+    """Show the predictions behind the last decision about a pod."""
     judgement = service.kubernetes.explanations.explain(call.path["pod"], service.kubernetes.view)
     if judgement is None:
         raise Problem(404, "nothing was asked about this pod lately", hint="name it as name, namespace/name or uid")

@@ -42,7 +42,7 @@ async def resume(service: "Service", call: Call) -> Answer:
 
 
 async def observe(service: "Service", call: Call) -> Answer:
-    """Accept measured outcomes: store them, compare them with predictions, and watch for drift."""
+    """Accept measured throughputs: store them, compare them with predictions, and watch for drift."""
     body: Observations = call.body
 
     def run() -> Answer:

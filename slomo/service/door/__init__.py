@@ -1,1 +1,1 @@
-"""The common path of every request: routing, limits, access, error documents, and the OpenAPI document."""
+"""What happens to every request: routing, limits, access control, error documents; and the OpenAPI document."""

@@ -62,7 +62,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 
 
 class Gate:
-    """Identifies callers and checks their rights.
+    """Finds out who sends a request and what the sender may do.
 
     `tokens`: without any, every caller that reaches the service may do everything (loopback, or a verified client
     certificate). `names`: host names, beside loopback's, that are accepted where there are no tokens. `certificates`:
@@ -130,7 +130,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Refuse a write that a browser sends on behalf of another site's page.
+    """Raise an error for a write that a browser sends on behalf of another site's page.
 
     Raises Problem 403 if ``Origin`` is not the called host.
     """

@@ -1,4 +1,4 @@
-"""Schemas of requests and answers: msgspec structures, checked when they are decoded.
+"""Types of the bodies of requests and answers, checked when they are decoded.
 
 Names and units are those of the library's documents; unknown fields are refused, so that typing errors are noticed.
 """
@@ -32,7 +32,7 @@ class SettingBody(Struct, forbid_unknown_fields=True):
 
     @property
     def asked(self) -> ServerSetting:
-        """Return the settings in the library's type."""
+        """Return these settings as the library's type."""
         return ServerSetting(**asdict(self))
 
 

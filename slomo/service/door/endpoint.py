@@ -1,4 +1,4 @@
-"""Handle one path of the API as an ASGI application: read within limits, check, call, encode, count.
+"""Answer requests to one path of the API: read within limits, check, call the operation, encode, count.
 
 Every answer has a request id and headers against content sniffing; every failure becomes a problem document.
 """
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Served(Protocol):
-    """What an endpoint uses of the service."""
+    """What an endpoint needs from the service."""
 
     settings: "ServiceSettings"
     gate: Gate
@@ -116,7 +116,7 @@ class Endpoint:
         operation: Operation,
         who: tuple[Caller, str],
     ) -> Answer:
-        """Read and answer a request within one time limit; for equal bytes, the answer may come from the cache."""
+        """Read and answer a request within one time limit; an equal earlier answer may be reused."""
         limit_s, raw = self._service.settings.time_limit_s, None
         try:
             async with asyncio.timeout(limit_s):
@@ -214,7 +214,7 @@ def _too_large(limit_b: int) -> Problem:
 
 
 def _check_depth(raw: bytes, limit: int) -> None:
-    """Refuse a body nested deeper than `limit`; bodies above one mebibyte are limited by the schema alone."""
+    """Raise an error if a body is nested deeper than `limit`."""
     if len(raw) > 1 << 20 or raw.count(b"[") + raw.count(b"{") <= limit:
         return
     depth = deepest = 0

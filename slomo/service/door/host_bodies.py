@@ -1,4 +1,4 @@
-"""Schemas of requests that act on the host: plans and control loops."""
+"""Types of requests that change settings of the service's machine: plans and control loops."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ MachineName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
 class Enforcement(Struct, forbid_unknown_fields=True):
-    """A plan for the host, as `slomo enforce` reads it; with `what_if` nothing is changed."""
+    """A plan of settings for the machine; with `what_if` nothing is changed."""
 
     plan: dict[str, Any]
     what_if: bool = False

@@ -68,7 +68,7 @@ class LongWork:
 
 @dataclass(frozen=True)
 class Operation:
-    """Definition of one operation of the API."""
+    """One operation of the API: method, path, body, scope, and the function that answers."""
 
     #: Such as ``"POST"`` and ``"/v1/predict"``, with path parameters in braces.
     method: str

@@ -1,1 +1,1 @@
-"""Access to the service's host, where allowed: enforcement, control loops, RMD's pools."""
+"""What the service may change on its own machine: settings, control loops, RMD's pools."""

@@ -49,7 +49,7 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
 
 
 async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
-    """Run a control loop; records for undoing its changes to this host are written to the folder `receipts`."""
+    """Run a control loop, and keep the records for undoing its changes in the folder `receipts`."""
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
 
@@ -74,5 +74,5 @@ async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "J
 
 
 def status() -> dict[str, Any]:
-    """Return the loops that run or were killed, and the receipts that are not undone."""
+    """Return the loops that run or were killed, and the changes that were not undone."""
     return control_status()

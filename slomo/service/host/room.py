@@ -1,4 +1,4 @@
-"""The service's access to its host: the backend, the folder of receipts, and RMD's pools, as far as allowed.
+"""What the service may change on its own machine: the backend, the folder of receipts, and RMD's pools.
 
 Actions on this machine are allowed by settings at start, never by a request: without `enforce`, `control` or `pools`
 the operations answer 403.
@@ -59,7 +59,10 @@ class HostRoom:
 
     @property
     def enforcing(self) -> Backend:
-        """The backend that enforces plans; Problem 403 if enforcing is not allowed."""
+        """The backend that applies plans.
+
+        Raises Problem 403 if changing settings is not allowed.
+        """
         if self._backend is None:
             raise Problem(403, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
         return self._backend
@@ -72,7 +75,7 @@ class HostRoom:
         return self._pools
 
     def describe(self) -> dict[str, Any]:
-        """Return the enforced settings, and the receipts."""
+        """Return the settings in force, and the receipts (records of changes)."""
         backend = self.enforcing
         return {
             "backend": backend.name,
@@ -81,7 +84,7 @@ class HostRoom:
         }
 
     def enforce(self, plan: EnforcementPlan, *, what_if: bool) -> dict[str, Any]:
-        """Apply a plan to the host, or show the changes without making them."""
+        """Apply a plan to the machine, or only return the changes that it would make."""
         backend = self.enforcing
         if what_if:
             return {"receipt": None, "changes": [vars(change) for change in diff(plan, backend)], "stacked": []}
@@ -112,7 +115,7 @@ class HostRoom:
         }
 
     def close(self) -> None:
-        """Undo the pools' changes; settings that requests enforced stay, with their receipts."""
+        """Undo the pools' changes; settings that requests have made stay, with their receipts."""
         if self._pools is not None:
             self._pools.close()
 

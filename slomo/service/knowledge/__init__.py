@@ -1,1 +1,1 @@
-"""The service's models: reloaded when files change, and asked in batches."""
+"""The service's models: reloaded when their files change, and asked for many predictions at once."""

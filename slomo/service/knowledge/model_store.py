@@ -1,4 +1,4 @@
-"""Load the service's models completely, identify them by a fingerprint, and replace them atomically when files change.
+"""Load the service's models, and replace them all at once when their files change.
 
 A half-written or damaged library never replaces a working one: it is read and checked completely before the
 replacement. Until then the old one answers and `fault` describes the problem of the new one.
@@ -45,7 +45,7 @@ def fingerprint_of(directory: Path) -> str:
 
 
 def forget_models() -> None:
-    """Clear caches in other packages that would keep replaced models, or parts of them, in memory.
+    """Clear caches that would keep replaced models in memory.
 
     Caches without a bound hold constants and compiled loops; these stay.
     """
@@ -66,7 +66,7 @@ def give_memory_back() -> None:
 
 
 class ModelStore:
-    """Keeps the newest library that could be read.
+    """Keeps the newest library of models that could be read.
 
     Raises ConfigurationError if no library can be read.
 

@@ -1,4 +1,4 @@
-"""Compare measured outcomes of placed network functions with predictions: error ratios, and drift with alarms.
+"""Compare measured throughputs (outcomes) with predictions: errors, correction factors, and drift with alarms.
 
 The monitor is the library's (`slomo.drift.monitor`); after a restart it is filled again from the stored outcomes.
 Outcomes predicted by other models are left out: their errors say nothing about the present models.
@@ -26,7 +26,7 @@ _WEIGHT = 0.05
 
 
 class Outcomes:
-    """Compares measured outcomes with predictions."""
+    """Compares measured throughputs with predictions."""
 
     def __init__(self, library: ModelLibrary) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Outcomes:
         self._fingerprints: dict[str, str] = {}
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
-        """Return the machine, workload key and predicted throughput [Mpps] that belong to an outcome.
+        """Return machine, workload and predicted throughput [Mpps] for a measured one.
 
         An outcome without a machine fingerprint is taken to be of the models' machine.
 
@@ -57,7 +57,7 @@ class Outcomes:
         return subject.machine, subject.workload.key, prediction.throughput_mpps
 
     def note(self, item: Observation, machine: str, target: str, predicted_mpps: float) -> dict[str, Any]:
-        """Record an outcome; return its comparison with the prediction."""
+        """Record a measured throughput; return its comparison with the prediction."""
         with self._lock:
             key = (machine, target)
             ratio = item.throughput_mpps / predicted_mpps if predicted_mpps > 0.0 else math.nan
@@ -73,7 +73,7 @@ class Outcomes:
                 "throughput_mpps": item.throughput_mpps, "ratio": ratio, "alarm": alarm}  # fmt: skip
 
     def replay(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Record the stored outcomes whose predictions came from the present models."""
+        """Record stored measurements whose predictions came from the present models."""
         for row in rows:
             item = Observation(**row["document"])
             if self.is_current(row) and self._can_be(row["machine"], row["target"], item):
@@ -88,12 +88,12 @@ class Outcomes:
         return self._fingerprints[machine]
 
     def is_current(self, row: dict[str, Any]) -> bool:
-        """Whether a stored outcome was predicted by the present models."""
+        """Whether the present models predicted a stored measurement."""
         is_told = row["predicted_mpps"] is not None and row["fingerprint"] != ""
         return is_told and row["fingerprint"] == self.fingerprint(row["machine"])
 
     def _can_be(self, machine: str, target: str, item: Observation) -> bool:
-        """Return whether a stored outcome, from an older version or other models, can still be used."""
+        """Return whether a stored measurement can still be used with the present models."""
         try:
             check_reading(self._library.find(target, machine), item.throughput_mpps)
             told = item.machine_fingerprint or ""
@@ -103,12 +103,12 @@ class Outcomes:
         return True
 
     def errors(self) -> dict[tuple[str, str], tuple[float, int]]:
-        """Return, per machine and workload, the running ratio of observed to predicted throughput, and its count."""
+        """Return each workload's mean ratio of measured to predicted throughput, and how many were measured."""
         with self._lock:
             return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
 
     def factor(self, machine: str, target: str) -> float:
-        """Return the factor that corrects predictions for a name; 1 if there are no outcomes."""
+        """Return the factor that corrects predictions of a workload; 1 if nothing was measured."""
         try:
             return self._correction.factor(_named(machine, self._library.find(target, machine).workload.key))
         except SlomoError:
@@ -124,7 +124,7 @@ class Outcomes:
 
     @property
     def is_neutral(self) -> bool:
-        """Whether there are no outcomes yet, so that nothing is corrected."""
+        """Whether nothing was measured yet, so that nothing is corrected."""
         return not self._correction.biases
 
     def report(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class Outcomes:
 
 
 def _vectors(item: Observation) -> tuple[MetricVector | None, MetricVector | None]:
-    """Return an outcome's counters, and the socket's counters without the target's; UnknownNameError for no metric."""
+    """Return the counters in a measurement: the function's own, and those of its neighbours."""
     own, beside = item.counters, item.counters_beside
     return (
         None if own is None else MetricVector(own, scope=Scope.CORE),

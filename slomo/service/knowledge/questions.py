@@ -1,4 +1,4 @@
-"""Ask one library's models: waiting questions are answered in one batch, and answers are cached.
+"""Answer questions by one library's models: waiting questions are predicted in one batch, and answers are remembered.
 
 A cluster has few distinct mixes, and a mix in a batch costs a tenth of a single one. Questions that arrive while the
 service is busy are therefore answered together (continuous batching in language-model servers; no timer delays
@@ -55,7 +55,7 @@ class _Waiting:
 
 
 class ServiceAnswers:
-    """Answers of one library's models to the service's questions.
+    """Answers questions by the models of one library.
 
     `fingerprint`: names the library in every answer.
     """
@@ -69,11 +69,11 @@ class ServiceAnswers:
         self.question_count = 0
 
     def kept(self, raw: bytes) -> bytes | None:
-        """Return the cached answer to an equal question."""
+        """Return the remembered answer to an equal question."""
         return self._kept.get(raw)
 
     def is_plain(self, question: QuestionBody) -> bool:
-        """Return whether a question can join a batch."""
+        """Return whether a question has no special options, so that it can join a batch."""
         if question.method == "composed" or question.offered_mpps is not None or question.explain:
             return False
         if question.shares_core_with or question.port_gbps is not None or question.setting is not None:
@@ -83,7 +83,7 @@ class ServiceAnswers:
         )
 
     async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
-        """Answer a plain question, in one batch with all waiting ones."""
+        """Answer a question without special options, in one batch with all waiting ones."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(question, raw, loop.create_future())
         self._waiting.append(waiting)
@@ -92,7 +92,7 @@ class ServiceAnswers:
         return await waiting.answer
 
     def columns(self, questions: Questions) -> dict[str, Any]:
-        """Predict many mixes as columns; InvalidValueError and UnknownNameError as in `Predictor.predict_batch`."""
+        """Predict many mixes; return one column per field."""
         targets, mixes = questions.targets, [[*map(str, each_instance(mix))] for mix in questions.mixes]
         self.batches, self.question_count = self.batches + 1, self.question_count + len(targets)
         machine, coverage = self._machine(questions.machine), questions.coverage
@@ -112,7 +112,7 @@ class ServiceAnswers:
         }
 
     def ahead(self) -> Iterator[Callable[[], float]]:
-        """Yield steps that predict mixes of each machine in advance; each step returns the time it took [s].
+        """Yield steps, each of which predicts some mixes in advance and returns the time it took [s].
 
         If all mixes are too many, enough small ones are solved that models are built and loops compiled before the
         first placement. One single question follows for each machine, which compiles what only those use.
@@ -134,7 +134,7 @@ class ServiceAnswers:
         return self._machines[name]
 
     def _gather(self, before: int) -> None:
-        """Answer all waiting questions once no more arrive within a turn of the event loop, or enough are waiting."""
+        """Answer all waiting questions when no more arrive, or enough are waiting."""
         if before < len(self._waiting) < MOST_TOGETHER:
             asyncio.get_running_loop().call_soon(self._gather, len(self._waiting))
         else:
@@ -163,7 +163,7 @@ class ServiceAnswers:
         self._kept[raw] = answer
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
-        """Answer questions about one machine and coverage together; one that fails does not affect the others.
+        """Answer questions about one machine in one batch; an invalid one does not affect the others.
 
         A lone question is answered without arrays, in two thirds of the time.
         """
@@ -195,7 +195,7 @@ class ServiceAnswers:
         return _encode({**document, "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
-        """Answer a question with all options of the library: loads, explanations, traffic that was not profiled.
+        """Answer a question with special options: loads, explanations, unprofiled traffic.
 
         Raises the library's SlomoError.
         """
@@ -222,7 +222,7 @@ class ServiceAnswers:
 
 
 def _ask_once(library: ModelLibrary, machine: str) -> float:
-    """Answer one question by either method; return the time taken [s]."""
+    """Answer one question, to prepare all code; return the time it took [s]."""
     begun = time.perf_counter()
     for method in ("equilibrium", "composed"):
         predictor = Predictor(library, machine, method=method)
@@ -232,7 +232,7 @@ def _ask_once(library: ModelLibrary, machine: str) -> float:
 
 
 class _Machine:
-    """The network functions of one machine that a batch solves in arrays; each has a number."""
+    """The network functions of one machine that can be predicted in batches, numbered."""
 
     def __init__(self, library: ModelLibrary, name: str | None) -> None:
         self.name, self._library = name or "", library
@@ -273,7 +273,7 @@ class _Machine:
         return predict_members(members, self.name, how, keep=True)
 
     def judged(self, batch: PredictionBatch) -> list[Prediction | None]:
-        """Return the predictions of a batch; None for a mix that arrays cannot judge."""
+        """Return the predictions of a batch with their verdicts; None for a mix that must be predicted alone."""
         columns = (batch.solo_mpps, batch.throughput_mpps, batch.low_mpps, batch.high_mpps)
         rates = zip(*(column.tolist() for column in columns), strict=True)
         rows = zip(batch.judged(), batch.target.tolist(), batch.competitors.tolist(), rates, strict=True)
@@ -304,7 +304,7 @@ class _Machine:
             yield mixes
 
     def learn(self, mixes: Sequence[tuple[int, ...]], coverage: float = DEFAULT_COVERAGE) -> float:
-        """Solve mixes in advance and keep the results; return the time taken [s]."""
+        """Predict mixes in advance and keep the results; return the time it took [s]."""
         begun = time.perf_counter()
         self._predicted(mixes, coverage)
         return time.perf_counter() - begun

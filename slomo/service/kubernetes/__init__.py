@@ -1,1 +1,1 @@
-"""The Kubernetes scheduler extender, and its view of pods and nodes."""
+"""The Kubernetes part of the service: scheduler extender, what runs in the cluster, node agents."""

@@ -72,10 +72,10 @@ class _PodList(Struct):
 
 
 class AgentService(Protocol):
-    """Requests that an agent sends to the service; `slomo.client.AsyncClient` implements them."""
+    """What an agent sends to the service; `slomo.client.AsyncClient` implements it."""
 
     async def observe(self, observations: list[dict[str, Any]]) -> Any:
-        """Send measured outcomes."""
+        """Send measured throughputs."""
         ...
 
     async def report(self, node: str, report: Mapping[str, Any]) -> Any:
@@ -88,7 +88,7 @@ class AgentService(Protocol):
 
 
 class NodeAgent:
-    """Measures the pods of one node, and enforces the node's plan if allowed.
+    """Measures the pods of one node, and applies the node's plan of settings if allowed.
 
     Without `counting` no counters are read; without `enforcer` nothing is set. `counts` has looks by outcome: sent,
     unsaturated, first, failed, counted, uncounted, refused.
@@ -110,7 +110,7 @@ class NodeAgent:
         self.counts: Counter[str] = Counter()
 
     async def look(self) -> None:
-        """Read every pod once, enforce the plan, and send saturated pods' throughput, counters and refused settings."""
+        """Do one round: read every pod, apply the node's plan, and report to the service."""
         try:
             labels, pods = await self._listed()
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
@@ -140,7 +140,7 @@ class NodeAgent:
         await self._service.report(self._node, {"tenants": tenants, "enforcement": enforced})
 
     async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> dict[str, Any] | None:
-        """Enforce the node's plan; return what to report, or None if the agent may not change settings.
+        """Apply the node's plan; return what to report, or None if the agent may not change settings.
 
         If the service does not answer, settings stay in force.
         """
@@ -197,6 +197,6 @@ class NodeAgent:
 
 
 def _vectors(counted: Counted) -> dict[str, dict[str, float]]:
-    """Return counters as fields of an outcome; unknown counters are left out."""
+    """Return a pod's counters as fields of a report; unknown ones are left out."""
     parts = {"counters": counted.own, "counters_beside": counted.beside}
     return {name: dict(vector) for name, vector in parts.items() if vector}

@@ -94,7 +94,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def one_core(containers: "tuple[Container, ...] | SlomoError") -> int | str:
-    """Return the CPU that only this pod may use, or why the pod has no CPU whose counters are its own.
+    """Return the CPU that only this pod uses, or why its counters cannot be read.
 
     Examples
     --------

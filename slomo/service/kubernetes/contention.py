@@ -1,4 +1,4 @@
-"""Write results to Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per network function.
+"""Write what slomo knows into Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per function.
 
 The leader writes changed objects, a few at a time; a new leader first lists the existing ones. If the kinds are not
 installed (`deploy/kubernetes/slomo-crds.yaml`), nothing is written.
@@ -29,7 +29,7 @@ MOST_AT_A_TIME, REFUSED_S = 20, 60.0
 
 
 class ContentionWriter:
-    """Writes results to Kubernetes objects."""
+    """Writes these Kubernetes objects."""
 
     def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watch, self._clock = watch, clock

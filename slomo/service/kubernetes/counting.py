@@ -1,4 +1,4 @@
-"""Read hardware counters of a node's pods, each on the one CPU it owns, by the readers of the host testbed.
+"""Read hardware counters of a node's pods, each on the one CPU that belongs to it alone.
 
 A metric that no reader reads is missing, and a pod that cannot be counted has a reason in place of numbers.
 """

@@ -1,4 +1,4 @@
-"""Enforce a node's plan on its pods: cache ways, memory bandwidth and CPU weights, through the machine's journal.
+"""Apply a node's plan of settings to its pods: cache ways, memory bandwidth and CPU weights.
 
 The plan names pods; their threads and control groups are found here, never taken from the plan. A refused plan leaves
 the settings as they are. Whatever was set is undone when the agent stops, or when there is no plan any more; an agent
@@ -32,7 +32,7 @@ _LISTED = 50
 
 @dataclass(frozen=True)
 class Enforced:
-    """Result of one attempt to enforce the plan."""
+    """Result of one attempt to apply the plan."""
 
     #: Backend, and receipt of what is in force; empty without one.
     backend: str
@@ -44,7 +44,7 @@ class Enforced:
 
 
 class NodeEnforcer:
-    """Enforces plans on one node.
+    """Applies plans of settings on one node.
 
     `receipts`: folder of the journal; the machine's own if not given.
     """
@@ -56,11 +56,14 @@ class NodeEnforcer:
 
     @classmethod
     def of(cls, node: str, backend: str) -> "NodeEnforcer":
-        """Create an enforcer with the backend of this name. Raises SlomoError if there is no such backend."""
+        """Return an enforcer that uses the backend of this name.
+
+        Raises SlomoError if there is no such backend.
+        """
         return cls(node, load_backend(backend))
 
     def follow(self, plan: EnforcementPlan | None, pods: Pods) -> Enforced:
-        """Change the node's settings to the plan; if there is no plan, restore the original settings."""
+        """Give the node the settings of the plan; without a plan, restore the original settings."""
         wanted, refusals = resolved(plan, pods, self._backend.name)
         try:
             if not (wanted.tenants or wanted.device_way_mask or wanted.rest_way_mask):
@@ -78,7 +81,10 @@ class NodeEnforcer:
         return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
 
     def end(self) -> None:
-        """Undo all changes. Raises TestbedError if knobs cannot be restored (the journal then keeps them)."""
+        """Undo all changes.
+
+        Raises TestbedError if settings cannot be restored (the journal then keeps them).
+        """
         if self._receipt is not None:
             undo(self._receipt, self._backend)
         self._receipt = self._applied = None
@@ -100,7 +106,7 @@ def _server(node: str) -> str:
 
 
 def resolved(plan: EnforcementPlan | None, pods: Pods, backend: str) -> tuple[EnforcementPlan, list[str]]:
-    """Return a plan with the threads and control groups of present pods, and which tenants are left out and why."""
+    """Return the plan with the pods' threads and control groups, and why some pods are left out."""
     tenants: list[TenantSetting] = []
     refusals: list[str] = []
     for setting in () if plan is None else plan.tenants:

@@ -1,4 +1,4 @@
-"""Move a pod off a node with a broken promise, through the eviction API; by default only a dry run.
+"""Move pods off nodes with broken promises, through the eviction API; by default only as a dry run.
 
 The API server respects disruption budgets; the pod's controller creates it anew, and the scheduler places it. A node
 loses one pod at a time: pods without a promise first, then low priority first. A pod is evicted only if that repairs or
@@ -59,7 +59,7 @@ class Evictor:
         self._spared: dict[str, float] = {}
 
     async def look(self, servers: Iterable[RunningServer], judge: NodeJudge) -> list[str]:
-        """Evict pods where that helps, at most one per node; return them."""
+        """Evict pods where that helps to keep promises, at most one per node; return them."""
         now_s = self._clock()
         if self._mode == "off" or now_s < self._not_before_s or not (now_s >= self._until_s or self._are_back()):
             return []
@@ -128,7 +128,7 @@ class Evictor:
         return free, [uid for uid in may_go if needs[uid].has_promise]
 
     def _left(self, node: NodeView, uid: str, judge: NodeJudge) -> Mapping[str, bool]:
-        """Return whether the remaining pods' promises would all be kept, and whether the worst would improve."""
+        """Return whether without this pod all other promises are kept, or the worst one is less broken."""
         host = node.host
         assert host is not None
         numbers = {each: judge.number(need, host.machine) for each, need in node.tenants.items()}
@@ -137,7 +137,7 @@ class Evictor:
         return {"ok": then.ok, "helps": then.headroom > now.headroom}
 
     def _place(self, uid: str, name: str, node: NodeView, judge: NodeJudge, taken: Collection[str]) -> str | None:
-        """Return another node, not in `taken`, that can run a pod without breaking a promise."""
+        """Return another node that can run the pod without breaking a promise."""
         others = [other for other in self._view.nodes if other != name and other not in taken]
         judged = judge.judge(node.tenants[uid], uid, others, self._view)
         return next((other for other, answer in judged.items() if answer.ok and answer.is_judged), None)
@@ -152,7 +152,7 @@ class Evictor:
 
 
 async def evict(watch: Watch, view: ClusterView, uid: str, mode: Eviction) -> str:
-    """Evict a pod, or let the API server check the eviction; return done, budget, refused, gone or failed."""
+    """Evict a pod, or let the API server only check that; return what happened, in one word."""
     namespace, _, name = view.names.get(uid, "").partition("/")
     options: dict[str, Any] = {"preconditions": {"uid": uid}}
     if mode == "dry-run":

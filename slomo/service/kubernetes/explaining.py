@@ -1,4 +1,4 @@
-"""Keep the latest judgements of pods, and show their numbers."""
+"""Remember the latest decisions about pods, and show the predictions behind them."""
 
 import math
 from collections import OrderedDict
@@ -32,7 +32,7 @@ class _Explanation:
 
 
 class Explanations:
-    """Why pods were judged as they were, the latest first; of older pods nothing is kept."""
+    """Remembers the latest decision about each pod, for a limited number of pods."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Explanation] = OrderedDict()
@@ -46,7 +46,7 @@ class Explanations:
         outcome: str = "judged",
         reason: str = "",
     ) -> None:
-        """Keep a pod's judgement in place of an earlier one."""
+        """Remember a decision about a pod, in place of an earlier one."""
         made = _Explanation(pod, (need.nf or None) if need else None, judged, judge, outcome, reason)
         key = pod.metadata.uid or made.path
         self._kept.pop(key, None)
@@ -55,7 +55,7 @@ class Explanations:
             self._kept.popitem(last=False)
 
     def explain(self, name: str, view: ClusterView) -> dict[str, Any] | None:
-        """Return the numbers of a pod's last judgement, by name, ``namespace/name`` or uid."""
+        """Return the predictions behind the last decision about a pod."""
         latest_first = reversed(self._kept.values())
         kept = self._kept.get(name) or next(
             (item for item in latest_first if name in (item.pod.metadata.name, item.path)), None

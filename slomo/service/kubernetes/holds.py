@@ -1,4 +1,4 @@
-"""Reserve places for pods between score and bind in the API, where all replicas see them, also after a restart.
+"""Reserve places for pods that are not yet bound, in Lease objects that all replicas of the service see.
 
 There is one Lease per node; its annotation lists the expected pods. It is written with the version on which the node
 was judged (optimistic concurrency): if two schedulers choose one node at the same time, one write fails and is judged
@@ -32,7 +32,7 @@ HELD, LABEL, PREFIX = "slomo.io/held", "slomo.io/holds", "slomo-hold-"
 
 
 class TakenMeanwhile(PredictionError):  # noqa: N818 - says what happened
-    """A place could not be reserved: other schedulers took it at every attempt, or reserving is impossible now."""
+    """A place could not be reserved, because other schedulers took it at every attempt."""
 
 
 class _HeldPlace(Struct, array_like=True):
@@ -46,7 +46,7 @@ class _HeldPlace(Struct, array_like=True):
 
 @dataclass(frozen=True)
 class _Held:
-    """Reserved places for pods as stored in a node's Lease object, with the object's version."""
+    """Reserved places on a node as stored in its Lease object, with the object's version."""
 
     version: str
     places: dict[str, _HeldPlace]
@@ -58,7 +58,7 @@ _decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
 
 
 class SharedHolds:
-    """Reserves places in this replica's view and in the API.
+    """Reserves places for pods, in this replica and in the Kubernetes API.
 
     `wall` returns the time of day [s]. Replicas compare it only where one lists what was held before it began: there,
     clocks that differ by half a minute hide a place, or hold it for half a minute too long. `is_shared`: whether other
@@ -80,7 +80,7 @@ class SharedHolds:
         )
 
     def take(self, uid: str, need: PodNeed, node: str) -> Coroutine[None, None, bool]:
-        """Reserve a place for a pod in the view at once; in the API when the returned coroutine has ended.
+        """Reserve a place for a pod in this replica at once; in the API when the returned coroutine has ended.
 
         It returns False if another replica changed the node's held places: judge anew. It raises TakenMeanwhile if the
         API server does not answer.
@@ -151,7 +151,7 @@ class SharedHolds:
             self._seen(msgspec.json.decode(answer.content, type=Lease))
 
     def _keep(self, node: str, lease: Lease) -> dict[str, _HeldPlace]:
-        """Store the content of a Lease object; return the places that are new."""
+        """Remember the content of a Lease object; return the places that are new."""
         known, version = self._known.get(node), lease.metadata.resource_version
         if known is not None and not _is_newer(version, known.version):
             return {}
@@ -165,7 +165,7 @@ class SharedHolds:
         return {uid: place for uid, place in places.items() if before.get(uid) != place}
 
     def _seen(self, lease: Lease) -> None:
-        """Reserve in the view what another replica has just written; the time limit counts by this replica's clock."""
+        """Reserve in this replica what another one has just written."""
         self._held(lease, -math.inf)
 
     def _held(self, lease: Lease, since_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Judge on which nodes every SLO is kept with one more pod: one vectorised prediction over all candidate nodes.
+"""Find the nodes on which every promise is kept with one more pod, by one prediction for all candidate nodes.
 
 Equal nodes (same machine, same mix) are one question, and verdicts are cached by mix: between two pods only the node
 that took the first one is new. A network function without a model counts as the worst neighbour of the library
@@ -36,12 +36,12 @@ LONGEST_S = 1.0
 
 
 class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
-    """Judging would take longer than the scheduler waits."""
+    """Predicting would take longer than the scheduler waits."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Result of judging one node."""
+    """Whether one node keeps every promise with the pod, and why not."""
 
     #: Whether the pod may go there.
     ok: bool
@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Mixed:
-    """A node's mix with its number, the view's version they are from, and the tenants that have no model."""
+    """A node's mix with its number, and the pods there that have no model."""
 
     version: int
     kind: int
@@ -69,7 +69,7 @@ class _Mixed:
 
 
 class NodeJudge:
-    """Judges candidate nodes with the models of one library.
+    """Finds out, by the models of one library, which nodes keep every promise with one more pod.
 
     `confidence`: probability with which all SLOs of a socket must hold. `factors`: machine type -> workload -> what
     predictions are multiplied by.
@@ -97,7 +97,7 @@ class NodeJudge:
         self._learned: dict[str, int] = {}
 
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
-        """Judge all candidate nodes for a pod.
+        """Predict all candidate nodes with one more pod.
 
         Raises JudgesTooLong after `LONGEST_S`; finished judgements are cached.
         """
@@ -140,7 +140,7 @@ class NodeJudge:
         return False
 
     def ahead(self, view: ClusterView) -> bool:
-        """Judge every network function on one changed node in advance; return False if no node has changed."""
+        """Predict one changed node with each network function in advance; return False if no node has changed."""
         for name, node in view.nodes.items():
             if node.host is None or self._learned.get(name) == node.version:
                 continue
@@ -155,14 +155,14 @@ class NodeJudge:
         return False
 
     def _usual(self, machine: str) -> list[PodNeed]:
-        """Return one pod requirement per network function; the predicted rates do not depend on the promise in it."""
+        """Return one pod for each network function, for predictions in advance."""
         if machine not in self._needs:
             keys = [key for where, key in self.library if where == machine]
             self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
         return self._needs[machine]
 
     def _known_of(self, need: PodNeed) -> dict[int, Judged]:
-        """Return the cached judgements for a pod's requirement; clear the cache if it is too large."""
+        """Return the remembered results for a pod's network function and promise."""
         if sum(map(len, self._known.values())) > MOST_JUDGED:
             self._known.clear()
             self._kinds.clear()
@@ -170,7 +170,7 @@ class NodeJudge:
         return self._known.setdefault(need, {})
 
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
-        """Judge mixes with one more pod; mixes that are not cached are judged in one batch."""
+        """Predict mixes with one more pod; mixes not seen before are predicted in one batch."""
         number = self.number(need, host.machine)
         piece = self.pieces[number]
         refusal = NO_MODEL if piece.workloads == (STRANGER,) and need.has_promise else ""
@@ -184,7 +184,7 @@ class NodeJudge:
         return [self._answer(host, mix, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
 
     def strangers(self, name: str, view: ClusterView) -> tuple[str, ...]:
-        """Return a node's tenants that have no model; each counts as the worst known neighbour."""
+        """Return the pods on a node that have no model; each counts as the worst known neighbour."""
         node = view.nodes.get(name)
         mixed = None if node is None else self._mixed(name, node, without="")
         return () if mixed is None else mixed.strangers
@@ -195,11 +195,11 @@ class NodeJudge:
         return host if host is not None and host.machine in self.library.machines else None
 
     def mix(self, host: Host, needs: Iterable[PodNeed]) -> Signature:
-        """Return the mix of what some pods need on a kind of host with models."""
+        """Return the mix that some pods form on a kind of server."""
         return tuple(sorted(self.number(need, host.machine) for need in needs))
 
     def verdict(self, host: Host, mix: Signature) -> MixVerdict:
-        """Return the numbers on which a judgement is based."""
+        """Return whether a mix keeps every promise, with the predictions."""
         return self.oracle.verdict(host, mix)
 
     def _answer(self, host: Host, signature: Signature, verdict: MixVerdict) -> Judged:
@@ -210,7 +210,7 @@ class NodeJudge:
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
     def _mixed(self, name: str, node: NodeView, without: str) -> _Mixed | None:
-        """Return a node's mix, cached until it changes; None if its machine has no models."""
+        """Return the mix of the pods on a node; None if the node's machine has no models."""
         host = self.known_host(node)
         if host is None:
             return None
@@ -252,7 +252,7 @@ _UNKNOWN = NodeView()
 
 
 def _unjudged(need: PodNeed, node: NodeView) -> Judged:
-    """Reject an unknown node; a pod without a promise may go where no tenant has one either."""
+    """Return the answer for a node that cannot be judged: only pods without a promise may go there."""
     if node.exists and not any(each.has_promise for each in (need, *node.needs())):
         return Judged(True, NOTHING_PROMISED)
     return Judged(False, f"slomo: {node.fault}" if node.fault else NO_MODELS)

@@ -26,7 +26,7 @@ LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 
 
 class Leader:
-    """Takes part in the election of a leader.
+    """Takes part in the election of the leader among the service's replicas.
 
     `identity`: of this replica. `models`: returns the fingerprint of the models by which this replica judges.
     """
@@ -52,7 +52,7 @@ class Leader:
 
     @property
     def models_differ(self) -> bool:
-        """Whether another replica leads with other models, so that its conditions on pods may differ from here."""
+        """Whether the leader has other models than this replica."""
         return not self.is_leading and self._leads_by not in ("", self._models())
 
     async def lead(self) -> None:

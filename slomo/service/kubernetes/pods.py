@@ -46,7 +46,7 @@ _SIMILAR = 0.8
 
 @dataclass(frozen=True)
 class PodNeed:
-    """A pod's requirement: its network function and promised throughput."""
+    """What a pod needs: its network function and promised throughput."""
 
     #: Network function or workload, as text; empty if unreadable.
     nf: str
@@ -63,7 +63,7 @@ class PodNeed:
 
 
 def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
-    """Return a pod's requirement, with any fault of it; None for a pod without slomo's annotations.
+    """Return what a pod needs, with any error in it; None for a pod without slomo's annotations.
 
     A policy's promise (`policy_share`) applies if the annotations contain none.
 
@@ -124,7 +124,7 @@ NO_MACHINE = f"node has no label {MACHINE}"
 
 
 def _unreadable(text: str) -> str:
-    """Return why a text does not name a network function; empty if it does."""
+    """Return why a text is not the name of a network function; empty if it is one."""
     try:
         if len(text) <= _LONGEST:
             parse_workload(text)
@@ -135,7 +135,7 @@ def _unreadable(text: str) -> str:
 
 
 def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[str]) -> str:
-    """Return an error about a key that resembles one of slomo's, or is in the wrong place; empty if there is none."""
+    """Return an error about an annotation that resembles one of slomo's; empty if there is none."""
     for kind, given, known in (
         ("annotation", metadata.annotations, annotations),
         ("label", metadata.labels, labels),
@@ -151,7 +151,7 @@ def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[s
 
 @lru_cache(maxsize=4096)
 def _meant(key: str) -> str:
-    """Return the slomo key that a similar key probably means; empty if no key is similar."""
+    """Return the slomo annotation that a similar key probably means; empty if none is similar."""
     nearest = max(_KEYS, key=lambda ours: SequenceMatcher(None, key[:100], ours).ratio())
     if key.startswith("slomo") or key in _BARE:
         return nearest

@@ -74,7 +74,7 @@ def _enough(
     need: PodNeed, uid: str, sets: Sequence[tuple[object, object, str, tuple[str, ...]]], view: ClusterView,
     judge: NodeJudge,
 ) -> list[bool]:  # fmt: skip
-    """Return for each set of victims whether every promise would be kept with the new pod in their place."""
+    """Return, for each set of victims, whether every promise would be kept with the new pod in their place."""
     answers = [False] * len(sets)
     asked: dict[Host, list[tuple[int, Signature]]] = {}
     for index, (_, _, name, gone) in enumerate(sets):
@@ -150,7 +150,7 @@ class Preemptor:
     def narrowed(
         self, pod: Pod, need: PodNeed, victims: dict[str, list[str]], judge: NodeJudge
     ) -> dict[str, list[str]]:
-        """Return that one of the scheduler's candidate nodes which needs fewest victims, and all its victims."""
+        """Return which of the scheduler's candidate nodes needs the fewest victims, and these victims."""
         if self.is_waiting(pod.metadata.uid):
             return {}
         nodes = [(name, frozenset(uids)) for name, uids in victims.items()]

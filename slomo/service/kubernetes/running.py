@@ -1,4 +1,4 @@
-"""Judge running pods: every promise is kept, broken, or cannot be judged for a stated reason.
+"""Check running pods: each promise is kept, broken, or cannot be judged for a stated reason.
 
 The extender judges requested placements; this module judges all bound pods, whether another scheduler bound them, slomo
 was down, or a label or model changed.
@@ -22,7 +22,7 @@ _NEVER = (-1, RunningServer("", "", 0))
 
 
 class Running:
-    """Judges running pods on nodes that have changed."""
+    """Checks the promises of running pods on nodes that have changed."""
 
     def __init__(self, view: ClusterView, judge: NodeJudge) -> None:
         self._view, self._judge = view, judge
@@ -35,7 +35,7 @@ class Running:
         return [self._servers[name][1] for name in sorted(self._view.nodes)]
 
     def refresh(self) -> bool:
-        """Judge some changed nodes, in one batch per kind of socket; return False if no node has changed."""
+        """Check the promises on some changed nodes; return False if no node has changed."""
         nodes = self._view.nodes
         if len(self._servers) > len(nodes):
             self._servers = {name: kept for name, kept in self._servers.items() if name in nodes}

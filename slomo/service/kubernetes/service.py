@@ -1,4 +1,4 @@
-"""The Kubernetes part of the service: it views the cluster and judges pods."""
+"""The Kubernetes part of the service: it follows the cluster, and answers the scheduler."""
 
 import asyncio
 import functools
@@ -53,7 +53,7 @@ NOT_OURS = "pod names no network function"
 
 
 class NotSynced(PredictionError):  # noqa: N818 - says what is so
-    """The cluster's state is unknown at present, so that nothing can be judged."""
+    """slomo does not know the cluster's state now, so that it can judge nothing."""
 
 
 class NotBound(PredictionError):  # noqa: N818 - says what happened
@@ -98,7 +98,7 @@ class KubernetesRoom:
         self.explanations = Explanations()
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        """Use new models from now on, with correction factors from measured outcomes."""
+        """Use new models from now on, with the present correction factors."""
         self._latest = ("", -1, {})
         self.judge = NodeJudge(self._model_store.answers.library, self._confidence, factors)
         self.running = Running(self.view, self.judge)
@@ -126,7 +126,7 @@ class KubernetesRoom:
         self._tasks = [asyncio.create_task(item) for item in work]
 
     async def _think(self) -> None:
-        """Judge changed nodes in advance, for at most half of the time."""
+        """Predict changed nodes in advance, for at most half of the time."""
         while True:
             begun = time.perf_counter()
             try:
@@ -153,7 +153,7 @@ class KubernetesRoom:
                 writer.forget()
 
     def _refused(self) -> RunningServer:
-        """Return pods that are on no node because their annotations cannot be read."""
+        """Return pods that wait because their annotations cannot be read."""
         items = self.view.refused.items()
         return RunningServer("", "", 0, tuple(
             RunningNF(name, "?", state="unjudged", why=fault, uid=uid) for uid, (name, fault) in items
@@ -204,7 +204,7 @@ class KubernetesRoom:
     async def filter(
         self, pod: Pod, names: list[str], *, binds: bool = False
     ) -> tuple[list[str], dict[str, str], dict[str, str]]:
-        """Return the nodes that pass, and the reasons why others are rejected temporarily or permanently.
+        """Return the nodes on which every promise is kept with the pod, and why others are not.
 
         With a watched API server only the best node passes, since its place is held there at once; if the scheduler
         `binds` pods by `bind`, the API server may learn of the place until then. Raises NotSynced, JudgesTooLong,
@@ -243,7 +243,7 @@ class KubernetesRoom:
         raise TakenMeanwhile("other schedulers take the places, ask again")
 
     def _hold(self, uid: str, need: PodNeed, node: str, holds: SharedHolds) -> asyncio.Task[bool]:
-        """Reserve a place in the view at once, and in the API by the returned task."""
+        """Reserve a place in this replica at once, and in the API by the returned task."""
         taken = holds.take(uid, need, node)
 
         async def shared() -> bool:
@@ -267,7 +267,7 @@ class KubernetesRoom:
             raise NotBound(SLOW) from error
 
     def _choose(self, uid: str, need: PodNeed, node: str, held: asyncio.Task[bool]) -> None:
-        """Keep the asyncio task that reserves a pod's place until the pod is bound or the reservation expires."""
+        """Remember the task that reserves a pod's place until the pod is bound or the reservation ends."""
         held.add_done_callback(_retrieve)
         self._chosen[uid] = need, node, held
         self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
@@ -307,12 +307,12 @@ class KubernetesRoom:
             raise NotBound(f"the API server refuses the binding ({answer.status_code}): {answer.text[:300]}")
 
     def _give_up(self, uid: str, node: str) -> None:
-        """Release the place of a pod that is not bound, and let the scheduler retry pods that found no place."""
+        """Release the place of a pod that was not bound, and let waiting pods be tried again."""
         if self.view.node_of(uid) == node:
             self.view.release(uid)
 
     async def _hold_for(self, order: BindingArgs, path: str, watch: Watch, holds: SharedHolds) -> None:
-        """Reserve a pod's place on its node as chosen before, or after judging now, if slomo judges the pod."""
+        """Reserve a pod's place on its node, as chosen before or after predicting now."""
         uid, node, is_held = order.PodUID, order.Node, False
         need, chosen, held = self._chosen.pop(uid, (None, "", None))
         if held is not None and chosen == node:
@@ -343,20 +343,20 @@ class KubernetesRoom:
             task.add_done_callback(self._tasks.remove)
 
     def _await_held(self, need: PodNeed, uid: str, names: list[str]) -> None:
-        """Raise PlacesHeld if only reserved places prevent a fit: no event tells the scheduler of a release."""
+        """Raise PlacesHeld if a pod does not fit only because of reserved places."""
         is_making_room = self.preemptor is not None and self.preemptor.is_waiting(uid)
         if not is_making_room and self.judge.fits_without_held(need, uid, names, self.view):
             raise PlacesHeld("places are held for pods that are being bound, ask again")
 
     def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return which of the scheduler's candidate nodes to take, and all pods to evict from it."""
+        """Return the node on which pods should be evicted for this one, and these pods."""
         need = self._ready(pod)
         if need is None or self.preemptor is None:
             return victims
         return {} if need.fault else self.preemptor.narrowed(pod, need, victims, self.judge)
 
     def prioritise(self, pod: Pod, names: list[str]) -> list[dict[str, Any]]:
-        """Score nodes; if there is a single node, it gets the best score, and its place is reserved for the pod."""
+        """Score nodes; if there is only one, reserve the pod's place there."""
         need = self._ready(pod)
         if need is None or need.fault:
             return [{"Host": name, "Score": 0} for name in names]
@@ -373,14 +373,14 @@ class KubernetesRoom:
         return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
 
     def _judged(self, pod: Pod, need: PodNeed, names: list[str]) -> dict[str, Judged]:
-        """Judge nodes, or return the recent result of `filter` if nothing has changed."""
+        """Predict nodes with the pod, or return the recent result of `filter`."""
         uid, changes, judged = self._latest
         if uid and uid == pod.metadata.uid and changes == self.view.changes and all(name in judged for name in names):
             return {name: judged[name] for name in names}
         return self.judge.judge(need, pod.metadata.uid, names, self.view)
 
     def _ready(self, pod: Pod) -> PodNeed | None:
-        """Return a pod's requirement; None if slomo does not judge the pod, which is counted by reason."""
+        """Return what a pod needs; None if slomo does not judge the pod."""
         self.view.expire()
         need = self.view.need(pod)
         if need is None:
@@ -398,7 +398,7 @@ class KubernetesRoom:
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:
-    """Retrieve the exception of a task that nobody awaits any more, so that asyncio does not log it."""
+    """Read the exception of a finished task, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 

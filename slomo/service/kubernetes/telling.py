@@ -1,4 +1,4 @@
-"""Write to pods whether their promise is kept: as a condition, and as an event when that changes.
+"""Show on each pod whether its promise is kept: as a condition, and as an event when that changes.
 
 The condition ``slomo.io/PromiseKept`` is compared with its intended value, so a restart loses nothing and two writers
 agree. If the API server refuses (no such role), only metrics and the page report it.
@@ -42,7 +42,7 @@ class Teller:
         self._not_before_s = 0.0
 
     async def tell(self, servers: Iterable[RunningServer]) -> None:
-        """Update pods whose condition differs from the present state."""
+        """Update the condition of pods for which it has changed."""
         if self._clock() < self._not_before_s:
             return
         wrong = [item for server in servers for item in server.tenants if self._is_wrong(item)]

@@ -1,4 +1,4 @@
-"""The service's view of the cluster: nodes, pods, and pods about to be bound.
+"""What the service knows of the cluster: nodes, pods, and pods about to be bound.
 
 Between score and bind, the scheduler continues with the next pod. A reservation holds the place until the binding is
 seen, the pod is deleted, or a time limit by a monotonic clock.
@@ -22,7 +22,7 @@ LOST_S = 10.0
 
 @dataclass
 class NodeView:
-    """One node: its kind of socket (or why it cannot be judged), and its tenants by pod."""
+    """One node: its kind of server (or why it cannot be judged), and its pods."""
 
     host: Host | None = None
     fault: str = "node is not known"
@@ -34,7 +34,7 @@ class NodeView:
     version: int = 0
 
     def needs(self, without: str = "", *, held: bool = True) -> list[PodNeed]:
-        """Return what the pods here need, without one pod; with `held`, also what places are reserved for."""
+        """Return what the pods on the node need; with `held`, also those with reserved places."""
         pods = (*self.tenants.items(), *self.held.items()) if held else self.tenants.items()
         return [need for uid, need in pods if uid != without]
 
@@ -79,7 +79,7 @@ class ClusterView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether all required kinds of objects were listed, have recent news, and are still watched."""
+        """Whether all kinds of objects were listed and are still watched, with recent news."""
         now = self._clock()
         heard = all(now - self.heard_at_s.get(kind, -STALE_S) < STALE_S for kind in self.needed)
         return heard and all(now - self.lost_at_s.get(kind, now) < LOST_S for kind in self.needed)
@@ -180,7 +180,7 @@ class ClusterView:
             self.pod_seen(pod)
 
     def need(self, pod: Pod) -> PodNeed | None:
-        """Return a pod's requirement: from its annotations, or else the largest promise of its namespace's policies."""
+        """Return what a pod needs, by its annotations or else its namespace's policies."""
         labels, namespace = pod.metadata.labels or {}, pod.metadata.namespace
         shares = [
             policy.spec.min_share

@@ -1,4 +1,4 @@
-"""List and watch objects of an API server: resume, bookmarks, and a new list after a 410.
+"""List and watch objects of a Kubernetes API server, and start again when a watch ends.
 
 A watch resumes from the last version seen; bookmarks advance that version while nothing changes. Only if the server no
 longer has the version (410) is everything listed again, in pages.
@@ -76,7 +76,7 @@ class _Status(Struct):
 
 
 class _Versioned(Struct):
-    """Any object, of which only the version is read."""
+    """Any object of which only the version is read."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 

@@ -1,4 +1,4 @@
-"""Page section about the agent of a server's node: counters of tenants, and enforced settings."""
+"""Section of a server's page about the node's agent: counters of its pods, and settings that the agent made."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ LATE_S = 60.0
 
 
 def agent_content(report: dict[str, Any] | None) -> Markup:
-    """Return the section about a node's agent; if no agent has reported, say how to start one."""
+    """Return the section about a node's agent, or how to start one."""
     head = tag("h2", "Counters")
     if report is None:
         text = "No agent reports from this node. Start one there, and counters of its tenants appear here: "

@@ -27,7 +27,7 @@ def state_text(row: RunningServer) -> str:
 
 
 def _spare(row: RunningServer) -> str:
-    """Return the headroom in percent, rounded down to a whole number."""
+    """Return the room above promises in percent, rounded down to a whole number."""
     return str(math.floor(100.0 * row.headroom)) if math.isfinite(row.headroom) else "-"
 
 

@@ -1,4 +1,4 @@
-"""Page of the cluster over time: charts of shares, headroom, promises and decisions, and their numbers as a table."""
+"""Page with charts of the cluster over time: shares of solo throughput, room above promises, decisions."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

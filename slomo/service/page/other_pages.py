@@ -1,4 +1,4 @@
-"""Pages of jobs with progress, drift of the models, receipts with undo, and the login form."""
+"""Pages of jobs, drift of models, changes that can be undone, and the login form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +65,7 @@ _BASES = (
 
 
 def _off(ratio: float) -> Markup:
-    """Return how far measured outcomes are from predictions [%], in colour."""
+    """Return how far measured throughputs are from predictions [%], in colour."""
     off = round(100.0 * (ratio - 1.0), 1) + 0.0  # no minus before nought
     kind = "ample" if abs(off) < TOLERATED else "tight" if abs(off) < 2.0 * TOLERATED else "broken"
     return tag("span", f"{off:+.1f} %", class_=f"badge {kind}")

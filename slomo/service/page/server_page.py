@@ -1,4 +1,4 @@
-"""Page of one server: tenants with intervals and promises, each neighbour's cost, the effect of one more function."""
+"""Page of one server: its network functions with predictions and promises, and the effect of one more."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -100,7 +100,7 @@ def _promised(item: RunningNF) -> Markup:
 
 
 def _costs(told: dict[str, Any]) -> Markup:
-    """Return a table of costs: each row shows how much throughput a tenant takes from each of the others."""
+    """Return a table: each row shows how much throughput a function takes from each of the others."""
     tenants, costs = told["tenants"], told["costs_mpps"]
     names = [item["target"] for item in tenants]
     solos = [item["solo_mpps"] or 1.0 for item in tenants]
@@ -143,7 +143,7 @@ def _add(name: str, functions: list[str]) -> Markup:
 def whatif_content(
     servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], told: OneMore | str | None
 ) -> Markup:
-    """Return the content of the what-if page: broken promises, all tenants before and after, remedies.
+    """Return the page about one more function: broken promises, predictions before and after, remedies.
 
     `servers`, `functions`: to choose from. `asked`: server, network function and promise [%]. `told`: the effect; why
     it is unknown; None where nothing was asked.

@@ -1,1 +1,1 @@
-"""Durable state of the service, in SQLite with one writer."""
+"""What the service keeps on disk, in SQLite with one writer."""

@@ -1,4 +1,4 @@
-"""Durable cluster: before a change is answered, it is both in memory and on disk, or in neither.
+"""The cluster on disk: before the service answers a change, it is both in memory and on disk, or in neither.
 
 All changes run in the writer's thread, one after the other. A failed change leaves the placer unchanged; after the loss
 of a whole transaction (disk full), the placer is rebuilt from disk.
@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClusterStore:
-    """Makes decisions about the cluster and stores them.
+    """Places requests on the cluster and stores the results.
 
     `confidence`: probability with which all SLOs of a socket must hold.
     """
@@ -85,7 +85,7 @@ class ClusterStore:
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
-        """Make a change durable, once per idempotency key, and only if the cluster has the revision the caller states.
+        """Make a change that survives a restart, once per idempotency key, if the cluster has the stated revision.
 
         Raises Problem 412 for another revision, 422 for a key used for another request.
         """
@@ -163,7 +163,7 @@ class ClusterStore:
         return {"removed": document, "receipt": number}, 200
 
     def rebalance(self, connection: sqlite3.Connection, max_moves: int, caller: str) -> tuple[dict[str, Any], int]:
-        """Empty servers by moving pieces of requests to others."""
+        """Empty servers by moving requests to others."""
         placer = self.placer
         held = {item.id: placer.entry(item.id) for item in placer.requests}
         moves = placer.rebalance(max_moves)
@@ -198,7 +198,7 @@ class ClusterStore:
     def _lived(
         self, connection: sqlite3.Connection, change: ClusterChange, caller: str, snapshots: tuple[Entry, Entry]
     ) -> int | None:
-        """Store the effects of a change; return the change's receipt if requests were affected."""
+        """Store the effects of a change; return its receipt (record) if requests were affected."""
         journal.put_closed(connection, snapshots[1]["closed"])
         before, after = ({entry["request"]["id"]: entry for entry in snapshot["placed"]} for snapshot in snapshots)
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -209,7 +209,7 @@ class ClusterStore:
         return self._written(connection, change.what.split()[0], caller, held, now)
 
     def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
-        """Restore the state before the change of a receipt, if nothing of that state has changed since."""
+        """Restore the state before a recorded change, if nothing of it has changed since."""
         receipt = journal.receipt(connection, number)
         if receipt is None:
             raise Problem(404, f"there is no receipt {number}", hint="list /v1/receipts")
@@ -344,7 +344,7 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Restore placements without judging them; `lifecycle.at_risk` lists promises that are no longer kept.
+    """Restore what was placed without checking promises; `lifecycle.at_risk` lists those not kept.
 
     Closed servers stay closed by default.
     """

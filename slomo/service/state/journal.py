@@ -1,4 +1,4 @@
-"""Read and write the tables of the state: cluster, placements, decisions, receipts, jobs, observations, plans.
+"""Read and write the tables of the service's state: cluster, decisions, receipts, jobs, measurements, plans.
 
 Rows are ordered by number, never by time: a clock that is set back affects only displayed times.
 """
@@ -69,13 +69,13 @@ def put_closed(connection: sqlite3.Connection, servers: Mapping[str, str]) -> No
 
 
 def entries(connection: sqlite3.Connection) -> list[Entry]:
-    """Return the placements, in order of placement."""
+    """Return what is placed, in order of placement."""
     rows = connection.execute("SELECT entry FROM placed ORDER BY position")
     return [json.loads(row[0]) for row in rows]
 
 
 def put_entries(connection: sqlite3.Connection, changed: Mapping[str, Entry | None]) -> None:
-    """Store placements; an entry that is None is removed."""
+    """Store what is placed; an entry that is None is removed."""
     for request, entry in changed.items():
         if entry is None:
             connection.execute("DELETE FROM placed WHERE request = ?", (request,))
@@ -88,7 +88,7 @@ def put_entries(connection: sqlite3.Connection, changed: Mapping[str, Entry | No
 
 
 def put_order(connection: sqlite3.Connection, requests: Sequence[str]) -> None:
-    """Store the order of all placements."""
+    """Store the order in which requests were placed."""
     stored = [row[0] for row in connection.execute("SELECT request FROM placed ORDER BY position")]
     if stored == list(requests):
         return
@@ -119,28 +119,28 @@ def add_receipt(
     before: Mapping[str, Entry | None],
     after: Mapping[str, Entry | None],
 ) -> int:
-    """Store the effects of a change for undoing; return the receipt's number."""
+    """Store a change with the states before and after it, so that it can be undone; return its number."""
     row = {"at": now(), "verb": verb, "caller": caller, "before": json.dumps(before), "after": json.dumps(after)}
     return _add(connection, "receipts", row)
 
 
 def receipts(connection: sqlite3.Connection, limit: int) -> list[Entry]:
-    """Return the latest receipts, newest first."""
+    """Return the latest changes, newest first."""
     return _listed(connection, "receipts", _RECEIPT, "ORDER BY number DESC LIMIT ?", (limit,))
 
 
 def receipt(connection: sqlite3.Connection, number: int) -> Entry | None:
-    """Return one receipt."""
+    """Return one recorded change."""
     return next(iter(_listed(connection, "receipts", _RECEIPT, "WHERE number = ?", (number,))), None)
 
 
 def open_receipts(connection: sqlite3.Connection) -> int:
-    """Return the number of receipts that can be undone."""
+    """Return the number of changes that can be undone."""
     return int(connection.execute("SELECT COUNT(*) FROM receipts WHERE undone_by IS NULL").fetchone()[0])
 
 
 def mark_undone(connection: sqlite3.Connection, number: int, by: int) -> None:
-    """Store which receipt undid another one."""
+    """Store which change undid another one."""
     connection.execute("UPDATE receipts SET undone_by = ? WHERE number = ?", (by, number))
 
 
@@ -196,7 +196,7 @@ def add_observation(
     predicted_mpps: float | None,
     fingerprint: str,
 ) -> None:
-    """Store one measured outcome, with the fingerprint of the models that predicted it."""
+    """Store one measured throughput, with the fingerprint of the models that predicted it."""
     row: Entry = {"at": now(), "machine": machine, "target": target, "document": json.dumps(document)}
     row |= {"predicted_mpps": predicted_mpps, "throughput_mpps": document["throughput_mpps"]}
     row["fingerprint"] = fingerprint
@@ -204,7 +204,7 @@ def add_observation(
 
 
 def observations(connection: sqlite3.Connection, limit: int) -> list[Entry]:
-    """Return the latest `limit` measured outcomes, oldest first."""
+    """Return the latest `limit` measured throughputs, oldest first."""
     names = ("number", "at", "machine", "target", "document", "predicted_mpps", "throughput_mpps", "fingerprint")
     return _listed(connection, "observations", names, "ORDER BY number DESC LIMIT ?", (limit,))[::-1]
 
@@ -267,11 +267,11 @@ def put_plan(connection: sqlite3.Connection, node: str, document: str | None) ->
 
 
 def add_point(connection: sqlite3.Connection, at_s: float, document: Mapping[str, Any], most: int) -> None:
-    """Store a point of the history, and delete all but the latest `most` points."""
+    """Store the cluster's figures at a time, and delete all but the latest `most`."""
     cursor = connection.execute("INSERT INTO history (at_s, document) VALUES (?, ?)", (at_s, json.dumps(document)))
     connection.execute("DELETE FROM history WHERE number <= ?", ((cursor.lastrowid or 0) - most,))
 
 
 def points(connection: sqlite3.Connection) -> list[Entry]:
-    """Return the points of the history, oldest first."""
+    """Return the cluster's figures over time, oldest first."""
     return [json.loads(row[0]) for row in connection.execute("SELECT document FROM history ORDER BY number")]

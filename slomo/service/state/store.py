@@ -1,4 +1,4 @@
-"""Access SQLite with one writer; every acknowledged write is on disk.
+"""The SQLite file of the service's state: one writer, and every acknowledged write is on disk.
 
 Write-ahead log, ``synchronous=FULL``. Waiting writes share one transaction and one fsync, each behind its own
 savepoint, so that a failing one does not affect the others. Readers have connections of their own and never wait for

@@ -1,1 +1,1 @@
-"""Caches, memory, devices, accelerators."""
+"""The simulated hardware: caches, memory, network card, accelerators."""

@@ -1,4 +1,4 @@
-"""Accelerators (regex, crypto, compression): each serves one request at a time, its users in turn.
+"""Simulate accelerators (regex, crypto, compression): each serves one request at a time, its users in turn.
 
 Yala (ASPLOS'25) finds that SmartNIC accelerators serve their queues round-robin: each of the users with waiting
 requests is served once per round, so one of them gets 1 / (own time + sum of the others' times). A packet's requests
@@ -19,7 +19,7 @@ POLL_NS = 10.0
 
 @compiled
 def submit(state: State, tenant: int, now: float) -> None:
-    """Send the packet that the core has just finished to the accelerator; fractions of requests add up over packets."""
+    """Send the packet that the core has just finished to the accelerator."""
     slot = state.tenants[tenant, s.T_HEAD] % s.ACCELERATOR_SLOTS
     rates = state.rates[tenant]
     rates[s.F_REQUEST_CREDIT] += rates[s.F_REQUESTS]
@@ -31,7 +31,7 @@ def submit(state: State, tenant: int, now: float) -> None:
 
 @inner
 def pass_empty(state: State, tenant: int) -> None:
-    """Mark packets without a request as finished, in order."""
+    """Mark packets without a request to the accelerator as finished, in order."""
     row = state.tenants[tenant]
     while row[s.T_SERVED] < row[s.T_HEAD]:
         slot = row[s.T_SERVED] % s.ACCELERATOR_SLOTS
@@ -45,7 +45,7 @@ def pass_empty(state: State, tenant: int) -> None:
 
 @inner
 def earliest_request(state: State, accelerator: int) -> float:
-    """Return when the first unserved request was queued; infinity without one."""
+    """Return when the oldest waiting request was queued; infinity if none waits."""
     soonest = float("inf")
     for tenant in range(state.clock.size):
         row = state.tenants[tenant]
@@ -89,7 +89,7 @@ def serve(state: State, accelerator: int) -> None:
 
 @compiled
 def retire(state: State, tenant: int, now: float) -> int:
-    """Remove the packets finished by `now`; return how many are still at the accelerator."""
+    """Remove the packets that the accelerator has finished by `now`; return how many are still there."""
     row = state.tenants[tenant]
     serve(state, row[s.T_ACCELERATOR])
     while row[s.T_RETIRED] < row[s.T_SERVED] and state.queued[tenant, row[s.T_RETIRED] % s.ACCELERATOR_SLOTS] <= now:
@@ -99,7 +99,7 @@ def retire(state: State, tenant: int, now: float) -> int:
 
 @compiled
 def look_again(state: State, tenant: int) -> float:
-    """Return when a packet at the accelerator may be finished: exactly, or the start of the next service.
+    """Return when the next packet at the accelerator may be finished.
 
     If that time has passed, other users' clocks are behind: poll a little later.
     """

@@ -1,4 +1,4 @@
-"""Set-associative caches with true LRU and way masks; tags and time stamps of all ways are compared at once.
+"""Simulate set-associative caches with true LRU and way masks; all ways of a set are compared at once.
 
 A stamp is the set's own clock at the line's last use, with the way in its low bits, so the smallest stamp identifies
 the least recently used way. A mask restricts which lines a new line
@@ -33,7 +33,7 @@ def set_of(line: int, sets: int) -> int:
 
 @compiled
 def find(cache: Shorts, first: int, shift: int, line: int) -> int:
-    """Return the slot that holds `line` in the set of ``1 << shift`` slots from `first` on, or -1."""
+    """Return the slot that holds `line` in a set of ``1 << shift`` slots from `first` on; -1 if none does."""
     ways = ways_of_32(cache, first, line) if shift == s.WIDE_SHIFT else ways_of_16(cache, first, line)
     if ways == 0:
         return -1
@@ -60,7 +60,7 @@ def touch(stamps: Stamps, clocks: Stamps, slot: int, shift: int) -> None:
 
 @inner
 def restart(stamps: Stamps, first: int, slots: int) -> int:
-    """Renumber the stamps of a set in their order, as its clock is about to overflow; return the next time."""
+    """Renumber the time stamps of a set in their order, as its clock would overflow; return the next stamp."""
     last, used = s.WAY_MASK, 0
     while last < s.NEVER_OLDEST:
         oldest, place = s.NEVER_OLDEST, -1
@@ -76,13 +76,13 @@ def restart(stamps: Stamps, first: int, slots: int) -> int:
 
 @compiled
 def empty(cache: Shorts, stamps: Stamps, slot: int, shift: int) -> None:
-    """Remove the line in a slot, which is then filled next."""
+    """Remove the line in a slot; the slot is the next to be filled."""
     cache[slot] = s.NO_LINE
     stamps[slot] = slot & ((1 << shift) - 1)
 
 
 def shift_of(ways: int) -> int:
-    """Return the power of two of the slots to which a set's ways are padded.
+    """Return the power of two to which the number of a set's ways is padded.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def empty_cache(sets: int, ways: int) -> tuple[Shorts, Stamps, Stamps]:
 
 
 def aligned(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy aligned to the processor's cache lines, so that no vector load crosses two."""
+    """Return a copy of an array, aligned to the cache lines of the processor that runs the simulator."""
     room = np.empty(values.nbytes + 64, dtype=np.uint8)
     first = -room.ctypes.data % 64
     copy = room[first : first + values.nbytes].view(values.dtype)

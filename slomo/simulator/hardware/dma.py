@@ -1,4 +1,4 @@
-"""DMA of the network card: write arriving packets into the cache (DDIO), read departing ones.
+"""Simulate the network card: write arriving packets into the cache (DDIO), read departing ones.
 
 A cached line is updated in place; otherwise it is allocated in the DDIO ways only, evicting a line there (Intel DDIO;
 ResQ, NSDI'18, section 4.2; with more buffers than DDIO space this is "leaky DMA"). On Skylake, a packet line that a
@@ -29,7 +29,7 @@ from slomo.simulator.state import State
 
 @compiled
 def buffer_line(state: State, tenant: int, sequence: int, part: int) -> int:
-    """Return the line of a packet's buffer: part 0 is its metadata, parts 1 and up its bytes."""
+    """Return the number of a line in a packet's buffer: part 0 is its metadata, parts 1 and up its bytes."""
     slot = sequence % state.tenants[tenant, s.T_SLOTS]
     return natural(state.tenants[tenant, s.T_FIRST_LINE] + slot * (state.tenants[tenant, s.T_DATA_LINES] + 1) + part)
 
@@ -69,7 +69,7 @@ def send_line(state: State, tenant: int, line: int, now: float) -> None:
 
 @compiled
 def memory_lines(state: State, tenant: int) -> float:
-    """Return the lines moved so far by the memory channel, or the inter-socket link, that limits a tenant's card."""
+    """Return how many lines have moved over the memory channel or link that limits a tenant's card."""
     local = state.tenants[tenant, s.T_NIC_LOCAL]
     home = state.channels[state.tenants[tenant, s.T_MEMORY_SOCKET] if local else state.machine[s.M_SOCKETS]]
     return home[s.H_BUSY_TOTAL] / home[s.H_SERVICE]

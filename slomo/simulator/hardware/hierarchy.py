@@ -27,7 +27,7 @@ def memory_read(state: State, tenant: int, now: float) -> float:
 
 @compiled
 def read_from(state: State, tenant: int, home: int, now: float) -> float:
-    """Read one line from the memory of socket `home` for a tenant; return the latency [ns]."""
+    """Read one line from the memory of socket `home`; return the latency [ns]."""
     state.channels[home, s.H_READS] += 1.0
     wait = request(state.channels, home, now, 1.0, state.timing)
     factor = state.channels[home, s.H_FACTOR]
@@ -69,7 +69,7 @@ def l2_lookup(state: State, cache: int, line: int) -> int:
 
 @compiled
 def drop_from_l2(state: State, cache: int, line: int) -> int:
-    """Remove a line from one of the L2 caches; return 1 if it was there and changed."""
+    """Remove a line from one of the L2 caches; return 1 if it was there and modified."""
     slot = l2_lookup(state, cache, line)
     if slot < 0:
         return 0
@@ -114,7 +114,7 @@ def llc_insert(state: State, tenant: int, line: int, dirty: int, mask: int, now:
 
 @inner
 def comes_first(state: State, domain: int, index: int) -> bool:
-    """Return whether a missed line is inserted as the most recently used of its set, if the LLC chooses adaptively.
+    """Return whether a new line becomes the most recently used of its set (adaptive insertion).
 
     Set duelling (Qureshi et al., ISCA'07, DIP): of each `DUELLISTS` sets, one inserts lines as most recently used, one
     inserts all but every `DUELLISTS`-th as least recently used; the other sets follow the policy with fewer misses.
@@ -148,7 +148,7 @@ def llc_touch(state: State, slot: int, dirty: int) -> None:
 
 @compiled
 def llc_drop(state: State, slot: int) -> int:
-    """Remove the line in a slot from the LLC without writing it back; return 1 if it changed."""
+    """Remove the line in a slot from the LLC without writing it back; return 1 if it was modified."""
     owner = state.llc_owner[slot]
     state.occupancy[natural(owner >> 1)] -= 1
     state.llc_owner[slot] = -1
@@ -158,7 +158,7 @@ def llc_drop(state: State, slot: int) -> int:
 
 @compiled
 def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int:
-    """Put a line into the core's L2 and return its slot.
+    """Put a line into the core's L2 and return the slot.
 
     The evicted line moves to a victim LLC; in an inclusive one, it is marked dirty if it changed.
     """
@@ -186,7 +186,7 @@ def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int
 
 @compiled
 def fetch(state: State, tenant: int, line: int, now: float) -> float:
-    """Fetch a line missing in L2 from the LLC or memory; return the latency [ns], negated for a dirty line."""
+    """Fetch a line that is not in L2 from LLC or memory; return the latency [ns], negated for a modified line."""
     slot = llc_lookup(state, tenant, line)
     if slot >= 0:
         state.counters[tenant, s.C_L3_HIT] += 1
@@ -213,7 +213,7 @@ def fetch(state: State, tenant: int, line: int, now: float) -> float:
 
 @compiled
 def access(state: State, tenant: int, line: int, dirty: int, now: float, throttle: float) -> float:
-    """Read one line, or write it if `dirty` is 1; return the latency [ns] as if no other access were in flight."""
+    """Read one line, or write it if `dirty` is 1; return the latency [ns] if no other access is in flight."""
     slot = l2_lookup(state, state.tenants[tenant, s.T_L2], line)
     if slot >= 0:
         state.counters[tenant, s.C_L2_HIT] += 1
@@ -236,7 +236,7 @@ def access(state: State, tenant: int, line: int, dirty: int, now: float, throttl
 
 @compiled
 def expect(state: State, tenant: int, line: int) -> None:
-    """Prefetch, on the processor that runs the simulator, the arrays that the next access will read."""
+    """Load, on the processor that runs the simulator, the arrays that the next access will read."""
     first = llc_first(state, tenant, line)
     fetch_ahead(state.llc, first)
     fetch_ahead(state.llc_stamps, first)

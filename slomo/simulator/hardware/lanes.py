@@ -1,4 +1,4 @@
-"""LLVM instructions that numba does not generate: operations over all ways of a cache set, and compiler hints.
+"""LLVM instructions that numba does not generate: compare all ways of a cache set at once, and compiler hints.
 
 numba does not vectorise such short loops, so finding a tag and the oldest allowed way are written as LLVM vector
 operations, which LLVM lowers to the processor's instructions (AVX-512, AVX2, SSE2, NEON). Ways are padded to 16 or 32
@@ -28,7 +28,7 @@ def _load(lanes: int, context: Any, builder: Any, signature: Any, arguments: Any
 
 
 def _splat(builder: Any, value: Any, lanes: int) -> Any:
-    """Repeat a scalar over all lanes."""
+    """Repeat a number in all lanes of a vector."""
     nothing = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     one = builder.insert_element(nothing, value, ir.Constant(_INT, 0))
     return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INT, lanes), [0] * lanes))
@@ -80,7 +80,7 @@ def _lowest(typing_context: Any, mask: Any) -> tuple[Any, Callable[..., Any]]:  
 
 
 def _natural(typing_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ARG001
-    """Tell the compiler that a number is never negative, so that an index needs no check for counting from the end."""
+    """Tell the compiler that a number is never negative, which saves a check of indices."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         builder.assume(builder.icmp_signed(">=", arguments[0], ir.Constant(_LONG, 0)))

@@ -1,4 +1,4 @@
-"""Memory channels and the inter-socket link: shared servers whose latency rises with utilisation.
+"""Simulate memory channels and the link between sockets, whose latency rises with utilisation.
 
 Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
 40 % of the unloaded value. Utilisation is measured over a short window. Unserved work is a backlog. The part that
@@ -26,7 +26,7 @@ def latency_factor(utilisation: float, timing: tuple[float, ...]) -> float:
 
 @inner
 def close_window(channels: Floats, channel: int, now: float, elapsed: float, timing: tuple[float, ...]) -> None:
-    """End a utilisation window and derive the next window's latency from it."""
+    """End a window in which utilisation is measured, and set the latency of the next window."""
     fresh = min(1.0, channels[channel, s.H_WINDOW_BUSY] / elapsed)
     utilisation = 0.5 * (channels[channel, s.H_UTILISATION] + fresh)
     channels[channel, s.H_UTILISATION] = utilisation
@@ -37,13 +37,13 @@ def close_window(channels: Floats, channel: int, now: float, elapsed: float, tim
 
 @inner
 def beyond(backlog: float, timing: tuple[float, ...]) -> float:
-    """Return the part of a backlog that exceeds the controller's queues [ns]."""
+    """Return how much of the waiting work exceeds the queues of the memory controller [ns]."""
     return backlog - timing[s.X_BUFFERED]
 
 
 @compiled
 def request(channels: Floats, channel: int, now: float, work: float, timing: tuple[float, ...]) -> float:
-    """Request `work` units of service at time `now`; return the waiting time [ns] before service."""
+    """Ask a channel for `work` units of service at time `now`; return the waiting time [ns] before service."""
     window = now - channels[channel, s.H_WINDOW_START]
     if window >= timing[s.X_WINDOW]:
         close_window(channels, channel, now, window, timing)

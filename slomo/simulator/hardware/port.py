@@ -1,4 +1,4 @@
-"""NIC ports shared by tenants, and cards that wait for full memory channels.
+"""Simulate NIC ports that tenants share, and cards that wait for full memory channels.
 
 Tenants share a machine's ports by SR-IOV: every tenant's queue may use each port, one frame at a time. Together the
 ports are one wire with their summed line rate, of which one tenant gets at most one port's. Waiting queues share by
@@ -24,7 +24,7 @@ AHEAD, WAITING = 4.0, 256.0
 
 @inner
 def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
-    """Advance the wire to time `now`; return how many tenants' queues still wait for it."""
+    """Advance the wire (shared by all tenants) to time `now`; return how many queues still wait for it."""
     elapsed = max(0.0, now - wire[s.H_LAST])
     wire[s.H_LAST] = max(now, wire[s.H_LAST])
     while True:
@@ -88,7 +88,7 @@ def held_back(state: State, tenant: int, lines: float, now: float) -> bool:
 
 @compiled
 def turn_at(channel: Floats, lines: float, now: float, buffered: float) -> float:
-    """Return when a channel with a full queue accepts a card's lines [ns], in order of requests; 0 for immediately."""
+    """Return when a full memory channel accepts a card's lines [ns]; 0 for immediately."""
     excess = channel[s.H_BACKLOG] - max(0.0, now - channel[s.H_LAST]) - buffered
     if excess <= 0.0:
         return 0.0

@@ -23,7 +23,7 @@ _STEPS = 2
 
 @compiled
 def earliest_place(state: State, tenant: int) -> int:
-    """Return the entry of the L2's queue that becomes free first."""
+    """Return the entry of the L2's queue of missing lines that becomes free first."""
     queue = state.in_flight[state.tenants[tenant, s.T_L2]]
     first = 0
     for place in range(1, s.IN_FLIGHT):
@@ -34,7 +34,7 @@ def earliest_place(state: State, tenant: int) -> int:
 
 @inner
 def wait_for(state: State, tenant: int, ready: float) -> None:
-    """Enter a line that arrives at time `ready` into the L2's queue."""
+    """Enter a line that arrives at time `ready` into the L2's queue of missing lines."""
     state.in_flight[state.tenants[tenant, s.T_L2], earliest_place(state, tenant)] = ready
 
 

@@ -1,1 +1,1 @@
-"""Work of network functions per packet, and the layout of their data."""
+"""What network functions do for each packet, and where their data lies."""

@@ -1,4 +1,4 @@
-"""Convert a machine and its tenants to the arrays of the kernels, and scale all sizes down together if asked.
+"""Convert a machine and its tenants (NFs) to the simulator's arrays; scale all sizes down together if asked.
 
 Cache sets, footprints and packet buffers shrink by the same factor, so reuse distances keep their ratio to cache sizes
 (set sampling: Kessler, Hill and Wood, IEEE ToC 43(6), 1994). Rates, latencies and bandwidths are not scaled.
@@ -42,7 +42,7 @@ COARSEST, PACKETS_IN_DDIO = 16, 300
 
 @dataclass(frozen=True)
 class Seat:
-    """A tenant's program, core, memory, way mask and throttle."""
+    """A tenant's program, core, memory, cache ways and throttle."""
 
     program: Program
     core: int
@@ -60,7 +60,7 @@ def seat_of(
     mba_percent: float | None = None,
     memory_socket: int | None = None,
 ) -> Seat:
-    """Return where a program runs: by default with all ways, full bandwidth and its own socket's memory.
+    """Return on which core, ways and memory a program runs; by default it has all ways and full bandwidth.
 
     Raises InvalidValueError, naming `name`, for a core, way mask, throttle or socket that the machine does not have.
     """
@@ -167,7 +167,7 @@ def empty_state(
 
 
 def _machine_row(machine: Machine, sets: Sequence[int]) -> tuple[int, ...]:
-    """Return the machine's sizes; `sets` are those of the LLC and of an L2."""
+    """Return the machine's sizes as a row of numbers."""
     row = [0] * s.M_COLUMNS
     row[s.M_LLC_SETS], row[s.M_L2_SETS] = sets
     row[s.M_LLC_WAYS], row[s.M_L2_MASK] = machine.llc_ways, (1 << machine.l2_ways) - 1
@@ -182,7 +182,7 @@ def _machine_row(machine: Machine, sets: Sequence[int]) -> tuple[int, ...]:
 
 
 def _timing_row(machine: Machine, slack_ns: float) -> tuple[float, ...]:
-    """Return the machine's latencies [ns]."""
+    """Return the machine's latencies [ns] as a row of numbers."""
     row = [0.0] * s.X_COLUMNS
     row[s.X_L2_HIT], row[s.X_LLC_HIT] = machine.l2_hit_ns, machine.llc_hit_ns
     row[s.X_DRAM_LOCAL], row[s.X_DRAM_REMOTE] = machine.dram_local_ns, machine.dram_remote_ns
@@ -193,7 +193,7 @@ def _timing_row(machine: Machine, slack_ns: float) -> tuple[float, ...]:
 
 
 def tenant_rows(machine: Machine, seats: Sequence[Seat]) -> s.Ints:
-    """Return each tenant's place and packet lines, as if its core were its own and it had neither ring nor buffers."""
+    """Return each tenant's core, caches and packet lines as rows of numbers."""
     rows = np.zeros((len(seats), s.T_COLUMNS), dtype=np.int64)
     rows[:, s.T_PENDING] = -1
     rows[:, s.T_L2], rows[:, s.T_SIBLING] = np.arange(len(seats)), -1
@@ -212,7 +212,7 @@ def tenant_rows(machine: Machine, seats: Sequence[Seat]) -> s.Ints:
 
 
 def _scaled_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
-    """Return the rows of tenants with rings and buffers of their own, scaled down."""
+    """Return each tenant's ring and packet buffers as rows of numbers, scaled down."""
     rows, names = tenant_rows(machine, seats), _accelerators(seats)
     for one, other in siblings(machine, seats).items():
         rows[one, s.T_L2], rows[one, s.T_SIBLING] = min(one, other), other
@@ -251,7 +251,7 @@ def _accelerators(seats: Sequence[Seat]) -> list[str]:
 
 
 def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
-    """Return each tenant's costs per packet and arrival process."""
+    """Return each tenant's costs per packet, and how its packets arrive."""
     rows = np.zeros((len(seats), s.F_COLUMNS))
     for row, seat, numbers, most in zip(rows, seats, tenants, _lines_in_flight(machine, seats), strict=True):
         program = seat.program
@@ -291,7 +291,7 @@ def _most_gbps(machine: Machine, program: Program) -> float:
 
 
 class StructureRows:
-    """Rows of data structures, whose lines are numbered from rarely to often used."""
+    """The tenants' data structures as rows of numbers."""
 
     def __init__(self) -> None:
         self._numbers: list[s.Ints] = []
@@ -314,7 +314,7 @@ class StructureRows:
         return line
 
     def arrays(self) -> tuple[s.Ints, s.Floats, s.Ints]:
-        """Return numbers, demand and tables of Zipf's law."""
+        """Return the rows, and tables for Zipf-distributed accesses."""
         return (
             np.array(self._numbers, dtype=np.int64).reshape(-1, s.S_COLUMNS),
             np.array(self._demand, dtype=np.float64).reshape(-1, s.D_COLUMNS),
@@ -341,7 +341,7 @@ def _structure_rows(
 
 
 def zipf_table(lines: int, exponent: float) -> s.Ints:
-    """Return the inverse distribution function of a Zipf law over `lines` ranks, at equal steps of probability.
+    """Return the inverse distribution function of a Zipf law over `lines` lines, at equal steps of probability.
 
     Examples
     --------
@@ -357,7 +357,7 @@ def zipf_table(lines: int, exponent: float) -> s.Ints:
 
 
 def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None = None) -> s.Floats:
-    """Return each socket's memory channels, the link, the accelerators and the shared ports, all idle."""
+    """Return each socket's memory channels, link, accelerators and ports, all idle."""
     rows = np.zeros((machine.sockets + 2 + len(_accelerators(seats)), s.H_COLUMNS))
     rows[:, s.H_FACTOR] = 1.0
     rows[: machine.sockets, s.H_SERVICE] = LINE_B / machine.usable_memory_gb_s
@@ -369,7 +369,7 @@ def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | No
 
 
 def _stagger(state: s.State) -> None:
-    """Spread the carried fractions, so that equal tenants do not run in step."""
+    """Give equal tenants different starting points, so that they do not run in step."""
     for tenant in range(len(state.clock)):
         first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
         state.demand[first:last, s.D_ACCESS_CREDIT] = (0.37 * (tenant + 1)) % 1.0

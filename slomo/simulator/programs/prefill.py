@@ -1,4 +1,4 @@
-"""Fill the last-level caches with the tenants' lines, so that the warm-up starts near the steady state.
+"""Fill the caches with the tenants' lines before a simulation, so that it warms up faster.
 
 Structures are inserted as if each tenant had touched them once, from rarely to often used, alternating between tenants.
 Where way masks overlap, the most used lines go to the ways with the fewest competitors, and the wider mask yields: a
@@ -16,7 +16,7 @@ _ROUNDS = 64
 
 
 def prefill(state: s.State) -> None:
-    """Insert lines into the empty LLCs of `state`, within each tenant's ways."""
+    """Put the tenants' lines into the empty LLCs, each within its tenant's ways."""
     sets = int(state.machine[s.M_LLC_SETS])
     for domain in np.unique(state.tenants[:, s.T_DOMAIN]):
         inside = np.flatnonzero(state.tenants[:, s.T_DOMAIN] == domain)
@@ -71,7 +71,7 @@ def _lay_down(
     left: int,
     steps: int,
 ) -> None:
-    """Put the `left` lines touched last into `ways` of the sets from `first` on, the latest into the first ways."""
+    """Put the `left` lines that were used last into `ways` of the sets from `first` on."""
     for step in range(steps):
         place, turn = step // _ROUNDS, _ROUNDS - 1 - step % _ROUNDS
         for row in range(len(touched) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Compute a tenant's work per packet from an NF's document, its settings and its traffic."""
+"""Compute what an NF does for each packet from its YAML file, its settings and its traffic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ ACCELERATOR_DEPTH = 32
 
 @dataclass(frozen=True)
 class Structure:
-    """One data structure: size [B], reads and writes per packet, pattern, accesses in flight."""
+    """One data structure of an NF: size [B], reads and writes per packet, pattern, accesses in flight."""
 
     name: str
     size_b: float
@@ -69,7 +69,7 @@ class Program:
 
 
 def program(nf: NetworkFunction, workload: Workload) -> Program:
-    """Fill an NF's document with a workload's settings and traffic.
+    """Return what an NF does for each packet, for a workload's settings and traffic.
 
     Raises ConfigurationError if the NF has no ``simulated`` section; UnknownNameError, InvalidValueError for a setting
     the NF does not have, or one out of range.
@@ -92,7 +92,7 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
 
 
 def _to_completion(stages: Sequence[Program]) -> Program:
-    """Return the program of a chain of NFs on one core: each packet passes all of them in turn.
+    """Return the program of a chain of NFs on one core, in which each packet passes all of them in turn.
 
     Work adds up; the next stage finds the packet in the core's caches.
     """
@@ -119,7 +119,7 @@ def _to_completion(stages: Sequence[Program]) -> Program:
 
 
 class _Filler:
-    """Replaces ``$setting`` by its value throughout one document."""
+    """Replaces ``$setting`` by the setting's value throughout an NF's file."""
 
     def __init__(self, nf: NetworkFunction, workload: Workload) -> None:
         self.nf = nf
@@ -185,7 +185,7 @@ class _Filler:
         )
 
     def per_packet(self, what: str, size_b: int) -> float:
-        """Return the compute cycles or the instructions of one packet."""
+        """Return the compute cycles, or the instructions, for one packet."""
         total = self.number(self.document["compute_cycles" if what == "cycles" else what])
         total += self.number(self.document.get(f"{what}_per_byte")) * max(0, size_b - LINE_B)
         for item in self.document.get("structures", ()):
@@ -194,7 +194,7 @@ class _Filler:
         return total
 
     def offered_mpps(self) -> float | None:
-        """Return the offered load: the traffic's, else the NF's own; None saturates."""
+        """Return the offered load: the traffic's, else the NF's own; None if the NF is saturated."""
         if self.traffic.offered_mpps is not None:
             return self.traffic.offered_mpps
         return self.number(self.document.get("offered_mpps")) or None
@@ -209,7 +209,7 @@ class _Filler:
         return Accelerator(str(item["name"]), self.number(item["service_ns"]), requests, depth)
 
     def program(self) -> Program:
-        """Return the program of the whole document."""
+        """Return the program that the whole file describes."""
         packet = self.document.get("packet", {})
         size_b = int(
             self.number(self.own.get("packet_size_b", self.document.get("packet_size_b")), self.traffic.packet_size_b)

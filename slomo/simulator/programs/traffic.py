@@ -1,4 +1,4 @@
-"""Packets in and out of an NF: arrivals, receive ring, bursts, departures, latencies.
+"""Simulate packets in and out of an NF: arrivals, receive ring, bursts, departures, latencies.
 
 At saturation the ring is always full: the card writes a packet into every free buffer at once, a whole ring ahead of
 the core (ResQ, NSDI'18, section 4.2), unless the shared wire or a full memory channel delays it. With an offered load,
@@ -21,7 +21,7 @@ from slomo.simulator.state import State
 
 @compiled
 def admit(state: State, tenant: int, now: float) -> None:
-    """Queue, or lose, every packet that arrived up to `now`."""
+    """Put every packet that arrived up to `now` into the ring, or drop it if the ring is full."""
     row = state.tenants[tenant]
     rates = state.rates[tenant]
     while rates[s.F_NEXT_ARRIVAL] <= now:
@@ -37,7 +37,7 @@ def admit(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def refill(state: State, tenant: int, now: float) -> None:
-    """Write waiting packets into free buffers as the card does, at saturation no faster than the wire."""
+    """Write waiting packets into free buffers, as the network card does."""
     row = state.tenants[tenant]
     rates = state.rates[tenant]
     limit = row[s.T_SENT] + row[s.T_SLOTS]
@@ -63,7 +63,7 @@ def refill(state: State, tenant: int, now: float) -> None:
 
 @compiled
 def flush(state: State, tenant: int, waiting: bool, now: float) -> None:
-    """Send the processed packets, except the last burst if others are waiting; free their buffers, record latencies."""
+    """Send the processed packets, free their buffers and record latencies; keep the last burst if others wait."""
     row = state.tenants[tenant]
     limit = row[s.T_HEAD] - (row[s.T_BURST] if waiting else 0)
     if row[s.T_ACCELERATOR] >= 0:
@@ -82,7 +82,7 @@ def flush(state: State, tenant: int, waiting: bool, now: float) -> None:
 
 @compiled
 def idle_until(state: State, tenant: int, wake: float) -> None:
-    """Advance a polling core until its next event."""
+    """Advance a core that polls its empty ring until its next event."""
     now = state.clock[tenant]
     state.clock[tenant] = max(now, wake)
     state.sums[tenant, s.A_IDLE] += state.clock[tenant] - now

@@ -1,4 +1,4 @@
-"""Move packets between rings: into a chain, from stage to stage, and out; a full ring drops them.
+"""Move packets through a chain: into it, from stage to stage, and out; a full ring drops them.
 
 Before each stage is a ring with a capacity and two watermarks (OpenNetVM, NFVnice, SIGCOMM'17). A ring's descriptors
 are cache lines too, eight per line, which move between the caches of producer and consumer (DPDK ``rte_ring``).
@@ -21,7 +21,7 @@ SLOTS_PER_LINE = 8
 
 @inner
 def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
-    """Tell a source whether its packet was delivered, marked or lost; that arrives a round trip later, in order."""
+    """Tell a TCP-like source, one round trip later, whether its packet was delivered, marked or lost."""
     row = sharing.chains[chain]
     slot = row[h.J_ANSWER_TAIL] % h.ANSWERS
     when = now + sharing.chain_times[chain, h.G_ROUND_TRIP]
@@ -36,7 +36,7 @@ def send_answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
 
 @compiled
 def answer(sharing: Sharing, chain: int, now: float, verdict: int) -> None:
-    """Tell a responsive source whether its packet was delivered, marked or lost."""
+    """Tell a TCP-like source at once whether its packet was delivered, marked or lost."""
     if sharing.chains[chain, h.J_KIND] == h.RESPONSIVE:
         send_answer(sharing, chain, now, verdict)
 
@@ -51,7 +51,7 @@ def give_back(sharing: Sharing, packet: int) -> None:
 
 @compiled
 def lose(sharing: Sharing, packet: int, now: float) -> None:
-    """Drop a packet, and report the loss to a responsive source."""
+    """Drop a packet, and tell a TCP-like source."""
     sharing.settings[h.E_LEFT] += 1.0
     answer(sharing, sharing.packets[packet, h.P_CHAIN], now, h.LOST)
     give_back(sharing, packet)
@@ -59,7 +59,7 @@ def lose(sharing: Sharing, packet: int, now: float) -> None:
 
 @compiled
 def enqueue(sharing: Sharing, packet: int, stage: int, now: float) -> bool:
-    """Put a packet into a stage's ring, or drop it if the ring is full; a stage with its own core polls the ring."""
+    """Put a packet into a stage's ring, or drop it if the ring is full."""
     row, chain = sharing.stages[stage], sharing.packets[packet, h.P_CHAIN]
     row[h.Q_ARRIVED] += 1
     if row[h.Q_TAIL] - row[h.Q_HEAD] >= row[h.Q_CAPACITY]:
@@ -91,7 +91,7 @@ def ring_access(state: State, sharing: Sharing, port: int, tenant: int, stage: i
 
 @compiled
 def dequeue(sharing: Sharing, stage: int, now: float) -> int:
-    """Take the oldest packet of a ring; below the high watermark, a producer waiting for room continues."""
+    """Take the oldest packet from a ring; a stage that waits for room in the ring may continue."""
     row = sharing.stages[stage]
     packet = sharing.rings[stage, row[h.Q_HEAD] & (row[h.Q_CAPACITY] - 1)]
     row[h.Q_HEAD] += 1
@@ -138,7 +138,7 @@ def receive(state: State, sharing: Sharing, chain: int, begin: float) -> bool:
 
 @compiled
 def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
-    """Let a packet arrive over the port shared by all chains."""
+    """Let a packet arrive over the port that all chains share."""
     row = sharing.chains[chain]
     row[h.J_OFFERED] += 1
     begin = max(now, sharing.settings[h.E_RECEIVE_FREE])

@@ -1,4 +1,4 @@
-"""Schedule several NFs on one core: which runs next, for how long, and what a switch costs.
+"""Simulate how several NFs share a core: which runs next, for how long, and what a switch costs.
 
 Round robin (SCHED_RR) gives each NF one quantum in turn. CFS follows Linux 3 to 6.5 (kernel/sched/fair.c). The task
 with the smallest virtual runtime runs; virtual runtime grows inversely to weight. A task that wakes has at most half a
@@ -37,7 +37,7 @@ def account(sharing: Sharing, core: int) -> None:
 
 @compiled
 def next_of(sharing: Sharing, core: int) -> int:
-    """Return the ready NF to run next on a core, or -1: first in turn, least virtual runtime, or earliest deadline."""
+    """Return which ready NF runs next on a core, by its scheduler's rule; -1 if none is ready."""
     policy = sharing.cores[core, h.K_POLICY]
     if policy >= h.EEVDF:
         return next_due(sharing, core, -1)
@@ -54,7 +54,7 @@ def next_of(sharing: Sharing, core: int) -> int:
 
 @compiled
 def raise_least(sharing: Sharing, core: int) -> None:
-    """Raise the core's minimum virtual runtime to the smallest one of its active NFs; never lower it."""
+    """Raise the core's minimum virtual runtime to the smallest one of its active NFs."""
     least = h.NEVER
     for stage in range(sharing.stages.shape[0]):
         if sharing.stages[stage, h.Q_CORE] == core and (
@@ -67,7 +67,7 @@ def raise_least(sharing: Sharing, core: int) -> None:
 
 @compiled
 def look_at_slice(sharing: Sharing, core: int) -> None:
-    """Apply EEVDF's tick: a task whose slice is over yields if others wait."""
+    """Apply EEVDF's tick: an NF whose time slice is over yields if others wait."""
     account(sharing, core)
     running = sharing.cores[core, h.K_RUNNING]
     if running >= 0:
@@ -113,7 +113,7 @@ def make_ready(sharing: Sharing, stage: int, now: float) -> None:
 
 @compiled
 def switch_to(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Switch to an NF, after the kernel's time and its lines in the core's L2 were charged; polling needs no switch."""
+    """Switch the core to an NF, and charge the cost of the switch."""
     times, row = sharing.core_times[core], sharing.cores[core]
     if sharing.stages[stage, h.Q_POLLS] and row[h.K_LAST] == stage and sharing.stages[stage, h.Q_STORAGE_B] == 0:
         start(sharing, core, stage)
@@ -144,7 +144,7 @@ def start(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def leave(sharing: Sharing, core: int, becomes: int) -> None:
-    """Take the running NF off its core voluntarily: it sleeps, yields or waits."""
+    """Take the running NF off its core because it sleeps, yields or waits."""
     account(sharing, core)
     stage = sharing.cores[core, h.K_RUNNING]
     if sharing.cores[core, h.K_POLICY] >= h.EEVDF:
@@ -194,7 +194,7 @@ def tick(sharing: Sharing, core: int) -> None:
 
 @inner
 def preempt(sharing: Sharing, core: int) -> None:
-    """Requeue the running NF; if it is chosen again, nothing is switched."""
+    """Put the running NF back into the queue; if it is chosen again, nothing is switched."""
     account(sharing, core)
     stage = sharing.cores[core, h.K_RUNNING]
     sharing.cores[core, h.K_TURN] += 1

@@ -1,4 +1,4 @@
-"""Linux's fair scheduler since 6.6 (EEVDF): earliest deadline among tasks that have had at most their share.
+"""Simulate Linux's scheduler since 6.6 (EEVDF): the earliest deadline among NFs that had at most their share.
 
 Stoica and Abdel-Wahab (1995), as in kernel/sched/fair.c of Linux 6.12 to 6.18 with default features: lag is kept during
 sleep (PLACE_LAG), a sleeper that owes time stays queued until it would run (DELAY_DEQUEUE, DELAY_ZERO), and a chosen
@@ -65,7 +65,7 @@ def keep_lag(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def place(sharing: Sharing, core: int, stage: int) -> None:
-    """Place a returning NF so that it keeps its lag, adjusted for its own weight; its deadline is one slice later."""
+    """Put a returning NF into the queue so that it keeps its lag; its deadline is one slice later."""
     row, others = sharing.stage_times[stage], 0.0
     for other in range(sharing.stages.shape[0]):
         if other != stage and sharing.stages[other, h.Q_CORE] == core and queued(sharing, other):
@@ -77,7 +77,7 @@ def place(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def pick(sharing: Sharing, core: int, running: int) -> int:
-    """Return the NF to run, or -1: the running one while eligible and protected, else the earliest deadline."""
+    """Return which NF runs next; -1 if none does."""
     limit = mean_runtime(sharing, core) + _ROUNDING
     if running >= 0:
         row = sharing.stage_times[running]
@@ -94,7 +94,7 @@ def pick(sharing: Sharing, core: int, running: int) -> int:
 
 @compiled
 def next_due(sharing: Sharing, core: int, running: int) -> int:
-    """Return the next NF that is awake; sleepers whose turn comes leave the queue and their debt is cleared."""
+    """Return the next NF that is awake; sleepers whose turn comes leave the queue."""
     while True:
         stage = pick(sharing, core, running)
         if stage < 0 or sharing.stages[stage, h.Q_DELAYED] == 0:
@@ -106,7 +106,7 @@ def next_due(sharing: Sharing, core: int, running: int) -> int:
 
 @compiled
 def fall_asleep(sharing: Sharing, core: int, stage: int) -> None:
-    """Take a running NF off the queue, unless it owes time; called before its state changes."""
+    """Take a running NF off the queue, unless it has had more than its share."""
     slice_over(sharing, stage)
     if sharing.stage_times[stage, h.R_RUNTIME] <= mean_runtime(sharing, core) + _ROUNDING:
         keep_lag(sharing, core, stage)
@@ -116,7 +116,7 @@ def fall_asleep(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def wake(sharing: Sharing, core: int, stage: int) -> None:
-    """Put an NF back on the queue; called before it is ready."""
+    """Put an NF back into the queue, before it is marked as ready."""
     if sharing.cores[core, h.K_RUNNING] < 0:
         next_due(sharing, core, -1)  # an idle core has let go of all who slept on it owing time
     if sharing.stages[stage, h.Q_DELAYED] == 1:

@@ -1,4 +1,4 @@
-"""Simulate chains of NFs on shared cores: put stages on cores, warm the caches, count.
+"""Simulate chains of NFs on shared cores: put stages on cores, warm the caches, count packets.
 
 Time advances in milliseconds, as for schedulers and controllers. After each one, `on_tick` receives what a controller
 of a real machine could observe, and may set new shares.
@@ -30,7 +30,7 @@ _WORK_IPC = 2.0
 
 @dataclass(frozen=True)
 class StageTick:
-    """Observations of one stage at a tick."""
+    """What was observed of one stage at a tick of the controller."""
 
     #: Of the stage.
     name: str
@@ -48,7 +48,7 @@ OnTick = Callable[[float, Sequence[StageTick]], Mapping[str, int] | None]
 
 @dataclass(frozen=True)
 class StagePlace:
-    """Isolation of a stage: LLC ways, bandwidth throttle [%], socket of its memory; None is unrestricted."""
+    """Where a stage runs: its LLC ways, throttle [%] and memory socket; None for no limit."""
 
     llc_way_mask: int | None = None
     mba_percent: float | None = None
@@ -129,7 +129,7 @@ def simulate_chains(
 
 
 class _TickLoop:
-    """Advance the simulation by one millisecond, then call the controller."""
+    """Advances the simulation by one millisecond at a time, and calls the controller after each."""
 
     def __init__(
         self, machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, on_tick: OnTick | None

@@ -1,4 +1,4 @@
-"""Run shared cores together: the core, source or manager with the earliest time runs next, briefly.
+"""The main loop for shared cores: the core, source or manager with the earliest time runs next, briefly.
 
 A core takes packets from the rings of its NFs as its scheduler decides; accesses are interleaved as in
 `slomo.simulator.kernel`, whose code for caches, memory and data structures is reused.
@@ -29,7 +29,7 @@ from slomo.simulator.state import State
 
 @compiled
 def flush(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Pass on a stage's finished packets: a batch, or fewer before it goes to sleep."""
+    """Pass on the packets that a stage has finished: a batch, or fewer before it sleeps."""
     times = sharing.core_times[core]
     for place in range(sharing.stages[stage, h.Q_DONE]):
         times[h.L_CLOCK] += hand_on(state, sharing, stage, sharing.done[stage, place], times[h.L_CLOCK])
@@ -75,7 +75,7 @@ def begin(state: State, sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: float) -> None:
-    """Touch the packet's lines: metadata first, then bytes; the first ones are written."""
+    """Access the lines of a packet: metadata first, then bytes."""
     row, packet = state.tenants[stage], sharing.stages[stage, h.Q_PACKET]
     port = sharing.chains[sharing.packets[packet, h.P_CHAIN], h.J_PORT]
     gap, parallel, throttle = (
@@ -96,7 +96,7 @@ def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: floa
 
 @compiled
 def store(sharing: Sharing, core: int, stage: int) -> None:
-    """Write a packet's log to a buffer; a full one goes to the device; without another, the NF waits."""
+    """Write a packet's log into a buffer; a full buffer goes to the storage device."""
     row, times = sharing.stages[stage], sharing.stage_times[stage]
     row[h.Q_WRITTEN_B] += row[h.Q_STORAGE_B]
     if row[h.Q_WRITTEN_B] < row[h.Q_STORAGE_BUFFER_B]:
@@ -118,7 +118,7 @@ def store(sharing: Sharing, core: int, stage: int) -> None:
 
 @compiled
 def finish(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Add the packet to its batch, record its cost, and log it if the NF logs."""
+    """Add the packet to the stage's batch, record its cost, and write its log if the NF writes logs."""
     row, times = sharing.stages[stage], sharing.core_times[core]
     packet = row[h.Q_PACKET]
     row[h.Q_PACKET] = -1
@@ -168,7 +168,7 @@ def run_core(state: State, sharing: Sharing, core: int, until: float) -> None:
 
 @compiled
 def core_time(sharing: Sharing, core: int) -> float:
-    """Return when a core continues: now, when a write finishes, or never."""
+    """Return when a core can continue: now, when a write to storage finishes, or never."""
     if sharing.cores[core, h.K_RUNNING] >= 0 or sharing.cores[core, h.K_READY] > 0:
         return sharing.core_times[core, h.L_CLOCK]
     return max(sharing.core_times[core, h.L_CLOCK], sharing.core_times[core, h.L_TIMER])

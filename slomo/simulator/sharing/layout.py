@@ -1,4 +1,4 @@
-"""Convert a machine, its stages and its chains to the arrays of the kernels.
+"""Convert a machine, its stages and its chains to the simulator's arrays.
 
 Nothing is scaled down: rings hold the packets of a whole time slice, and a shorter ring would overflow differently.
 """
@@ -37,7 +37,7 @@ _ZERO_LINE = 1
 
 @dataclass(frozen=True)
 class _Lines:
-    """First lines of buffers, rings, data and kernel, and their owners."""
+    """Where the lines of buffers, rings, data and kernel begin, and who owns them."""
 
     buffers: list[int]
     rings: list[int]
@@ -96,7 +96,7 @@ def build_shared(
 
 
 def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[Seat], cores: Sequence[int]) -> list[Seat]:
-    """Return all owners of cache lines: the stages, a network card per chain, and the kernel on each core."""
+    """Return all owners of cache lines: stages, a network card per chain, the kernel on each core."""
     home = machine.nic_socket if system.memory_socket is None else system.memory_socket
     if not 0 <= home < machine.sockets:
         raise InvalidValueError(f"packet buffers on socket {home}, but '{machine.name}' has {machine.sockets} sockets")
@@ -225,7 +225,7 @@ def _stage_times(system: ChainSystem) -> s.Floats:
 
 
 def _costs(machine: Machine, system: ChainSystem, seats: Sequence[Seat]) -> s.Floats:
-    """Return each stage's costs [ns per access]; if there are several, each packet gets one at random."""
+    """Return what each stage costs per access [ns]; of several costs, each packet gets one at random."""
     rows = np.zeros((len(seats), max(1, *(len(stage.cycles) for stage in system.stages))))
     for row, stage, seat in zip(rows, system.stages, seats, strict=True):
         costs = np.array(stage.cycles or (seat.program.compute_cycles,))

@@ -1,4 +1,4 @@
-"""Transfer a packet's lines between cores: they stay in the last stage's cache until the next stage reads them.
+"""Move a packet's lines between cores: they stay in the last stage's cache until the next stage reads them.
 
 The same core finds them in its L2. Another core of the same cache gets them from that L2 or from the LLC. On another
 socket they cross the link, or come from the memory of the buffers' socket. A transferred line changes its owner, as the
@@ -32,7 +32,7 @@ from slomo.simulator.state import State
 
 @compiled
 def other_cache(state: State, domain: int, line: int) -> int:
-    """Return the slot of a line in a last-level cache other than `domain`'s, or -1."""
+    """Return where a line is in the last-level cache of another domain; -1 if it is in none."""
     sets, shift = state.machine[s.M_LLC_SETS], state.machine[s.M_LLC_SHIFT]
     inside = set_of(line, sets)
     for other in range(state.llc_clock.size // sets):
@@ -45,7 +45,7 @@ def other_cache(state: State, domain: int, line: int) -> int:
 
 @compiled
 def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: float) -> float:
-    """Return the latency of a line from another core's or socket's cache [ns]."""
+    """Return how long a line takes from another core's or socket's cache [ns]."""
     latency = state.timing[s.X_LLC_HIT] + sharing.settings[h.E_SNOOP]
     if socket == state.tenants[tenant, s.T_SOCKET]:
         return latency

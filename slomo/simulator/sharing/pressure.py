@@ -1,4 +1,4 @@
-"""Run the manager's round over the rings: detect overloaded stages, drop packets at the entry, mark packets.
+"""Simulate the manager's round over the rings: find overloaded stages, drop packets at the entry, mark packets.
 
 NFVnice (SIGCOMM'17), section 3.3. Stages on a shared core sleep on an empty ring until the manager's thread finds
 packets there (OpenNetVM's wake thread). If one process does everything, as on a host (`synthetic_nf/src/chain.c`), a
@@ -18,7 +18,7 @@ from slomo.simulator.state import State
 
 @compiled
 def look_at_rings(sharing: Sharing, now: float) -> None:
-    """Determine which stages are overloaded, and their rings' mean lengths."""
+    """Find out which stages are overloaded, and the mean lengths of rings."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
         length = row[h.Q_TAIL] - row[h.Q_HEAD]
@@ -35,7 +35,7 @@ def look_at_rings(sharing: Sharing, now: float) -> None:
 
 @compiled
 def stop_upstream(sharing: Sharing) -> None:
-    """Drop packets at the entry of chains with an overloaded stage, and flag the stages before it."""
+    """Drop packets at the entry of chains with an overloaded stage."""
     for stage in range(sharing.stages.shape[0]):
         sharing.stages[stage, h.Q_YIELD] = 0
     for chain in range(sharing.chains.shape[0]):
@@ -54,7 +54,7 @@ def stop_upstream(sharing: Sharing) -> None:
 
 @compiled
 def bring(state: State, sharing: Sharing, now: float) -> float:
-    """Let the manager carry packets out of the chains and into them; return the time that this takes [ns]."""
+    """Let the manager carry packets out of the chains and into them; return how long that takes [ns]."""
     each = 0.5 * sharing.settings[h.E_CARRY]
     spent = each * sharing.settings[h.E_LEFT]
     for chain in range(sharing.chains.shape[0]):
@@ -96,7 +96,7 @@ def wake_stages(sharing: Sharing, now: float) -> None:
 
 @inner
 def scan(state: State, sharing: Sharing) -> None:
-    """Run one round of the manager's thread: marks, packets if it carries them, then wake-ups."""
+    """Run one round of the manager: marks, packets if it carries them, then wake-ups."""
     settings = sharing.settings
     now = settings[h.E_NEXT_SCAN]
     if settings[h.E_WAKING] == 0.0:

@@ -1,4 +1,4 @@
-"""Settings of a simulation: scheduling of cores, and features of the manager."""
+"""Settings of a simulation of chains: the scheduler of the cores, and what the manager does."""
 
 import math
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class Manager:
-    """Features of the chains' manager beside passing packets on.
+    """What the chains' manager does besides passing packets on.
 
     Raises InvalidValueError for a time between looks that is not above 0, or to bring packets that is below 0.
 

@@ -1,4 +1,4 @@
-"""Send packets: at a constant rate, as fast as a ring accepts, or by a window that halves on a loss or ECN mark.
+"""Simulate sources of packets: at a constant rate, as fast as a ring accepts, or like TCP.
 
 The responsive source is TCP by RFC 5681 (slow start, then one packet more per round trip, half on a loss, at most once
 per round trip), with ECN by RFC 3168 (a mark counts as a loss) and one acknowledgement per packet; it never exceeds its
@@ -31,7 +31,7 @@ def constant(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Fill the first ring at wire speed, then rest until it has room."""
+    """Fill the first ring as fast as the wire allows, then rest until the ring has room."""
     times, stage = sharing.chain_times[chain], sharing.stages[sharing.paths[chain, 0]]
     while times[h.G_NEXT] <= until:
         if times[h.G_NEXT] >= times[h.G_TO] or stage[h.Q_TAIL] - stage[h.Q_HEAD] >= stage[h.Q_CAPACITY]:
@@ -44,7 +44,7 @@ def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None
 
 @inner
 def hear(sharing: Sharing, chain: int) -> None:
-    """Process the oldest answer: an acknowledgement grows the window, a loss or mark halves it."""
+    """Process the oldest answer: an acknowledgement grows the sending window, a loss or mark halves it."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     slot = row[h.J_ANSWER_HEAD] % h.ANSWERS
     now, verdict = sharing.answers[chain, slot], sharing.verdicts[chain, slot]
@@ -63,7 +63,7 @@ def hear(sharing: Sharing, chain: int) -> None:
 
 @compiled
 def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Send packets while the window allows it, and process answers."""
+    """Send packets as TCP does: while the window allows it, processing answers."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     while True:
         news = h.NEVER
@@ -101,7 +101,7 @@ def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def room_again(sharing: Sharing, chain: int, now: float) -> None:
-    """Let a saturating source continue, since its ring has room again."""
+    """Let a source that fills the ring continue, since the ring has room again."""
     times = sharing.chain_times[chain]
     if (
         sharing.chains[chain, h.J_KIND] == h.SATURATING

@@ -1,4 +1,4 @@
-"""The state of shared cores and chains: plain arrays beside the machine's own, and the names of their columns.
+"""The state of shared cores and chains as plain arrays, and the names of their columns.
 
 Tenants of the machine's arrays are, in this order: the stages; per chain, the network card's side of it, which owns its
 buffers; per used core, the operating system's own lines.

@@ -1,1 +1,1 @@
-"""Sensitivity model families by name."""
+"""Model families: methods that learn throughput from pressure, found by name."""

@@ -1,4 +1,4 @@
-"""Family ``slomo-additive``, for few noisy rows: each pressure adds a non-negative time per packet, shrunk to 0.
+"""Family ``slomo-additive``, for few noisy rows: each pressure adds a time per packet, never below 0.
 
 Non-negative least squares (Lawson and Hanson 1974, chapter 23) with a ridge penalty on the slopes alone: fully shrunk
 it gives the mean extra time, so it deviates from the mean only as far as the rows support. Its strength is chosen by
@@ -56,7 +56,7 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: Any, y: Any, row_weights: Any = None) -> "AdditiveRegressor":
-        """Fit extra times `y` over pressures `X`, shape ``(n, features)``."""
+        """Fit additional times `y` over pressures `X`, shape ``(n, features)``."""
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
         weights = np.ones(len(y)) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
         spread = X.std(axis=0)
@@ -74,7 +74,7 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def predict(self, X: Any) -> Any:
-        """Return the extra time for vectors `X`."""
+        """Return the additional time for pressures `X`."""
         check_is_fitted(self)
         return self.base_ + validate_data(self, X, reset=False, dtype=np.float64) @ self.slopes_
 
@@ -122,7 +122,7 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
     composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that add up, without traffic."""
+        """Return the pressures that are sums over competitors, without traffic attributes."""
         names = tuple(name for name in available if name in METRICS and METRICS[name].pressure)
         if not names:
             pressures = ", ".join(name for name, item in METRICS.items() if item.pressure)

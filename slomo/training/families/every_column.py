@@ -1,4 +1,4 @@
-"""Families for imported tables: tree ensembles and a linear model over every column, without shape constraints.
+"""Families for imported tables: trees and a linear model over every column, which may rise or fall with it.
 
 A table measured elsewhere contains the counters available there. No column is known to be additive or harmful: extra
 trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane use them all. They are fitted only
@@ -63,7 +63,7 @@ class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _EveryColumn:
-    """Base class of families that use every measured column."""
+    """Base class of families that read every measured column."""
 
     name: str
 
@@ -82,7 +82,7 @@ class _EveryColumn:
 
 @dataclass(frozen=True)
 class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
-    """Family ``extra-trees``: extremely randomised trees."""
+    """Family ``extra-trees``: trees with randomly drawn splits."""
 
     name: str = "extra-trees"
     composition: CompositionKind = "pressure"

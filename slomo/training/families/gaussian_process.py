@@ -1,4 +1,4 @@
-"""A smooth model for few rows: a Gaussian process over pressures and traffic.
+"""Family ``slomo-gp``: a Gaussian process over pressures and traffic, smooth and good with few rows.
 
 Trees need many rows to follow a slope; measured tables have fifty. Rasmussen and Williams, Gaussian Processes for
 Machine Learning (2006), chapters 2, 4.2 (Matern 3/2: continuous, with kinks where a cache is full) and 5.4 (marginal

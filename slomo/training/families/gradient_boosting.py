@@ -1,4 +1,4 @@
-"""SLOMO's sensitivity model as published: gradient-boosted trees over every socket-level metric.
+"""Family ``slomo-gbr``, SLOMO's model as published: gradient-boosted trees over every counter of the socket.
 
 SLOMO (SIGCOMM'20) section 5.1: scikit-learn's GradientBoostingRegressor with its defaults, throughput as the response,
 all PCM columns as features. Only the seed is fixed.
@@ -68,7 +68,7 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
     composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return every column that Intel's PCM prints, the reporters' metrics, and all traffic attributes."""
+        """Return every counter that Intel PCM prints, reporters' metrics, and traffic attributes."""
         names = tuple(
             name
             for name in available
@@ -88,7 +88,7 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
 
 
 def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
-    """Convert a fitted ensemble to arrays whose predictions equal scikit-learn's to the bit.
+    """Convert scikit-learn's trained trees to arrays whose predictions equal scikit-learn's to the bit.
 
     Examples
     --------

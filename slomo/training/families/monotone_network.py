@@ -1,4 +1,4 @@
-"""A smooth model that falls with every pressure: a small neural network whose weights have one sign.
+"""Family ``slomo-smooth``: a small neural network whose throughput never rises with pressure.
 
 Monotone networks (Sill 1998; Archer and Wang 1993), fitted by L-BFGS (Byrd et al. 1995) to throughput as a share of
 solo. Trees can be monotone too, but their steps exceed the loss at mild pressure; a Gaussian process is smooth but not
@@ -27,7 +27,7 @@ _USUAL_SLOPE = 6.0
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Hidden units (sigmoids) of one or more networks, side by side."""
+    """Hidden units (sigmoids) of one or more networks."""
 
     slope: Floats
     offset: Floats
@@ -36,7 +36,7 @@ class Units:
 
 
 class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A network with one hidden layer of sigmoids, each of which reduces the response.
+    """A network with one hidden layer, each unit of which lowers the throughput.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def __sklearn_tags__(self) -> Any:
-        """Return tags that lower the expected score for increasing responses, as in scikit-learn's own test data."""
+        """Return tags by which scikit-learn's own tests expect a lower score on rising data."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags
@@ -142,7 +142,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Mean squared error plus penalty, with gradient, over parameters that a softplus keeps positive."""
+    """The error to minimise, with its gradient, over parameters that are kept positive."""
 
     rows: Floats
     response: Floats
