@@ -42,17 +42,11 @@ CAUSES = {
     "but contradict MLC and Fig. 3",
     "245 buffers each, 64 B": "not the buffers (64 each: the same), but memory at part load, as in Table 2 at 64 B",
     "245 buffers each, 1518 B": "buffers that just fit DDIO's ways still leak to memory; 1.8 % with 120 each",
-    "lpm: a point below": "flows are uniform, as in the paper, so each way saves as many misses: time per packet falls "
-    "by a straight line (mazunat .088, .084, .083 of the least a way from 2 to 7), and one over it is convex. Zipf 0.6 "
-    "is concave; the paper's curves are straight lines between points that are within 1 %",
-    "mazunat: a point below": "as above",
-    "stats: a point below": "as above",
+    "lpm: a point below": "at two ways: flows are uniform, as in the paper, so each way saves as many misses, time per "
+    "packet falls by a straight line, and one over it is convex. Zipf 0.6 is concave",
     "access rate's effect above": "from 37 to 70 million references a second on 30 MB, where memory limits one "
     "competitor; the figure's labels are 70 to 130. Three of them, 208 million, take 7 points more. With "
     "`llc_insertion: adaptive` it is 12.5 from 37 to 74",
-    "largest over-estimate beside": "the paper's bars are averages over kinds of competitors; here lpm beside endre "
-    "(26.6 predicted, 8.4 lost): five endre refer to the cache 27 million times a second and miss 5.6, the competitor "
-    "trained with 33 and 28. On all 45 MB 24 (mazunat beside efficuts)",
     "worst of all at load 0.5": "no load gives it: lpm beside stats +114 % at load 0.05, +184 at 0.2, +236 at 0.5, and "
     "the 44.3 % that Fig. 2a loses make each packet's service 80 % longer at any. With 110 us to the generator and "
     "back it would be 24.5; the paper does not say what its latency holds",
