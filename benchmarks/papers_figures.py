@@ -206,7 +206,7 @@ def numasfp_anat(seed: int) -> Iterator[Line]:
 def numasfp_manager(seed: int) -> Iterator[Line]:
     """Do so with OpenNetVM's examples behind its manager's two threads: the platform that NUMASFP is built on.
 
-    With packets of 64, 128 and 256 B all policies serve 43, 74 and 100 % of what is offered (seeds 501 to 510).
+    With packets of 64, 128 and 256 B all policies serve 43, 74 and 100 % of what is offered (concepts/placement.md).
     """
     import numasfp
 
