@@ -6,6 +6,7 @@ The library raises errors; only `main` prints them and returns the code. Sub-com
 
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ...
     True
     """
+    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)

@@ -34,7 +34,7 @@ from slomo.training.latency_fit import with_latency
 from slomo.training.measured_mixes import with_measured
 from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.noise import against_mean, weights_of
-from slomo.training.pairs import with_pairs
+from slomo.training.pairs import FEWEST, with_pairs
 from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import contradictions, fit_server_response, widened
@@ -111,7 +111,8 @@ def train(
     finished = with_pairs(dataset, _with_mixes(dataset, listed, fitted, facts))
     if not finished:
         raise MissingMetricError(
-            f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows",
+            f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows, nor "
+            f"{FEWEST} rates of two or more functions beside others",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
     return ModelLibrary(with_measured(dataset, with_uses(dataset, with_latency(dataset, finished, seed))))

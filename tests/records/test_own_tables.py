@@ -66,6 +66,22 @@ def test_throughputs_that_no_port_carries_are_told(table, column, value, words):
         import_table(table(f"p\n{value}\n"), {"machine": "m", "nf": "acl", "columns": {"p": column}})
 
 
+def test_the_size_of_packets_bounds_their_rate(table):
+    """500 Mpps pass as packets of 64 bytes, not as packets of 1518, wherever the table has their size."""
+    columns = {"p": {"target": "throughput"}, "size": {"traffic": "packet_size_b"}}
+    mapping = {"machine": "m", "nf": "acl", "columns": columns}
+    assert len(import_table(table("size,p\n64,500\n"), mapping)) == 1
+    with pytest.raises(ConfigurationError, match=r"column 'p': .* more than 130 of 1518 B; is it in kpps\?"):
+        import_table(table("size,p\n1518,500\n"), mapping)
+
+
+def test_a_rate_whose_column_names_a_unit_needs_it(table):
+    """A column `rate_kpps` without a unit is not read as Mpps."""
+    mapping = {"machine": "m", "nf": "acl", "columns": {"rate_kpps": {"target": "throughput"}}}
+    with pytest.raises(ConfigurationError, match="its name ends with 'kpps'\nhint: write 'unit: kpps'"):
+        import_table(table("rate_kpps\n500\n"), mapping)
+
+
 def test_metrics_that_cannot_be_are_told(table):
     """A hit ratio of 87 is per cent, an occupancy of 8 GiB in bytes read as KiB no cache."""
     columns = {"p": {"target": "throughput"}, "x": {"metric": "L3HIT"}}

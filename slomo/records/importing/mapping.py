@@ -4,6 +4,7 @@ It maps column -> metric, unit, factor, like collectd's and Telegraf's type maps
 read: errors name file, line and field.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,11 @@ class TableMapping:
     def columns(self) -> Mapping[str, ColumnEntry]:
         """What each column means."""
         return self.file.columns
+
+    @property
+    def target_column(self) -> str:
+        """Name of the column that is predicted."""
+        return next(name for name, column in self.columns.items() if column.target)
 
     def workload(self, nf: str | None = None, traffic: Mapping[str, Any] | None = None) -> Workload:
         """Return the target that the document describes; values of the row take precedence."""
@@ -131,9 +137,12 @@ def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
     return throughput_mpps(value, unit, inverse=column.inverse)
 
 
-def _check_target(column: ColumnEntry) -> None:
-    """Raise an error if the target's column has a unit that it cannot have."""
+def _check_target(name: str, column: ColumnEntry) -> None:
+    """Raise an error if the target's column has a unit that it cannot have, or none where its name ends with one."""
     unit, kind = column.unit, column.target
+    ending = re.split(r"[^a-zA-Z]", name.rstrip(")] "))[-1]
+    if kind == "throughput" and unit is None and ending in UNITS and ending != "Mpps":
+        raise InvalidValueError(f"has no unit, and its name ends with '{ending}'", hint=f"write 'unit: {ending}'")
     if kind == "share" and unit not in (None, "1", "%"):
         raise InvalidValueError(f"a share of solo has no unit '{unit}'", hint="needed: 1 or %")
     if kind == "latency" and unit is not None and UNITS.get(unit, ("",))[0] != "time":
@@ -159,6 +168,6 @@ def _check_columns(mapping: TableMapping) -> None:
             if column.metric:
                 metric_factor(metric(column.metric), column.unit)
             if column.target:
-                _check_target(column)
+                _check_target(name, column)
         except SlomoError as error:
             raise mapping.fault(("columns", name), error.message, error.hint) from None

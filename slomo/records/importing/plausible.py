@@ -5,8 +5,10 @@ Bounds are far above any present machine, so an excess means a wrong unit, not a
 
 import math
 
-#: Packets of 64 bytes (plus 20 bytes of framing) on a 1.6 Tbit/s port [Mpps].
-MOST_MPPS = 1.6e12 / (8.0 * (64 + 20)) / 1e6
+#: Framing of a packet [B].
+_FRAMING_B = 20
+#: Packets of 64 bytes on a 1.6 Tbit/s port [Mpps].
+MOST_MPPS = 1.6e12 / (8.0 * (64 + _FRAMING_B)) / 1e6
 #: Ratio of throughput beside others to solo throughput above which noise and turbo are no explanation.
 MOST_OF_SOLO = 1.5
 #: Metric -> largest plausible value, in the vocabulary's unit.
@@ -30,20 +32,23 @@ _MOST = {
 _RATES = (("kpps", 1e3), ("pps", 1e6))
 
 
-def throughput_fault(mpps: float) -> str | None:
-    """Return why a throughput is implausible; None if it is plausible.
+def throughput_fault(mpps: float, packet_size_b: int = 64) -> str | None:
+    """Return why a throughput of packets of this size is implausible; None if it is plausible.
 
     Examples
     --------
     >>> throughput_fault(14.88) is None
     True
     >>> throughput_fault(2_100_000.0)
-    'that is 2.1e+06 Mpps, and no port carries more than 2381; is it in pps?'
+    'that is 2.1e+06 Mpps, and no port carries more than 2381 of 64 B; is it in pps?'
     """
-    if not mpps > MOST_MPPS:
+    most = MOST_MPPS * (64 + _FRAMING_B) / (packet_size_b + _FRAMING_B)
+    if not mpps > most:
         return None
     fitting = fitting_unit(mpps) or "another unit"
-    return f"that is {mpps:.4g} Mpps, and no port carries more than {MOST_MPPS:.0f}; is it in {fitting}?"
+    return (
+        f"that is {mpps:.4g} Mpps, and no port carries more than {most:.0f} of {packet_size_b} B; is it in {fitting}?"
+    )
 
 
 def fitting_unit(mpps: float) -> str | None:

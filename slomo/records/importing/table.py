@@ -108,6 +108,9 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         if wrong is None:
             raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
         raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
+    name, size_b = mapping.target_column, target.traffic.packet_size_b
+    if mapping.columns[name].target != "share" and (fault := throughput_fault(values.throughput, size_b)):
+        raise _BadRowError(fault, name, cells[name])
     colocation = Colocation(labels.get("machine", mapping.file.machine), target, competitors)
     if not competitors:
         pressure = no_pressure(felt=False)
@@ -215,8 +218,7 @@ class _Values:
         solo = self.mapping.file.solo
         alone = 1.0 if solo is None else throughput_mpps(solo.value, solo.unit)
         self.throughput = target_mpps(value, column, alone)
-        fault = share_fault(self.throughput / alone) if column.target == "share" else throughput_fault(self.throughput)
-        if fault:
+        if column.target == "share" and (fault := share_fault(self.throughput / alone)):
             raise _BadRowError(fault, name, self.cells[name])
 
     def _number(self, name: str) -> float:
