@@ -25,6 +25,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := $(VENV)/bin
 WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start hundreds of Python processes; without bytecode on disk each would compile all of slomo.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lock sbom audit reproducible faults numa-guest kube-tools axe demo demo-models test fuzz lint types floors unit native bench papers datasets docs docs-site docs-blocks figures release-check clean
 

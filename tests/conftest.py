@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 
+from slomo.files.lock import LockFile
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.vocabulary.workload import Workload, canonical_json
@@ -228,9 +229,39 @@ def toy_mixes() -> ProfileDataset:
     return ProfileDataset(pd.DataFrame(mix_rows_of(200, seed=3)), {"testbed": "toy"})
 
 
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def toy_library(toy_profile: ProfileDataset) -> ModelLibrary:
-    """Return models of all families for the toy's NFs."""
+def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Once:
+    """Return what makes a file or folder of a name once for all of pytest's workers; the others wait for it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own if worker_id == "master" else own.parent
+
+    def made_once(name: str, make: Callable[[Path], object]) -> Path:
+        path, unfinished = folder / name, folder / f"unfinished-{name}"
+        lock = LockFile(folder / f"{name}.lock")
+        lock.acquire(wait=True)
+        try:
+            if not path.exists():
+                make(unfinished)
+                unfinished.rename(path)
+        finally:
+            lock.release()
+        return path
+
+    return made_once
+
+
+@pytest.fixture(scope="session")
+def toy_models(toy_profile: ProfileDataset, once: Once) -> Path:
+    """Return the folder of models of all families for the toy's NFs; tests do not write into it."""
     from slomo.training.training import train
 
-    return train(toy_profile)
+    return once("toy-models", lambda folder: train(toy_profile).save(folder))
+
+
+@pytest.fixture(scope="session")
+def toy_library(toy_models: Path) -> ModelLibrary:
+    """Return models of all families for the toy's NFs."""
+    return ModelLibrary.load(toy_models)

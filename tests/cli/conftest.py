@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.files.lock import LockFile
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.workflow.profile import profile
+from tests.conftest import Once
 
 NETWORK_FUNCTIONS = ("lpm", "stats", "firewall")
 QUICK = {"accesses": 90_000, "scale": 64}  # tests of the front doors need plausible numbers, not good ones
@@ -25,20 +25,14 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def profiled(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> ProfileDataset:
+def profiled(once: Once) -> ProfileDataset:
     """Return a profile of three network functions with calibration mixes, made once for all of pytest's workers."""
-    own = tmp_path_factory.getbasetemp()
-    path = (own if worker_id == "master" else own.parent) / "profiled.parquet"
-    lock = LockFile(path.with_suffix(".lock"))
-    lock.acquire(wait=True)
-    try:
-        if not path.exists():
-            testbed = SimulatedTestbed(**QUICK)
-            made = profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=testbed)
-            made.to_parquet(path)
-    finally:
-        lock.release()
-    return ProfileDataset.read_parquet(path)
+
+    def make(path: Path) -> None:
+        testbed = SimulatedTestbed(**QUICK)
+        profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=testbed).to_parquet(path)
+
+    return ProfileDataset.read_parquet(once("profiled.parquet", make))
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,8 @@ def test_models_left_out_are_told_with_the_reason(profiled, capsys, tmp_path: Pa
     """A dataset that lacks a metric trains what it can and says what it cannot and why; `predict` repeats it."""
     lacking = ProfileDataset(profiled.frame.drop(columns="competition.L2MISS"), profiled.environment)
     lacking.to_parquet(tmp_path / "lacking.parquet")
-    assert main(["train", str(tmp_path / "lacking.parquet"), "--models", str(tmp_path / "m")]) == 0
+    words = ["--models", str(tmp_path / "m"), "--target", "lpm", "--target", "stats"]
+    assert main(["train", str(tmp_path / "lacking.parquet"), *words]) == 0
     assert "no model 'dobrescu' of 'lpm@64B,100000f': model 'dobrescu' reads L2MISS" in capsys.readouterr().err
 
     assert main(f"predict --target lpm --with stats --model dobrescu --models {tmp_path / 'm'}".split()) == 4

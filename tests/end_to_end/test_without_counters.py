@@ -90,7 +90,7 @@ def test_a_mix_tells_of_both() -> None:
 
 def test_every_door_gives_the_same_answer(tmp_path: Path) -> None:
     """`slomo.predict` from a library on disk answers as the predictor of the campaign does."""
-    library = train(_profiled(FeltMachine(0)))
+    library = train(_profiled(FeltMachine(0)), models=["slomo-additive"])
     library.save(tmp_path / "models")
     here = Predictor(library, MACHINE, "slomo-additive", method="composed").predict(TARGETS[1], [TARGETS[2]])
     there = slomo.predict(
@@ -118,7 +118,7 @@ def test_a_reporter_that_never_hits_bounds_what_many_do_to_it() -> None:
     """The capacity of the calibration reaches the models: extra times of the cache add up to its full one."""
     machine = FeltMachine(0)
     machine.pressure = {key: np.full(4, 3.0) for key in machine.pressure}
-    library = train(_profiled(machine))
+    library = train(_profiled(machine), models=["mean"])
     capacities = library.find(TARGETS[0], MACHINE).capacities
     assert capacities is not None
     assert capacities.llc_reporter == 4.0

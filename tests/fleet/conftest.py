@@ -4,15 +4,20 @@ import itertools
 from contextlib import ExitStack
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from slomo.records.dataset import ProfileDataset
+from tests.conftest import profile_rows
+
 
 @pytest.fixture(scope="session")
-def toy_models(toy_library, tmp_path_factory) -> Path:
-    """Return the folder of the toy's models."""
-    return toy_library.save(tmp_path_factory.mktemp("fleet") / "models")
+def small_profile() -> ProfileDataset:
+    """Return a third of the toy's profile, without mixes: enough for every part of a model."""
+    rows = [row for number, row in enumerate(profile_rows()) if row["plan"] == "solo" or number % 3 == 0]
+    return ProfileDataset(pd.DataFrame(rows), {"testbed": "toy"})
 
 
 @pytest.fixture(scope="session")

@@ -187,8 +187,8 @@ def test_no_scheduler_is_told(monkeypatch):
         list(spread(abs, [1], scheduler="tcp://127.0.0.1:9"))
 
 
-def test_models_do_not_depend_on_who_fits_them(toy_profile, tmp_path):
+def test_models_do_not_depend_on_who_fits_them(small_profile, tmp_path):
     """Two processes give the files that one gives."""
-    folders = [train(toy_profile, models=["slomo-smooth"], jobs=jobs).save(tmp_path / str(jobs)) for jobs in (1, 2)]
+    folders = [train(small_profile, models=["slomo-smooth"], jobs=jobs).save(tmp_path / str(jobs)) for jobs in (1, 2)]
     one, two = ({path.relative_to(f): path.read_bytes() for path in f.rglob("*.json")} for f in folders)
     assert one == two

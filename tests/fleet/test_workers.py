@@ -44,14 +44,14 @@ def test_the_dataset_is_that_of_one_machine(scheduler, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def trained_here(toy_profile, tmp_path_factory) -> dict[str, bytes]:
+def trained_here(small_profile, tmp_path_factory) -> dict[str, bytes]:
     """Return the files of models fitted without workers."""
-    return content(train(toy_profile, models=FAMILIES).save(tmp_path_factory.mktemp("here")))
+    return content(train(small_profile, models=FAMILIES).save(tmp_path_factory.mktemp("here")))
 
 
-def test_the_library_is_that_of_one_machine(scheduler, toy_profile, trained_here, tmp_path):
+def test_the_library_is_that_of_one_machine(scheduler, small_profile, trained_here, tmp_path):
     """Models fitted by workers: every file has the same bytes."""
-    train(toy_profile, models=FAMILIES, each=partial(spread, scheduler=scheduler)).save(tmp_path)
+    train(small_profile, models=FAMILIES, each=partial(spread, scheduler=scheduler)).save(tmp_path)
     assert len(trained_here) > 3
     assert content(tmp_path) == trained_here
 

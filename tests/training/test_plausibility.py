@@ -85,8 +85,8 @@ def test_models_are_those_of_the_sound_rows() -> None:
     machine = load_machine("e5-2620v4")
     environment = {"testbed": "simulated", "machines": {machine.name: machine.to_dict()}}
     with pytest.warns(UserWarning, match="100 of 391 rows are implausible"):
-        taught = train(ProfileDataset(pd.DataFrame(rows), environment), models=["dobrescu"])
-    clean = train(ProfileDataset(pd.DataFrame(sound), environment), models=["dobrescu"])
+        taught = train(ProfileDataset(pd.DataFrame(rows), environment), models=["dobrescu"], targets=["lpm", "nat"])
+    clean = train(ProfileDataset(pd.DataFrame(sound), environment), models=["dobrescu"], targets=["lpm", "nat"])
     asked = [predict("lpm", ["nat"], library, model="dobrescu") for library in (taught, clean)]
     assert asked[0].throughput_mpps == asked[1].throughput_mpps
     assert asked[0].interval == asked[1].interval
