@@ -28,6 +28,8 @@ from slomo.models.responses.server_response import ServerResponse
 NAME = "equilibrium"
 #: Share of a channel's bandwidth beyond which its latency rises steeply (ResQ, NSDI'18, Fig. 3).
 FULL = 0.9
+#: Lines that an NF's card misses; without them it is unknown what the card reads back.
+_CARDS_MISS = "PCIEMISS"
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
 
@@ -62,15 +64,30 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_res
     return load
 
 
+def division(models: Sequence[NFModel]) -> str:
+    """Return the rule by which the rounds divide a full memory channel among NFs (`slomo.equilibrium.rounds`)."""
+    responses = [model.response for model in models if model.response is not None]
+    if any(len(each.read_back) for each in responses):
+        return "queues of network cards become short first, then requests wait"
+    if all(_CARDS_MISS in each.profile.metric_names for each in responses):
+        return "requests wait (network cards read nothing back)"
+    return f"requests wait; whether network cards are held back first was not measured (no {_CARDS_MISS} per core)"
+
+
 def judged(
-    response: ServerResponse, felt: Floats, moved: Sequence[float], channel: float = 0.0, error: float | None = None
+    response: ServerResponse,
+    felt: Floats,
+    moved: Sequence[float],
+    channel: float = 0.0,
+    error: float | None = None,
+    models: Sequence[NFModel] = (),
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on the prediction of one NF beside neighbours, with its reasons.
 
     `response`: of the NF. `felt`, shape (pressures,): pressure on it. `moved`: what its neighbours move together, by
     :data:`MOVED`; empty where that cannot be more than was measured. `channel`: share of the memory channel that all
     NFs of the server move (:func:`channel_load`). `error`: usual held-out error at this predicted loss and beside such
-    neighbours, as a share of solo throughput.
+    neighbours, as a share of solo throughput. `models`: of all NFs of the server.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
@@ -81,7 +98,7 @@ def judged(
     if why_not := caution(response.calibration, error):
         more = (*more, why_not)
     if channel > FULL:
-        known = "is predicted from how long requests wait" if response.knows_waiting else "is unknown"
+        known = f"is predicted: {division(models)}" if response.knows_waiting else "is unknown"
         full = f"the memory channel is {100.0 * channel:.0f} % full; above {100.0 * FULL:.0f} % its division {known}"
         more = (*more, full)
         if not response.knows_waiting:
@@ -183,7 +200,8 @@ def reasons_of_first(
         assert model.response is not None
         if members[row, 1:].max(initial=-1) >= 0:
             error = usual_error(model, possible[row], kinds[row])
-            _, why = judged(model.response, at_rest.pressure[row, 0], moved[row], channel[row], error)
+            tenants = [models[each] for each in members[row].tolist() if each >= 0]
+            _, why = judged(model.response, at_rest.pressure[row, 0], moved[row], channel[row], error, tenants)
         doubt = doubted(model, coverage)
         reasons.append(why if doubt is None else (doubt, *why))
     return reasons

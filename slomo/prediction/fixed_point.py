@@ -124,7 +124,7 @@ class Solved:
             return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
         error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kinds[here])
-        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error)
+        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error, one.models)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
         why = doubted(self.server.tenants[number].model, self.options.coverage)

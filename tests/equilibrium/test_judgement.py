@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.equilibrium.judgement import codes_of_first, moved_beside, moved_by_each
+from slomo.equilibrium.judgement import codes_of_first, division, judged, moved_beside, moved_by_each
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import Verdict
@@ -133,3 +133,20 @@ def test_models_keep_it_and_those_of_before_do_not_know(toy_library):
 def test_a_metric_that_makes_half_an_amount_is_no_measurement():
     """Device lines need hits and misses."""
     assert most_moved(("PCIEHIT", "WRITE"), np.ones((2, 2))).amounts == (1.0, np.inf)
+
+
+def test_a_full_channel_tells_by_which_rule_it_was_divided(toy_library):
+    """Queues of cards first where what they read back was learned; waiting alone, and why, where it was not."""
+    models = list(toy_library.values())
+    response = replace(models[0].response, full_channel_ns=100.0)
+    reading = replace(models[1], response=replace(models[1].response, read_back=np.ones(len(response.speed))))
+    calm = response.applicability.low
+
+    _, (waiting,) = judged(response, calm, (), 0.95, None, models)
+    assert "95 % full" in waiting
+    assert "(no PCIEMISS per core)" in waiting
+    _, (queues,) = judged(response, calm, (), 0.95, None, [models[0], reading])
+    assert "queues of network cards become short first" in queues
+    names = (*response.profile.metric_names[:-1], "PCIEMISS")
+    counted = replace(models[0], response=replace(response, profile=replace(response.profile, metric_names=names)))
+    assert division([counted]) == "requests wait (network cards read nothing back)"
